@@ -1,0 +1,84 @@
+"""The contract of a model that learns one observation at a time and can unlearn it."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from botorch.models.model import FantasizeMixin, Model
+from torch import Tensor
+
+
+class OnlineModel(Model, FantasizeMixin, ABC):
+    """A single-output BoTorch model whose data come and go in place.
+
+    ``posterior`` is BoTorch's. Beside it:
+
+    * ``observe(X, Y)`` learns, ``forget(count)`` unlearns the oldest, ``reset()`` unlearns everything;
+      all three change the model in place and at the cost each model states, never by a refit.
+    * ``where``, a boolean tensor of ``batch_shape``, restricts any of them to some members of the batch
+      (replicates, priors); the others stay as they are.
+    * ``condition_on_observations`` is BoTorch's: it returns a changed copy.
+
+    Attributes:
+        noise_variance: lambda, a tensor that broadcasts to ``batch_shape``.
+    """
+
+    noise_variance: Tensor
+
+    @property
+    def num_outputs(self) -> int:
+        """Always 1."""
+        return 1
+
+    @property
+    @abstractmethod
+    def num_observations(self) -> Tensor:
+        """How many observations each member of the batch holds now, shape ``batch_shape``."""
+
+    @property
+    @abstractmethod
+    def information_gain(self) -> Tensor:
+        """Realised gain 1/2 log det(I + K_t / lambda) of the data held now, shape ``batch_shape``."""
+
+    @property
+    def can_forget(self) -> bool:
+        """Whether ``forget`` works on this model."""
+        return True
+
+    @abstractmethod
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in the order given. X: ``batch_shape x n x d``, Y: ``batch_shape x n x 1``
+        (both may broadcast over the batch). Raises ValueError, with nothing changed, on bad input."""
+
+    @abstractmethod
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Unlearn the ``count`` oldest observations."""
+
+    @abstractmethod
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything: back to the prior."""
+
+    @abstractmethod
+    def expand(self, batch_shape: torch.Size) -> OnlineModel:
+        """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineModel:
+        """A copy that has observed (X, Y); extra batch dimensions of X or Y (fantasies) widen the copy."""
+        wide = torch.broadcast_shapes(self.batch_shape, X.shape[:-2], Y.shape[:-2])
+        model = copy.deepcopy(self) if wide == self.batch_shape else self.expand(wide)
+        model.observe(X, Y)
+        return model
+
+
+class ResizableState(torch.nn.Module):
+    """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length."""
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        for name, buffer in self._buffers.items():
+            incoming = state_dict.get(prefix + name)
+            if buffer is not None and incoming is not None and incoming.shape != buffer.shape:
+                self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,74 @@
+"""The contract of a policy: it chooses, it learns, and it never sees the problem."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a policy chose.
+
+    Attributes:
+        arm: index of the arm of each replicate, (S,) integers.
+        why: what ``learn`` will need of this choice (the width used, the prior that won, ...).
+    """
+
+    arm: Tensor
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What came of a choice.
+
+    Attributes:
+        time: when the arm was pulled, in the problem's unit of time.
+        arm: (S,) integers, as chosen.
+        reward: (S,) rewards.
+        why: the ``why`` of the choice.
+    """
+
+    time: float
+    arm: Tensor
+    reward: Tensor
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Policy(ABC):
+    """Chooses an arm for each of S replicates and learns from the rewards.
+
+    ``choose`` changes nothing but the position of random streams; ``learn`` changes state.
+    """
+
+    replicates: int
+    num_arms: int
+
+    @abstractmethod
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all)."""
+
+    @abstractmethod
+    def learn(self, observation: Observation) -> None:
+        """Learn what came of the last choice. A ValueError leaves the policy unchanged."""
+
+    @abstractmethod
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the state before the first step, in the replicates where ``where`` ((S,)) is True."""
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Numbers worth keeping of the last step, each a scalar or (S,); the loop records them."""
+        return {}
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """The policy's whole state as tensors and plain values."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""

@@ -1,0 +1,89 @@
+"""The contract of a problem: arms, rewards on demand, and the truth for the scorer alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch.streams import ReplicateStreams
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What an honest user would know before the first pull; recipes take their defaults from it.
+
+    Attributes:
+        kernel: prior covariance over the arms (features, or indices for an ``ArmCovarianceKernel``).
+        noise_variance: lambda, in squared units of reward.
+        prior_mean: prior mean reward, a number or (N,).
+        rkhs_bound: B, a bound on the RKHS norm of the reward function.
+        forgetting_rate: epsilon of the exponential-forgetting time kernel, per unit of time.
+        variation_budget: P_T, total variation of the rewards over the horizon, None if unknown.
+    """
+
+    kernel: Kernel
+    noise_variance: float
+    prior_mean: float | Tensor = 0.0
+    rkhs_bound: float = 1.0
+    forgetting_rate: float = 0.03
+    variation_budget: float | None = None
+
+
+class Problem(ABC):
+    """Something to optimise: a finite set of arms whose expected rewards may change from step to step.
+
+    Attributes:
+        arms: (N, d) features of the arms.
+        replicates: how many reward functions are held side by side; 1 serves any number of replicates
+            with the same function and independent noise.
+        knowledge: what a user knows beforehand.
+        horizon: the last step there is, None if there is no end.
+    """
+
+    arms: Tensor
+    replicates: int
+    knowledge: Knowledge
+    horizon: int | None = None
+
+    @property
+    def num_arms(self) -> int:
+        """N."""
+        return self.arms.shape[-2]
+
+    @abstractmethod
+    def expected_rewards(self, step: int) -> Tensor:
+        """Mean reward of every arm at step 1, 2, ...: (replicates, N). For the scorer only."""
+
+    def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """Rewards (S,) of the arms (S,) pulled at this step: the expected ones plus ``noise``."""
+        expected = self.expected_rewards(step).expand(arm.shape[0], -1)
+        return expected.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + self.noise(step, arm, streams)
+
+    @abstractmethod
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """Noise (S,) on the rewards of the arms (S,)."""
+
+    def available(self, step: int) -> Tensor | None:
+        """Mask (N,) or (S, N) of the arms that can be pulled at this step; None: all of them."""
+        return None
+
+    def time(self, step: int) -> float:
+        """When the step happens, in the problem's unit of time; by default step k happens at time k."""
+        return float(step)
+
+    def to(self, *args: Any, **kwargs: Any) -> Problem:
+        """Move every tensor the problem holds, as ``Tensor.to`` does; returns self."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                setattr(self, name, value.to(*args, **kwargs))
+        return self
+
+
+def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:
+    """Normal noise (S,) of standard deviation ``scale`` (a number or (S,))."""
+    return streams.normal() * torch.as_tensor(scale, dtype=streams.dtype, device=streams.device)

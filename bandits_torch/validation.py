@@ -1,0 +1,72 @@
+"""Checks at the border: each raises a ValueError that names the argument, its value and what was expected."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _shown(value: Any) -> str:
+    """A value as an error message shows it: whole if short, else shape and kind."""
+    if isinstance(value, Tensor) and value.numel() > 8:
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, Tensor):
+        return repr(value.tolist())
+    return repr(value)
+
+
+def require(condition: bool, name: str, value: Any, expected: str) -> None:
+    """Raise ``ValueError('<name> must be <expected>, got <value>')`` unless the condition holds."""
+    if not condition:
+        raise ValueError(f"{name} must be {expected}, got {_shown(value)}")
+
+
+def positive(name: str, value: float) -> float:
+    """A finite number above 0, as a float."""
+    require(_is_number(value) and math.isfinite(value) and value > 0, name, value, "a finite number > 0")
+    return float(value)
+
+
+def non_negative(name: str, value: float) -> float:
+    """A finite number at or above 0, as a float."""
+    require(_is_number(value) and math.isfinite(value) and value >= 0, name, value, "a finite number >= 0")
+    return float(value)
+
+
+def probability(name: str, value: float) -> float:
+    """A number strictly between 0 and 1, as a float."""
+    require(_is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")
+    return float(value)
+
+
+def positive_integer(name: str, value: int) -> int:
+    """An integer at or above 1."""
+    require(isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, value, "an integer >= 1")
+    return value
+
+
+def finite_number(name: str, value: float) -> float:
+    """A finite number, as a float."""
+    require(_is_number(value) and math.isfinite(value), name, value, "a finite number")
+    return float(value)
+
+
+def finite_tensor(name: str, value: Tensor) -> Tensor:
+    """A tensor without NaN or infinity. Looks at the values, so it waits for the device."""
+    if not bool(torch.isfinite(value).all()):
+        bad = value[~torch.isfinite(value)]
+        raise ValueError(f"{name} must be finite, got {bad.numel()} value(s) such as {bad.flatten()[0].item()}")
+    return value
+
+
+def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
+    """Raise a ValueError that shows the tensor's shape beside the expected one."""
+    if not ok:
+        raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
