@@ -25,8 +25,8 @@ class CovarianceForm(ResizableState):
 
     Memory O(b N^2) for C and O(q N^2) for K. An observation reads and writes C once.
 
-    Removal subtracts nearly equal numbers when one observation makes up most of what is known of an
-    arm: its relative error is about machine epsilon * (k / lambda)^2. ``FactorForm`` has no such loss.
+    Row i after an update is written as C_i lambda / s, a product: the difference C_ii - C_ii^2 / s would
+    lose k / lambda of machine precision, and the removal of a lone observation as much again.
     """
 
     mean: Tensor
@@ -70,28 +70,35 @@ class CovarianceForm(ResizableState):
         at = arm.unsqueeze(-1)
         column = self.covariance[self._member, arm]
         variance = column.gather(-1, at)
-        scale = (variance + self.noise_variance).rsqrt_()
+        total = variance + self.noise_variance
+        scale, left = total.rsqrt(), self.noise_variance / total
         if where is not None:
-            scale = scale * where.unsqueeze(-1)
+            scale, left = scale * where.unsqueeze(-1), torch.where(where.unsqueeze(-1), left, 1.0)
         unit = column * scale  # C_i / sqrt(s): C stays symmetric to the last bit
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation)
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
+        self._set_row(arm, column * left)  # C_i - C_i C_ii / s without the difference
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
-        at = arm.unsqueeze(-1)
+        at, mask = arm.unsqueeze(-1), where.unsqueeze(-1)
         column = self.covariance[self._member, arm]
         variance = column.gather(-1, at)
-        floor = torch.finfo(column.dtype).eps * self.noise_variance
-        scale = (self.noise_variance - variance).clamp_(min=floor).rsqrt_() * where.unsqueeze(-1)
+        tiny = torch.finfo(column.dtype).eps * self.noise_variance
+        rest = (self.noise_variance - variance).clamp_min(tiny)
+        scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
-        left = (variance / self.noise_variance).clamp_(max=1 - torch.finfo(column.dtype).eps)
-        self.gain.add_(half_log1p(-left, where))
+        self._set_row(arm, column * left)
+        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(1 - 1e-15), where))
+
+    def _set_row(self, arm: Tensor, row: Tensor) -> None:
+        self.covariance[self._member, arm] = row
+        self.covariance[self._member, :, arm] = row
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""

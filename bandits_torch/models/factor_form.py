@@ -16,32 +16,34 @@ class FactorForm(ResizableState):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
-    residuals (reward - prior mean) summing to ``total``. With w_s the time kernel between the point's
-    time and now, D = lambda / count, G_s = K(x_s, arms) and the inverse A = (K_points + D)^{-1}:
+    residuals (reward - prior mean) summing to ``total``. The state is the posterior covariance P among
+    the points: the covariance form, restricted to where there are data. With D = lambda / count, w_s the
+    time kernel between the point's time and now, p that of now with itself, G_s = K(x_s, arms):
 
-        mean = sum_s w_s G_s (A total/count)_s,    C = p K - (w G)^T A (w G),
+        C_i = p K_i - G^T (w z),   z = (K_points + D)^{-1} k_i  =  P_j / D when i is point j already.
 
-    p = the time kernel of now with itself. Mean and variance are carried along, O(N) a step; C is never
-    formed. One observation of arm i needs its column C_i and one rank-one update of A. With z = A k_i
-    for a new point, and z = -D_j A_j (exactly, no solve) for point j seen before,
+    So the column of any arm costs O(uN + n^2), u the number of distinct arms pulled. Then, as in
+    ``CovarianceForm``, with s = C_ii + lambda:
 
-        C_i = [p K_i if new] - G^T (w z),   s = C_ii + lambda,   v = z - [e_new if new],
-        A += v v^T / s,   mean += C_i (y - mean_i) / s,   variance -= C_i^2 / s;
+        mean += C_i (y - mean_i) / s,   variance -= C_i^2 / s,   P -= P_i P_i^T / s,
 
-    both cases are the same rank-one update, by the block inverse and by Sherman and Morrison. Removing
-    one of the n_j observations of point j is its exact inverse, kappa = 1 / (A_jj + n_j (n_j - 1) / lambda):
+    where a new point first gets its row P_i = D z, P_ii = C_ii. Removing one observation of point j:
 
-        A -= kappa A_j A_j^T,   variance += kappa (G^T (w A_j))^2,   mean -= kappa/D_j (y - E_j) G^T (w A_j),
+        mean -= C_j (y - E_j) / s,   variance += C_j^2 / s,   P += P_j P_j^T / s,   s = lambda - P_jj,
 
-    with E_j = total_j/n_j - D_j A_j (total/count) the smoothed value at the point; every term under the
-    division is positive, so nothing cancels however small lambda is, and it holds under drift too.
+    with E = P total / lambda the smoothed values at the points; a point without observations is dropped.
+    Past values do not move, so P needs no update as time passes, and removal is exact under drift too.
+
+    Numerics: every update of P contracts, P keeps its relative precision (products, no differences, at
+    new points), and z for a new point takes one step of iterative refinement, because (k - P D^{-1} k) / D
+    alone would lose k / lambda of machine precision.
 
     Against keeping the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm and shared by all
     replicates, repeated pulls add no row, and an observation leaves without Givens rotations through W.
 
-    Cost of a step, u distinct arms pulled and n points: reads u N numbers of G (once for all replicates),
-    reads and writes n^2 of A for each member. Memory O(q u N + b n^2). Under a fading time kernel points
-    older than correlation 1e-12 are dropped, so n stops growing: about 55 / forgetting_rate points.
+    Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
+    once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
+    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points.
     """
 
     mean: Tensor
@@ -51,7 +53,8 @@ class FactorForm(ResizableState):
     rows: Tensor
     row_of_arm: Tensor
     rows_used: Tensor
-    inverse: Tensor
+    covariance: Tensor
+    prior_covariance: Tensor
     point_arm: Tensor
     point_time: Tensor
     point_count: Tensor
@@ -74,11 +77,14 @@ class FactorForm(ResizableState):
         self.register_buffer("rows", new(q, capacity, n))
         self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=diagonal.device))
         self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
-        self.register_buffer("inverse", new(batch, capacity, capacity))
+        self.register_buffer("covariance", new(batch, capacity, capacity))
+        self.register_buffer("prior_covariance", new(batch, capacity, capacity))
         self.register_buffer("point_arm", torch.zeros(batch, capacity, dtype=torch.long, device=diagonal.device))
         self.register_buffer("point_time", new(batch, capacity))
         self.register_buffer("point_count", new(batch, capacity))
         self.register_buffer("point_total", new(batch, capacity))
+        self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
+        self._member: Tensor
         self._rows_bound = self._points_bound = 0  # upper bounds that need no look at the device
 
     # -- the three moves ------------------------------------------------------------------------------
@@ -92,92 +98,108 @@ class FactorForm(ResizableState):
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,) at time ``now``."""
         self._make_room(arm, now)
         at = arm.unsqueeze(-1)
-        own_row = self._row(arm)  # K_i: (b, N)
         match = self._match(arm, now)
-        known = match.any(-1, keepdim=True)
+        known = match.any(-1)
         free = self.point_count == 0
-        point = torch.where(known, match.to(torch.uint8).argmax(-1, keepdim=True), _first(free))
-
-        weight = self._weights(now)
-        inverse_j = self._inverse_row(point)
-        spread = self.noise_variance / self.point_count.gather(-1, point).clamp_min(1.0)  # D_j
-        cross = own_row.gather(-1, self.point_arm) * weight * ~free  # k between the points and arm i now
-        z = torch.where(known, -spread * inverse_j, torch.matmul(self.inverse, cross.unsqueeze(-1)).squeeze(-1))
+        point = torch.where(known, match.to(torch.uint8).argmax(-1), free.to(torch.uint8).argmax(-1))
+        own_row = self._row(arm)  # K_i: (b, N)
+        weight, precision = self._weights(now), self.point_count / self.noise_variance  # w, and 1/D (0 if free)
         present = self.prior.over_time(now, now)
-        column = own_row * (present * ~known) - self._through_rows(weight * z)
-        variance = column.gather(-1, at)
-        scale = (variance + self.noise_variance).rsqrt_()
+
+        among_points = self.covariance[self._member, point]  # P_j
+        own = among_points.gather(-1, point.unsqueeze(-1))  # P_jj: read, not derived, or rounding would feed back
+        z = among_points * precision
+        if z.is_cuda or not bool(known.all()):
+            cross = own_row.gather(-1, self.point_arm) * weight * ~free
+            new = self._solve(cross.unsqueeze(-1)).squeeze(-1)
+            z = torch.where(known.unsqueeze(-1), z, new)
+            spread = self.noise_variance / self.point_count.clamp_min(1.0)
+            among_points = torch.where(known.unsqueeze(-1), among_points, spread * new)
+            prior = cross.scatter(-1, point.unsqueeze(-1), own_row.gather(-1, at) * present)
+            prior = torch.where(known.unsqueeze(-1), self.prior_covariance[self._member, point], prior)
+            self._set_row(self.prior_covariance, point, prior)
+        column = own_row * present - self._through_rows(z * weight)
+        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at))
+        among_points = among_points.scatter(-1, point.unsqueeze(-1), variance)
+        total = variance + self.noise_variance
+        scale, left = total.rsqrt(), self.noise_variance / total
         if where is not None:
-            scale = scale * where.unsqueeze(-1)
+            scale, left = scale * where.unsqueeze(-1), torch.where(where.unsqueeze(-1), left, 1.0)
 
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation)
         self.variance.addcmul_(unit, unit, value=-1)
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
-        v = z.scatter_add(-1, point, -(~known).to(z.dtype)) * scale
-        self.inverse.addcmul_(v.unsqueeze(-1), v.unsqueeze(-2))
+        unit = among_points * scale
+        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
+        self._set_row(self.covariance, point, among_points * left)  # P_j - P_j P_jj / s without the difference
         self._count(point, 1.0, residual, where)
         # A member left out writes to a free point, which stays free, or writes what stands there already.
-        self.point_arm.scatter_(-1, point, arm.unsqueeze(-1))
-        self.point_time.scatter_(-1, point, now)
+        self.point_arm.scatter_(-1, point.unsqueeze(-1), at)
+        self.point_time.scatter_(-1, point.unsqueeze(-1), now)
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
         match = self._match(arm, time.unsqueeze(-1))
         where = where & match.any(-1)  # a point too faint to matter may be gone already
-        point = match.to(torch.uint8).argmax(-1, keepdim=True)
-        count = self.point_count.gather(-1, point)
-        inverse_j = self._inverse_row(point)
-        rest = inverse_j.gather(-1, point) + count * (count - 1) / self.noise_variance  # 1 / kappa
-        scale = torch.where(where.unsqueeze(-1), rest, 1.0).rsqrt() * where.unsqueeze(-1)
-        spread = self.noise_variance / count.clamp_min(1.0)
-        averages = self.point_total / self.point_count.clamp_min(1.0)
-        smoothed = averages.gather(-1, point) - spread * (inverse_j * averages).sum(-1, keepdim=True)
+        point = match.to(torch.uint8).argmax(-1)
+        at, mask = point.unsqueeze(-1), where.unsqueeze(-1)
+        among_points = self.covariance[self._member, point]
+        own = among_points.gather(-1, at)
+        tiny = torch.finfo(own.dtype).eps * self.noise_variance
+        rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
+        scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
+        smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance
 
-        unit = self._through_rows(self._weights(now) * inverse_j) * scale
-        self.mean.addcmul_(unit, (residual.unsqueeze(-1) - smoothed) * scale / spread, value=-1)
+        weight = self._weights(now)
+        own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
+        column = self._row(arm) * own_weight
+        column = column - self._through_rows(among_points * (self.point_count / self.noise_variance) * weight)
+        unit = column * scale
+        self.mean.addcmul_(unit, (residual.unsqueeze(-1) - smoothed) * scale, value=-1)
         self.variance.addcmul_(unit, unit)
-        # without the observation its predictive variance over lambda is 1 / (D_j^2 rest / lambda) - 1
-        self.gain.add_(half_log1p(spread * spread * rest / self.noise_variance - 1.0, where))
-        v = inverse_j * scale
-        self.inverse.addcmul_(v.unsqueeze(-1), v.unsqueeze(-2), value=-1)
+        self.gain.add_(half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where))
+        unit = among_points * scale
+        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
+        self._set_row(self.covariance, point, among_points * left)
         self._count(point, -1.0, -residual, where)
-        stays = (self.point_count.gather(-1, point) > 0) | ~where.unsqueeze(-1)
-        member, at = torch.arange(arm.shape[0], device=arm.device), point.squeeze(-1)
-        self.inverse[member, at] *= stays  # an emptied point leaves exact zeros
-        self.inverse[member, :, at] *= stays
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
-        everywhere = where is None
         mask = torch.ones_like(self.gain, dtype=torch.bool) if where is None else where
         column = mask.unsqueeze(-1)
         self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
         self.gain.masked_fill_(mask, 0.0)
         for state in (self.mean, self.point_count, self.point_total):
             state.masked_fill_(column, 0.0)
-        self.inverse.masked_fill_(column.unsqueeze(-1), 0.0)
-        if everywhere:
+        if where is None:
             self._points_bound = 0
 
     # -- what the posterior asks ----------------------------------------------------------------------
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
-        k = self.prior.among(arm) * torch.as_tensor(self.prior.over_time(now, now), dtype=self.mean.dtype).unsqueeze(-1)
-        q = self.rows.shape[0]
-        member = torch.arange(arm.shape[1], device=arm.device) % q
+        present = torch.as_tensor(self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device)
+        prior = self.prior.among(arm) * present.reshape(-1, 1, 1)
+        member = (self._member % self.rows.shape[0])[:, None, None]
         row = self.row_of_arm[self.point_arm].clamp_min(0)
-        cross = self.rows[member[:, None, None], row.unsqueeze(-1), arm.unsqueeze(-2)]  # (T, b, points, n)
-        live = self._weights(now) * (self.point_count > 0)
-        cross = cross * live.unsqueeze(-1)
-        return k - cross.mT @ (self.inverse @ cross)
+        cross = self.rows[member, row.unsqueeze(-1), arm.unsqueeze(-2)]  # (T, b, points, n)
+        cross = cross * (self._weights(now) * (self.point_count > 0)).unsqueeze(-1)
+        return prior - cross.mT @ self._solve(cross)
 
     def full(self, now: float) -> Tensor:
         """C over all arms: (b, N, N). The one place where an N x N matrix is made."""
         arm = torch.arange(self.mean.shape[-1], device=self.mean.device)
         return self.among(arm.expand(1, self.mean.shape[0], -1), now).squeeze(0)
+
+    def _solve(self, cross: Tensor) -> Tensor:
+        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement."""
+        precision = (self.point_count / self.noise_variance).unsqueeze(-1)
+        spread = (self.noise_variance / self.point_count.clamp_min(1.0)).unsqueeze(-1)
+        z = (cross - self.covariance @ (cross * precision)) * precision
+        residual = cross - self.prior_covariance @ z - spread * z
+        return z + (residual - self.covariance @ (residual * precision)) * precision
 
     # -- points, rows and room for them ---------------------------------------------------------------
 
@@ -190,38 +212,31 @@ class FactorForm(ResizableState):
         """w: time kernel between each point's time and now, (b, n); 1 when static."""
         return 1.0 if self.prior.time_kernel is None else self.prior.over_time(self.point_time, now)
 
-    def _inverse_row(self, point: Tensor) -> Tensor:
-        index = point.unsqueeze(-1).expand(-1, 1, self.inverse.shape[-1])
-        return self.inverse.gather(-2, index).squeeze(-2)
+    def _set_row(self, matrix: Tensor, point: Tensor, row: Tensor) -> None:
+        matrix[self._member, point] = row
+        matrix[self._member, :, point] = row
 
     def _count(self, point: Tensor, by: float, residual: Tensor, where: Tensor | None) -> None:
         step = torch.full_like(residual, by) if where is None else where.to(residual.dtype) * by
         total = residual if where is None else torch.where(where, residual, 0.0)
-        self.point_count.scatter_add_(-1, point, step.unsqueeze(-1))
-        self.point_total.scatter_add_(-1, point, total.unsqueeze(-1))
+        self.point_count.scatter_add_(-1, point.unsqueeze(-1), step.unsqueeze(-1))
+        self.point_total.scatter_add_(-1, point.unsqueeze(-1), total.unsqueeze(-1))
         if by < 0:  # an emptied point keeps no rounding residue
             self.point_total.masked_fill_(self.point_count == 0, 0.0)
 
     def _row(self, arm: Tensor) -> Tensor:
         """K_i of each member's arm: (b, N)."""
-        q = self.rows.shape[0]
-        if q == 1:
-            return self.rows[0, self.row_of_arm[arm]]
-        member = torch.arange(arm.shape[0], device=arm.device) % q
-        return self.rows[member, self.row_of_arm[arm]]
+        return self.rows[self._member % self.rows.shape[0], self.row_of_arm[arm]]
 
     def _through_rows(self, z: Tensor) -> Tensor:
         """G^T z for z over the points, (b, n) -> (b, N); the rows are read once for all replicates."""
-        used = max(self._rows_bound, 1)
         row = self.row_of_arm[self.point_arm].clamp_min(0)
-        by_row = z.new_zeros(z.shape[0], used).scatter_add_(-1, row, z)
-        rows = self.rows[:, :used]
+        by_row = z.new_zeros(z.shape[0], self._rows_bound).scatter_add_(-1, row, z)
+        rows = self.rows[:, : self._rows_bound]
         q = rows.shape[0]
         if z.shape[0] == 1:
             return torch.mv(rows[0].mT, by_row[0]).unsqueeze(0)
-        if q == 1:
-            return by_row @ rows[0]
-        return (by_row.unflatten(0, (-1, q)).transpose(0, 1) @ rows).transpose(0, 1).flatten(0, 1)
+        return torch.bmm(by_row.unflatten(0, (-1, q)).transpose(0, 1), rows).transpose(0, 1).flatten(0, 1)
 
     def _make_room(self, arm: Tensor, now: float) -> None:
         """Have a row of G for every arm and a free point in every member."""
@@ -245,43 +260,22 @@ class FactorForm(ResizableState):
         self._rows_bound += arm.shape[0]
 
     def _pack(self, now: float) -> None:
-        """Drop the points that no longer matter, move the others to the front, and invert afresh.
-
-        O(n^3), once in at least n/2 steps: amortised O(n^2) a step, and rounding starts over.
-        """
-        present = torch.as_tensor(self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device)
-        weight = torch.as_tensor(self._weights(now), dtype=self.mean.dtype, device=self.mean.device)
-        live = (self.point_count > 0) & (weight.expand_as(self.point_count) >= _NEGLIGIBLE * present)
+        """Drop the points that no longer matter and move the others to the front; double the room if it stays full."""
+        live = self.point_count > 0
+        if self.prior.time_kernel is not None:
+            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)  # type: ignore[operator]
         used, capacity = int(live.sum(-1).max()), live.shape[-1]
         capacity = 2 * capacity if 2 * used > capacity else capacity
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
         live = live.gather(-1, order)
         for name in ("point_arm", "point_time", "point_count", "point_total"):
-            old = getattr(self, name).gather(-1, order) * live
-            new = old.new_zeros(old.shape[0], capacity)
-            new[:, :used] = old
-            setattr(self, name, new)
+            packed = getattr(self, name).gather(-1, order) * live
+            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used)))
+        member, row, column = self._member[:, None, None], order.unsqueeze(-1), order.unsqueeze(-2)
+        for name in ("covariance", "prior_covariance"):
+            packed = getattr(self, name)[member, row, column]
+            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
         self._points_bound = used
-        self.inverse = self.mean.new_zeros(self.mean.shape[0], capacity, capacity)
-        self.inverse[:, :used, :used] = self._invert(used)
-
-    def _invert(self, used: int) -> Tensor:
-        """A over the first ``used`` points from scratch; rows and columns of empty points are zero."""
-        arm, live = self.point_arm[:, :used], self.point_count[:, :used] > 0
-        time = self.point_time[:, :used]
-        q = self.rows.shape[0]
-        member = torch.arange(arm.shape[0], device=arm.device) % q
-        row = self.row_of_arm[arm].clamp_min(0)
-        k = self.rows[member[:, None, None], row.unsqueeze(-1), arm.unsqueeze(-2)]
-        if self.prior.time_kernel is not None:
-            b = arm.shape[0]
-            earlier, later = time.unsqueeze(-1).expand(b, used, used), time.unsqueeze(-2).expand(b, used, used)
-            between = self.prior.over_time(earlier.reshape(b, -1), later.reshape(b, -1))
-            k = k * between.reshape(k.shape)  # type: ignore[union-attr]
-        both = live.unsqueeze(-1) & live.unsqueeze(-2)
-        spread = torch.where(live, self.noise_variance / self.point_count[:, :used].clamp_min(1.0), 1.0)
-        factor = torch.linalg.cholesky(torch.where(both, k, 0.0) + torch.diag_embed(spread))
-        return torch.cholesky_inverse(factor) * both
 
     def get_extra_state(self) -> dict[str, int]:
         """What the tensors alone do not tell."""
@@ -290,8 +284,3 @@ class FactorForm(ResizableState):
     def set_extra_state(self, state: dict[str, int]) -> None:
         """Counterpart of ``get_extra_state``."""
         self._rows_bound, self._points_bound = state["rows_bound"], state["points_bound"]
-
-
-def _first(free: Tensor) -> Tensor:
-    """Index of the first free point of each member, (b, 1)."""
-    return free.to(torch.uint8).argmax(-1, keepdim=True)
