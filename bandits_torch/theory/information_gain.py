@@ -32,9 +32,9 @@ class GainProvider(Protocol):
 class RealisedGain:
     """The gain of the data the model holds, 1/2 log det(I + K_t / lambda); ``points`` is not looked at.
 
-    Never above gamma_n. Allowed wherever a proof meets gamma_n only as a bound on this log determinant:
-    in the widths of Chowdhury & Gopalan (2017) and Zhou & Shroff (2021), not in that of Srinivas et al.
-    (2010, Theorem 3), whose proof fixes the width before the data. Cost: none, the model keeps it.
+    Never above gamma_n. Allowed wherever a proof meets gamma_n only as a bound on this log determinant: in
+    the widths of Chowdhury & Gopalan (2017) and Zhou & Shroff (2021). Theorem 3 of Srinivas et al. (2010) is
+    stated for the maximum. Cost: none, the model keeps it.
     """
 
     def __call__(self, points: int | Tensor, model: OnlineModel) -> Tensor:

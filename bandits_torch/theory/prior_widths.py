@@ -15,7 +15,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.widths import Parameter, Width, checked, clock, like
+from bandits_torch.theory.parameters import Parameter, checked, clock, like
+from bandits_torch.theory.widths import Width
 
 
 class SrinivasBayesianWidth(Width):

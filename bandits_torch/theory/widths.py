@@ -22,10 +22,7 @@ is called. A call costs O(1) and never waits for a device.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,8 +30,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.theory.information_gain import GainProvider
-
-Parameter = float | Tensor
+from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
 
 _FORMS = ("theory", "printed")
 
@@ -73,8 +69,8 @@ class SrinivasRKHSWidth(Width):
 
     Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
     beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
-    lambda = R^2, growing data, and gamma_n the maximum gain (``MaximumGain``; the proof does not cover the
-    realised one). Very loose: kept for comparison.
+    lambda = R^2, growing data, and gamma_n the maximum gain, which the theorem is stated for. Very loose:
+    kept for comparison.
 
     Args:
         rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
@@ -125,7 +121,7 @@ class _SelfNormalisedWidth(Width):
         noise = model.noise_variance
         B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
         gamma = self.gain(self._points(step), model)
-        log_term = _ln(self._events / delta)
+        log_term = log(self._events / delta)
         if self.form == "printed":
             return B + R * torch.sqrt(2 * (gamma + 1 + log_term))
         return B + R / torch.sqrt(noise) * torch.sqrt(2 * gamma + 2 * log_term)
@@ -251,7 +247,7 @@ class RealisedInformationWidth(Width):
         noise = model.noise_variance
         B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
         log_det = 2 * model.information_gain
-        return torch.sqrt(B**2 + R**2 / noise * (log_det + 2 * _ln(self._events / delta)))
+        return torch.sqrt(B**2 + R**2 / noise * (log_det + 2 * log(self._events / delta)))
 
 
 class DriftAwareWidth(Width):
@@ -277,34 +273,3 @@ class DriftAwareWidth(Width):
         noise = model.noise_variance
         n = model.num_observations.to(noise)
         return self.base(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)
-
-
-def checked(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
-    """``check(name, value)`` for a number, or for each entry of a tensor (which is returned as it is)."""
-    if not isinstance(value, Tensor):
-        return check(name, value)
-    for entry in value.flatten().tolist():
-        check(name, entry)
-    return value
-
-
-def check_step(step: int | Tensor) -> None:
-    """An integer step is at least 1. A tensor is not looked at: that would wait for the device."""
-    if not isinstance(step, Tensor):
-        validation.positive_integer("step", step)
-
-
-def clock(step: int | Tensor, model: OnlineModel) -> Tensor:
-    """The step as a floating-point tensor beside the model's noise variance."""
-    check_step(step)
-    noise = model.noise_variance
-    return step.to(noise) if isinstance(step, Tensor) else noise.new_full((), step)
-
-
-def like(noise: Tensor, value: Parameter) -> Parameter:
-    """A parameter ready for arithmetic with ``noise``: tensors in its dtype and on its device."""
-    return value.to(noise) if isinstance(value, Tensor) else value
-
-
-def _ln(value: Parameter) -> Parameter:
-    return torch.log(value) if isinstance(value, Tensor) else math.log(value)
