@@ -74,7 +74,7 @@ class MaximumGain:
         self.max_points = validation.positive_integer("max_points", max_points)
         prior = _covariance("covariance", covariance)
         batch = covariance.shape[:-2]
-        noise = torch.as_tensor(noise_variance).to(prior)
+        noise = torch.as_tensor(noise_variance, dtype=prior.dtype, device=prior.device)
         positive = bool((torch.isfinite(noise) & (noise > 0)).all())
         validation.require(positive, "noise_variance", noise_variance, "finite and > 0")
         fits = noise.ndim <= len(batch) and all(

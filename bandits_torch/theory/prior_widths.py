@@ -97,8 +97,8 @@ class PriorEliminationContinuousWidth(Width):
         self.a = checked(validation.positive, "a", a)
         self.b = checked(validation.positive, "b", b)
         self.delta = checked(validation.probability, "delta", delta)
-        below_one = 4 * dim * torch.as_tensor(a).min() <= torch.as_tensor(delta).max()
-        validation.require(not bool(below_one), "a", a, f"above delta/(4 dim), with delta = {delta}")
+        too_small = 4 * dim * torch.as_tensor(a).min().item() <= torch.as_tensor(delta).max().item()
+        validation.require(not too_small, "a", a, f"above delta/(4 dim), with delta = {delta}")
 
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 ln(pi^2 t^2/(3 D)) + 2 d ln(T tau_t)), tau_t = max(1, d t^2 r b sqrt(ln(2 d a/D)))."""

@@ -11,7 +11,9 @@ from torch import Tensor
 def gain_of(covariance: Tensor, noise_variance: float, arms: tuple[int, ...]) -> float:
     """1/2 log det(I + K_A / lambda) of the arms A, in which an arm may occur several times."""
     K = covariance[list(arms)][:, list(arms)]
-    return 0.5 * torch.logdet(torch.eye(len(arms), dtype=K.dtype) + K / noise_variance).item() if arms else 0.0
+    return (
+        0.5 * torch.logdet(torch.eye(len(arms), dtype=K.dtype) + K / noise_variance).item() if arms else 0.0
+    )
 
 
 def greedy_gain(covariance: Tensor, noise_variance: float, points: int) -> float:

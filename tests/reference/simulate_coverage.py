@@ -1,4 +1,4 @@
-"""The slow, obvious Gaussian process that widths are tested on, and a bandit run that counts how wide they must be."""
+"""An obvious Gaussian process to test widths on, and a bandit run that counts how wide they must be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class CovarianceGP:
-    """S independent zero-mean GPs on N arms: mean (S, N) and covariance (S, N, N), told one reward each at a time."""
+    """S zero-mean GPs on N arms, mean (S, N) and covariance (S, N, N), each told one reward at a time."""
 
     def __init__(self, covariance: Tensor, noise_variance: float, runs: int) -> None:
         self.prior = covariance
@@ -48,11 +48,13 @@ class CovarianceGP:
         self.C = (1 - rate) * self.C + rate * self.prior
 
     def _update(self, arm: Tensor, reward: Tensor, sign: float) -> None:
-        """sign 1: m += C_i (y - m_i)/s, C -= C_i C_i^T/s with s = lambda + C_ii; sign -1 undoes it, s = lambda - C_ii."""
+        """m += C_i (y - m_i)/s, C -= C_i C_i^T/s with s = lambda + C_ii; sign -1 undoes an earlier one."""
         run = torch.arange(len(arm))
         row, variance = self.C[run, arm], self.C[run, arm, arm]
         s = self.noise_variance + sign * variance
-        self.information_gain = self.information_gain + 0.5 * torch.log1p(sign * variance / self.noise_variance)
+        self.information_gain = self.information_gain + 0.5 * torch.log1p(
+            sign * variance / self.noise_variance
+        )
         self.mean = self.mean + sign * row * ((reward - self.mean[run, arm]) / s).unsqueeze(-1)
         self.C = self.C - sign * row.unsqueeze(-1) * row.unsqueeze(-2) / s[:, None, None]
 

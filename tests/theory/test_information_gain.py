@@ -11,7 +11,7 @@ MODEL = stand_in()
 
 
 def covariance(num_arms: int, seed: int = 0, length_scale: float = 0.3) -> torch.Tensor:
-    """A squared-exponential covariance over random points, of unequal variances so that greedy has no ties."""
+    """Squared-exponential over random points; variances are unequal, so that greedy has no ties."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(num_arms, generator=generator, dtype=torch.float64)
     scale = 0.5 + torch.rand(num_arms, generator=generator, dtype=torch.float64)
@@ -82,7 +82,10 @@ def test_gain_of_thirty_thousand_points_is_that_of_the_counts():
 
 
 def test_a_batch_of_priors_gives_what_each_gives_alone():
-    Ks, noise = torch.stack([covariance(8, 0), covariance(8, 1)]), torch.tensor([0.1, 0.5], dtype=torch.float64)
+    Ks, noise = (
+        torch.stack([covariance(8, 0), covariance(8, 1)]),
+        torch.tensor([0.1, 0.5], dtype=torch.float64),
+    )
     together = MaximumGain(Ks, noise, 6)
     alone = [MaximumGain(K, float(s), 6) for K, s in zip(Ks, noise, strict=True)]
     expected = torch.stack([gain(4, MODEL) for gain in alone])
@@ -140,7 +143,7 @@ def test_growth_bound_starts_at_zero_and_never_falls(bound):
     assert values[0] == 0
     assert (values[1:] > 0).all()
     assert (values.diff() >= 0).all()
-    assert bound(7, MODEL) == values[7]
+    assert bound(7, MODEL).item() == pytest.approx(values[7].item(), rel=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ GAIN = RealisedGain()
 B, R, DELTA = 2.0, 1.0, 0.1
 NORM, SCALE = (B, DELTA, GAIN), (B, R, DELTA, GAIN)
 
-# At gamma = 3, lambda = 1/4, B = 2, R = 1, delta = 0.1 (R/sqrt(lambda) = 2), with the sum written beside each.
+# At gamma = 3, lambda = 1/4, B = 2, R = 1, delta = 0.1 (so R/sqrt(lambda) = 2), the sum beside each.
 BY_HAND = [
     (ConstantWidth(1.5), 1, 1.5),
     (SrinivasRKHSWidth(*NORM), 4, 212.5697190416),  # sqrt(2 x 4 + 300 x 3 x ln(40)^3)
@@ -111,7 +111,9 @@ def test_gain_look_up_on_a_gpu_waits_for_nothing_and_marks_what_it_lacks():
 
 
 def test_parameters_may_differ_between_priors():
-    bounds, scales, deltas = (torch.tensor(v, dtype=torch.float64) for v in ([1.0, 2.0], [1.0, 0.5], [0.1, 0.2]))
+    bounds, scales, deltas = (
+        torch.tensor(v, dtype=torch.float64) for v in ([1.0, 2.0], [1.0, 0.5], [0.1, 0.2])
+    )
     two = model(batch_shape=(3, 2))
     for make in (
         lambda b, r, d: IGPWidth(b, r, d, GAIN),
@@ -158,7 +160,7 @@ def test_gain_is_asked_for_the_observations_made():
 
 
 def test_width_takes_the_gain_of_a_table_at_step_minus_one():
-    # one arm of variance 1, lambda = 1/4: gamma_1 = 1/2 ln 5, and greedy is exact up to the factor 1/(1 - 1/e)
+    # one arm of variance 1, lambda = 1/4: gamma_1 = 1/2 ln 5, and greedy is exact but for 1/(1 - 1/e)
     gain = MaximumGain(torch.ones(1, 1, dtype=torch.float64), 0.25, 10)
     gamma = 0.5 * math.log(5) / (1 - math.exp(-1))
     found = IGPWidth(0.0, R, DELTA, gain)(2, model()).item()
@@ -184,10 +186,17 @@ def test_realised_information_is_never_wider_than_igp(gain, noise_variance, boun
     assert realised <= SlidingWindowWidth(3, horizon, bound, scale, delta, GAIN)(5, held) * (1 + 1e-12)
 
 
-@given(gain=st.floats(0, 1e4), noise_variance=st.floats(1, 1e3), bound=st.floats(0, 1e3), delta=st.floats(1e-6, 0.99))
+@given(
+    gain=st.floats(0, 1e4),
+    noise_variance=st.floats(1, 1e3),
+    bound=st.floats(0, 1e3),
+    delta=st.floats(1e-6, 0.99),
+)
 def test_printed_form_is_the_wider_one_for_noise_variance_at_least_one(gain, noise_variance, bound, delta):
     held = stand_in(gain, noise_variance)
-    assert IGPWidth(bound, R, delta, GAIN)(5, held) <= IGPWidth(bound, R, delta, GAIN, form="printed")(5, held)
+    assert IGPWidth(bound, R, delta, GAIN)(5, held) <= IGPWidth(bound, R, delta, GAIN, form="printed")(
+        5, held
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,10 +228,22 @@ def test_printed_form_is_the_wider_one_for_noise_variance_at_least_one(gain, noi
         (lambda: PriorEliminationFiniteWidth(5, 10, 1.0), "delta must be a number strictly"),
         (lambda: PriorEliminationContinuousWidth(0, 10, 1.0, 1.0, 1.0, DELTA), "dim must be an integer"),
         (lambda: PriorEliminationContinuousWidth(1, 0, 1.0, 1.0, 1.0, DELTA), "horizon must be an integer"),
-        (lambda: PriorEliminationContinuousWidth(1, 10, 0.0, 1.0, 1.0, DELTA), "r must be a finite number > 0"),
-        (lambda: PriorEliminationContinuousWidth(1, 10, 1.0, -1.0, 1.0, DELTA), "a must be a finite number > 0"),
-        (lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 1.0, 0.0, DELTA), "b must be a finite number > 0"),
-        (lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 1.0, 1.0, 1.0), "delta must be a number strictly"),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 0.0, 1.0, 1.0, DELTA),
+            "r must be a finite number > 0",
+        ),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 1.0, -1.0, 1.0, DELTA),
+            "a must be a finite number > 0",
+        ),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 1.0, 0.0, DELTA),
+            "b must be a finite number > 0",
+        ),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 1.0, 1.0, 1.0),
+            "delta must be a number strictly",
+        ),
         (lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 0.02, 1.0, DELTA), "a must be above delta"),
     ],
 )
