@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
