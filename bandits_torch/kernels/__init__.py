@@ -1,0 +1,14 @@
+"""GPyTorch kernels for rewards that change with time, and for arms without coordinates."""
+
+from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
+from bandits_torch.kernels.spatio_temporal import SpatioTemporalKernel
+from bandits_torch.kernels.temporal import ExponentialForgettingKernel, MarkovTimeKernel, WienerKernel
+
+__all__ = [
+    "ArmCovarianceKernel",
+    "ExponentialForgettingKernel",
+    "MarkovTimeKernel",
+    "SpatioTemporalKernel",
+    "WienerKernel",
+    "estimate_covariance",
+]

@@ -1,0 +1,65 @@
+"""The product of a kernel over space and a kernel over time."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from gpytorch.kernels import Kernel
+from linear_operator import to_dense
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class SpatioTemporalKernel(Kernel):
+    """k((x, t), (x', t')) = k_space(x, x') k_time(t, t') for inputs whose LAST column is time.
+
+    Args:
+        space_kernel: any GPyTorch kernel over the first d columns.
+        time_kernel: any GPyTorch kernel over the last column, for example ``ExponentialForgettingKernel``.
+        kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``.
+
+    Inputs are ``... x n x (d + 1)``; the batch shape is what those of the two kernels broadcast to. Cost:
+    both kernels and one product, O(n m) beyond theirs.
+
+    Raises:
+        TypeError: if one of the two is no kernel. ValueError: for inputs of fewer than 2 columns.
+    """
+
+    def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name, kernel in (("space_kernel", space_kernel), ("time_kernel", time_kernel)):
+            if not isinstance(kernel, Kernel):
+                raise TypeError(f"{name} must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}")
+        self.space_kernel = space_kernel
+        self.time_kernel = time_kernel
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether both kernels are."""
+        return self.space_kernel.is_stationary and self.time_kernel.is_stationary
+
+    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
+        """The two kernels (their own parts are theirs to handle)."""
+        yield "space_kernel", self.space_kernel
+        yield "time_kernel", self.time_kernel
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Covariance ``... x n x m`` (``... x n`` with ``diag``)."""
+        validation.shape_is("x1", x1, x1.shape[-1] >= 2, "(..., n, d + 1) with d >= 1, the last column time")
+        space = self.space_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params)
+        time = self.time_kernel(x1[..., -1:], x2[..., -1:], diag=diag, **params)
+        return to_dense(space) * to_dense(time)
+
+    def __getitem__(self, index: Any) -> SpatioTemporalKernel:
+        """The kernels at ``index`` of the batch."""
+        if len(self.batch_shape) == 0:
+            return self
+        part = copy.deepcopy(self)
+        for name, kernel in self.named_sub_kernels():
+            # Both reach the full batch shape first: an index counts dimensions that one of them may lack.
+            setattr(part, name, kernel.expand_batch(self.batch_shape)[index])
+        part._batch_shape = part.space_kernel.batch_shape
+        return part

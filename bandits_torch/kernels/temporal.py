@@ -1,0 +1,212 @@
+"""Kernels over time that are Markov: given the present, the future does not depend on the past."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from gpytorch.constraints import Interval, Positive
+from gpytorch.kernels import Kernel
+from gpytorch.priors import Prior
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class MarkovTimeKernel(Kernel, ABC):
+    """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
+
+    For such a kernel the posterior can be carried from one step to the next without the past, which is what
+    models over a fixed set of arms build on. Subclasses write ``covariance`` alone; ``forward`` follows.
+    Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
+
+    Parameters take the dtype of the values they are built from where those are tensors, and PyTorch's
+    default dtype (GPyTorch's habit) where they are Python numbers.
+    """
+
+    @abstractmethod
+    def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """Covariance between times ``s`` and ``t``, element by element.
+
+        Args:
+            s, t: times, tensors that broadcast to ``batch x n`` with ``batch`` broadcasting with the kernel's
+                batch shape, or numbers.
+
+        Returns:
+            ``batch x n``; for two numbers (or tensors without dimensions) ``batch_shape x 1``.
+        """
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Covariance between two sets of times, ``... x n x m`` (``... x n`` with ``diag``). Cost: O(n m)."""
+        ok = x1.shape[-1] == 1 and x2.shape[-1] == 1
+        validation.shape_is("x1 of a time kernel", x1, ok, "(..., n, 1), a single column of times")
+        if diag:
+            return self.covariance(x1.squeeze(-1), x2.squeeze(-1))
+        s, t = torch.broadcast_tensors(x1, x2.mT)
+        # One row of n m pairs, so that parameters of shape (*batch_shape, 1) broadcast as for a row of times.
+        return self.covariance(s.flatten(-2), t.flatten(-2)).unflatten(-1, s.shape[-2:])
+
+    def _register(
+        self, name: str, value: float | Tensor, constraint: Interval, prior: Prior | None, expected: str
+    ) -> None:
+        """Register parameter ``raw_<name>`` of shape (*batch_shape, 1), its constraint and its prior."""
+        like = value if isinstance(value, Tensor) and value.is_floating_point() else torch.empty(())
+        raw = torch.zeros(*self.batch_shape, 1, dtype=like.dtype, device=like.device)
+        self.register_parameter(f"raw_{name}", torch.nn.Parameter(raw))
+        self.register_constraint(f"raw_{name}", constraint)
+        self._set(name, value, expected)
+        if prior is not None:
+            if not isinstance(prior, Prior):
+                raise TypeError(f"Expected gpytorch.priors.Prior but got {type(prior).__name__}")
+            self.register_prior(
+                f"{name}_prior", prior, getattr(self, f"_{name}_of"), getattr(self, f"_{name}_to")
+            )
+
+    def _get(self, name: str) -> Tensor:
+        return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
+
+    def _set(self, name: str, value: float | Tensor, expected: str) -> None:
+        """Check a value and store its raw form."""
+        raw, constraint = getattr(self, f"raw_{name}"), getattr(self, f"raw_{name}_constraint")
+        tensor = torch.as_tensor(value).detach().to(raw)
+        inside = bool(((tensor > constraint.lower_bound) & (tensor < constraint.upper_bound)).all())
+        validation.require(inside, name, value, expected)
+        if tensor.shape != raw.shape:
+            try:
+                tensor = tensor.expand(self.batch_shape).unsqueeze(-1)
+            except RuntimeError:
+                expected = f"of shape {tuple(self.batch_shape)} (the batch shape) or {tuple(raw.shape)}"
+                validation.require(False, name, tensor, expected)
+        self.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
+
+
+class ExponentialForgettingKernel(MarkovTimeKernel):
+    """Exponential forgetting: k(t, t') = (1 - eps)^(|t - t'| / 2).
+
+    A function with this kernel in time follows f_{t+1} = sqrt(1 - eps) f_t + sqrt(eps) g_t with independent
+    draws g_t of the same prior (Bogunovic, Scarlett, Cevher 2016, Time-varying Gaussian process bandit
+    optimization, equations 1-2 and section 3).
+
+    Args:
+        forgetting_rate: eps, per unit of time, strictly between 0 and 1; a number or a tensor of the batch
+            shape (one rate per candidate prior, say).
+        forgetting_rate_prior: prior over eps.
+        forgetting_rate_constraint: where eps may lie; (0, 1) by default.
+        batch_shape: shape of a batch of kernels.
+
+    Raises:
+        ValueError: for a rate outside the constraint or of another shape.
+    """
+
+    is_stationary = True
+    _expected = "strictly between 0 and 1 and inside the constraint"
+
+    def __init__(
+        self,
+        forgetting_rate: float | Tensor = 0.03,
+        forgetting_rate_prior: Prior | None = None,
+        forgetting_rate_constraint: Interval | None = None,
+        batch_shape: Sequence[int] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_shape=torch.Size(batch_shape), **kwargs)
+        constraint = Interval(0.0, 1.0) if forgetting_rate_constraint is None else forgetting_rate_constraint
+        validation.require(
+            bool(constraint.lower_bound >= 0) and bool(constraint.upper_bound <= 1),
+            "forgetting_rate_constraint",
+            constraint,
+            "an interval inside (0, 1)",
+        )
+        self._register("forgetting_rate", forgetting_rate, constraint, forgetting_rate_prior, self._expected)
+
+    @property
+    def forgetting_rate(self) -> Tensor:
+        """eps per unit of time, ``batch_shape x 1``. Can be set."""
+        return self._get("forgetting_rate")
+
+    @forgetting_rate.setter
+    def forgetting_rate(self, value: float | Tensor) -> None:
+        self._set("forgetting_rate", value, self._expected)
+
+    # GPyTorch calls a prior's closures with the module they act on, hence the second argument.
+    def _forgetting_rate_of(self, module: ExponentialForgettingKernel) -> Tensor:
+        return module.forgetting_rate
+
+    def _forgetting_rate_to(self, module: ExponentialForgettingKernel, value: Tensor) -> None:
+        module.forgetting_rate = value
+
+    def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates stay exact."""
+        rate = self.forgetting_rate
+        elapsed = (_times(s, rate) - _times(t, rate)).abs()
+        return torch.exp(0.5 * torch.log1p(-rate) * elapsed)
+
+
+class WienerKernel(MarkovTimeKernel):
+    """Uncertainty injection: k(t, t') = 1 + v max(0, min(t, t') - start).
+
+    In a product with a kernel K over space the function is a draw of K at ``start`` and gains v K of prior
+    covariance per unit of time (C <- C + v K on a posterior covariance C), a Wiener process in time. Times
+    before ``start`` count as ``start``. The prior variance grows without end, so bounds that need
+    k(x, x) <= 1 do not hold for it.
+
+    Args:
+        drift_variance: v > 0, prior variance gained per unit of time, in units of the prior variance at
+            ``start``; a number or a tensor of the batch shape.
+        start: the time at which the function has the prior variance.
+        drift_variance_prior: prior over v.
+        drift_variance_constraint: where v may lie; positive by default.
+        batch_shape: shape of a batch of kernels.
+
+    Raises:
+        ValueError: for a drift variance outside the constraint or of another shape, or ``start`` not finite.
+    """
+
+    is_stationary = False
+    _expected = "a finite number > 0 and inside the constraint"
+
+    def __init__(
+        self,
+        drift_variance: float | Tensor = 0.01,
+        start: float = 0.0,
+        drift_variance_prior: Prior | None = None,
+        drift_variance_constraint: Interval | None = None,
+        batch_shape: Sequence[int] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_shape=torch.Size(batch_shape), **kwargs)
+        self.start = validation.finite_number("start", start)
+        constraint = Positive() if drift_variance_constraint is None else drift_variance_constraint
+        validation.require(
+            bool(constraint.lower_bound >= 0), "drift_variance_constraint", constraint, "an interval above 0"
+        )
+        self._register("drift_variance", drift_variance, constraint, drift_variance_prior, self._expected)
+
+    @property
+    def drift_variance(self) -> Tensor:
+        """v per unit of time, ``batch_shape x 1``. Can be set."""
+        return self._get("drift_variance")
+
+    @drift_variance.setter
+    def drift_variance(self, value: float | Tensor) -> None:
+        self._set("drift_variance", value, self._expected)
+
+    def _drift_variance_of(self, module: WienerKernel) -> Tensor:
+        return module.drift_variance
+
+    def _drift_variance_to(self, module: WienerKernel, value: Tensor) -> None:
+        module.drift_variance = value
+
+    def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """1 + v max(0, min(s, t) - start)."""
+        variance = self.drift_variance
+        elapsed = torch.minimum(_times(s, variance), _times(t, variance)) - self.start
+        return 1.0 + variance * elapsed.clamp_min(0.0)
+
+
+def _times(value: Tensor | float, like: Tensor) -> Tensor:
+    return (
+        value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    )

@@ -1,0 +1,198 @@
+"""Covariance between arms as a matrix, given or estimated."""
+
+import copy
+import itertools
+import pickle
+import unittest
+
+import pytest
+import torch
+
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels.arm_covariance import estimate_covariance
+from tests.kernels.test_temporal import OneColumn
+
+F64 = {"dtype": torch.float64}
+
+
+def covariance(*shape: int, arms: int = 6, seed: int = 0) -> torch.Tensor:
+    root = torch.randn(*shape, arms, arms, generator=torch.Generator().manual_seed(seed), **F64)
+    return root @ root.mT
+
+
+class TestArmCovarianceInGPyTorch(OneColumn, unittest.TestCase):
+    def create_kernel_no_ard(self, batch_shape=(), **kwargs):
+        return ArmCovarianceKernel(covariance(*batch_shape), **kwargs)
+
+    def create_data_no_batch(self):
+        return torch.randint(0, 6, (50, 10)).to(torch.float64)
+
+    def create_data_single_batch(self):
+        return torch.randint(0, 6, (2, 3, 1)).to(torch.float64)
+
+    def create_data_double_batch(self):
+        return torch.randint(0, 6, (3, 2, 50, 1)).to(torch.float64)
+
+    def test_kernel_dtype_device(self):
+        kernel = self.create_kernel_no_ard()
+        assert kernel.dtype == torch.float64
+        assert kernel.to(torch.float32).dtype == torch.float32
+        assert kernel.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("inputs", [(), (1,), (3,), (4, 1, 3)])
+def test_values_are_the_entries_of_the_matrix(batch, inputs):
+    kernel = ArmCovarianceKernel(covariance(*batch))
+    C = kernel.covariance
+    i, j = torch.randint(0, 6, (*inputs, 4)), torch.randint(0, 6, (*inputs, 5))
+    x, z = i.unsqueeze(-1).to(torch.float64), j.unsqueeze(-1).to(torch.float64)
+    shape = torch.broadcast_shapes(batch, inputs)
+    i, j, C = i.expand(*shape, 4), j.expand(*shape, 5), C.expand(*shape, 6, 6)
+    expected = torch.empty(*shape, 4, 5, **F64)
+    for b in itertools.product(*map(range, shape)):
+        expected[b] = C[b][i[b]][:, j[b]]
+    assert torch.equal(kernel(x, z).to_dense().expand_as(expected), expected)
+    diagonal = kernel(x, z[..., :4, :], diag=True)
+    assert torch.equal(diagonal.expand(*shape, 4), expected[..., :4].diagonal(dim1=-1, dim2=-2))
+
+
+def test_it_multiplies_with_a_time_kernel():
+    C = covariance()
+    kernel = SpatioTemporalKernel(
+        ArmCovarianceKernel(C), ExponentialForgettingKernel(torch.tensor(0.2, **F64))
+    )
+    x = torch.tensor([[1.0, 0.0], [4.0, 3.0]], **F64)
+    assert kernel(x).to_dense()[0, 1].item() == pytest.approx(C[1, 4].item() * 0.8**1.5)
+
+
+def test_it_is_a_buffer_that_moves_and_is_saved():
+    kernel, other = ArmCovarianceKernel(covariance()), ArmCovarianceKernel(covariance(seed=1))
+    assert not list(kernel.parameters())
+    other.load_state_dict(kernel.state_dict())
+    for twin in (other, copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
+        assert torch.equal(twin.covariance, kernel.covariance)
+    assert kernel.to(torch.float32).covariance.dtype == torch.float32
+
+
+def test_the_caller_s_matrix_is_copied():
+    C = covariance()
+    kernel = ArmCovarianceKernel(C)
+    C.zero_()
+    assert kernel.covariance.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (torch.ones(2, 3), "shape"),
+        (torch.ones(3), "shape"),
+        (torch.full((2, 2), float("nan")), "finite"),
+        (torch.tensor([[1.0, 0.2], [0.3, 1.0]]), "symmetric"),
+        (torch.tensor([[1.0, 2.0], [2.0, 1.0]]), "positive semi-definite"),
+        (-torch.eye(2), "positive semi-definite"),
+    ],
+)
+def test_matrices_that_are_no_covariance_are_refused(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        ArmCovarianceKernel(matrix.double())
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_rounding_in_a_singular_matrix_is_tolerated_at_every_scale(scale):
+    root = torch.randn(30, 3, **F64)
+    ArmCovarianceKernel(scale * root @ root.T)
+
+
+@pytest.mark.parametrize("index", [-1.0, 6.0, 0.5, float("nan")])
+def test_input_that_is_no_arm_is_refused(index):
+    kernel = ArmCovarianceKernel(covariance())
+    with pytest.raises(ValueError, match="arm index"):
+        kernel(torch.tensor([[1.0], [index]], **F64)).to_dense()
+    with pytest.raises(ValueError, match="arm indices"):
+        kernel(torch.ones(2, 3, **F64)).to_dense()
+
+
+def test_unshrunk_estimate_of_a_full_table_is_the_sample_covariance():
+    table = torch.randn(40, 5, **F64) @ torch.randn(5, 5, **F64) + 3.0
+    torch.testing.assert_close(estimate_covariance(table, 0.0), torch.cov(table.T))
+    torch.testing.assert_close(estimate_covariance(table, 1.0), table.var(0).diag())
+    torch.testing.assert_close(ArmCovarianceKernel.from_table(table, 0.0).covariance, torch.cov(table.T))
+
+
+def test_missing_rewards_are_left_out_pair_by_pair():
+    table = torch.randn(50, 4, **F64) @ torch.randn(4, 4, **F64)
+    table[torch.rand(50, 4) < 0.1] = float("nan")
+    estimate = estimate_covariance(table, 0.0)
+    centred = table - table.nanmean(0)
+    for i in range(4):
+        for j in range(4):
+            product = (centred[:, i] * centred[:, j])[~(table[:, i] + table[:, j]).isnan()]
+            assert estimate[i, j].item() == pytest.approx(
+                product.sum().item() / (len(product) - 1), rel=1e-10
+            )
+
+
+def test_automatic_shrinkage_is_the_closed_form():
+    table = torch.randn(12, 4, **F64) @ torch.randn(4, 4, **F64)
+    n, S = 12, torch.cov(table.T)
+    centred = table - table.mean(0)
+    numerator = denominator = 0.0
+    for i in range(4):
+        for j in range(4):
+            if i != j:
+                w = centred[:, i] * centred[:, j]
+                numerator += n / (n - 1) ** 3 * (w - w.mean()).square().sum().item()
+                denominator += S[i, j].item() ** 2
+    amount = min(1.0, numerator / denominator)
+    assert 0 < amount < 1
+    torch.testing.assert_close(estimate_covariance(table), (1 - amount) * S + amount * S.diagonal().diag())
+
+
+def test_automatic_shrinkage_beats_none_and_full_when_rows_are_few():
+    torch.manual_seed(0)
+    truth = covariance(arms=20)
+    root = torch.linalg.cholesky(truth)
+    errors = torch.zeros(3, **F64)
+    for _ in range(20):
+        table = torch.randn(25, 20, **F64) @ root.T
+        for k, shrinkage in enumerate(["auto", 0.0, 1.0]):
+            errors[k] += (estimate_covariance(table, shrinkage) - truth).square().sum()
+    assert errors[0] < errors[1]
+    assert errors[0] < errors[2]
+
+
+def test_estimate_is_positive_semi_definite_even_where_missing_rewards_made_it_indefinite():
+    nan = float("nan")
+    x = torch.tensor([-1.0, 1.0, -2.0, 2.0], **F64)
+    missing = torch.full_like(x, nan)
+    # Arms 0 and 1 agree, 1 and 2 agree, 0 and 2 disagree: no covariance matrix says that.
+    rows = [torch.stack(r, -1) for r in ((x, x, missing), (missing, x, x), (x, missing, -x))]
+    table = torch.cat(rows)
+    estimate = estimate_covariance(table, 0.0)
+    assert torch.linalg.eigvalsh(estimate)[0] > -1e-12
+    assert (estimate.diagonal() >= torch.tensor(2.857, **F64)).all()
+    ArmCovarianceKernel(estimate)
+
+
+def test_arms_never_seen_together_and_constant_arms_count_as_independent():
+    nan = float("nan")
+    table = torch.tensor([[1.0, nan, 5.0], [2.0, nan, 5.0], [nan, 3.0, 5.0], [nan, 5.0, 5.0]], **F64)
+    expected = torch.tensor([0.5, 2.0, 0.0], **F64).diag()
+    torch.testing.assert_close(estimate_covariance(table), expected)
+
+
+@pytest.mark.parametrize(
+    ("table", "shrinkage", "message"),
+    [
+        (torch.ones(3), "auto", "table"),
+        (torch.tensor([[1.0, float("inf")], [1.0, 2.0]]), "auto", "infinities"),
+        (torch.tensor([[1.0, float("nan")], [1.0, 2.0]]), "auto", "2 or more rewards"),
+        (torch.ones(3, 2), 1.5, "shrinkage"),
+        (torch.ones(3, 2), "much", "shrinkage"),
+        (torch.ones(3, 2), float("nan"), "shrinkage"),
+    ],
+)
+def test_bad_tables_and_shrinkages_are_refused(table, shrinkage, message):
+    with pytest.raises(ValueError, match=message):
+        estimate_covariance(table, shrinkage)

@@ -1,0 +1,219 @@
+"""Time kernels: their values, their parameters, GPyTorch's habits."""
+
+import copy
+import pickle
+import unittest
+
+import gpytorch
+import pytest
+import torch
+from gpytorch.constraints import Interval
+from gpytorch.priors import UniformPrior
+from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
+
+from bandits_torch.kernels import ExponentialForgettingKernel, MarkovTimeKernel, WienerKernel
+
+F64 = {"dtype": torch.float64}
+
+
+class OneColumn(BaseKernelTestCase):
+    """GPyTorch's own kernel tests on inputs of one column."""
+
+    def create_data_single_batch(self):
+        return torch.randn(2, 3, 1)
+
+    def create_data_double_batch(self):
+        return torch.randn(3, 2, 50, 1)
+
+    def test_active_dims_list(self):
+        x = self.create_data_no_batch()
+        picked = self.create_kernel_no_ard(active_dims=[4])(x).to_dense()
+        self.assertAllClose(picked, self.create_kernel_no_ard()(x[:, [4]]).to_dense())
+
+    def test_active_dims_range(self):
+        x = self.create_data_no_batch()
+        picked = self.create_kernel_no_ard(active_dims=list(range(3, 4)))(x).to_dense()
+        self.assertAllClose(picked, self.create_kernel_no_ard()(x[:, 3:4]).to_dense())
+
+
+class TestExponentialForgettingInGPyTorch(OneColumn, unittest.TestCase):
+    def create_kernel_no_ard(self, **kwargs):
+        return ExponentialForgettingKernel(0.2, **kwargs)
+
+
+class TestWienerInGPyTorch(OneColumn, unittest.TestCase):
+    def create_kernel_no_ard(self, **kwargs):
+        return WienerKernel(0.2, start=-1.0, **kwargs)
+
+
+def exponential(rate, s, t):
+    return (1 - rate) ** (abs(s - t) / 2)
+
+
+def wiener(variance, s, t):
+    return 1 + variance * max(0.0, min(s, t) - 2.0)
+
+
+CASES = [
+    pytest.param(lambda v, **k: ExponentialForgettingKernel(v, **k), exponential, id="exponential"),
+    pytest.param(lambda v, **k: WienerKernel(v, start=2.0, **k), wiener, id="wiener"),
+]
+
+
+@pytest.mark.parametrize(("make", "formula"), CASES)
+@pytest.mark.parametrize("value", [1e-9, 0.03, 0.5])
+def test_covariance_matrix_is_the_formula_entry_by_entry(make, formula, value):
+    times = [0.0, 1.0, 1.5, 2.0, 4.25, 30.0]
+    x = torch.tensor(times, **F64).unsqueeze(-1)
+    expected = torch.tensor([[formula(value, s, t) for t in times] for s in times], **F64)
+    kernel = make(torch.tensor(value, **F64))
+    torch.testing.assert_close(kernel(x).to_dense(), expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(kernel(x, x[:2]).to_dense(), expected[:, :2], rtol=1e-12, atol=0)
+    torch.testing.assert_close(kernel(x, diag=True), expected.diagonal(), rtol=1e-12, atol=0)
+
+
+def test_tiny_forgetting_rates_keep_their_relative_accuracy():
+    kernel = ExponentialForgettingKernel(torch.tensor(1e-14, **F64))
+    lost = 1 - kernel.covariance(0.0, 1e6).item()
+    assert lost == pytest.approx(0.5e-8, rel=1e-6)
+
+
+@pytest.mark.parametrize(("make", "formula"), CASES)
+def test_covariance_of_numbers_has_the_batch_shape_and_one_more(make, formula):
+    values = torch.tensor([0.1, 0.2, 0.3], **F64)
+    kernel = make(values, batch_shape=(3,))
+    expected = torch.tensor([[formula(v, 3.0, 5.0)] for v in values.tolist()], **F64)
+    torch.testing.assert_close(kernel.covariance(3.0, 5.0), expected)
+    torch.testing.assert_close(
+        kernel.covariance(torch.tensor(3.0, **F64), torch.tensor(5.0, **F64)), expected
+    )
+    assert make(0.1).covariance(3.0, 5.0).shape == (1,)
+
+
+@pytest.mark.parametrize(("make", "formula"), CASES)
+def test_covariance_of_rows_of_times_is_elementwise(make, formula):
+    values = torch.tensor([0.1, 0.2], **F64)
+    kernel = make(values, batch_shape=(2,))
+    s, t = torch.rand(5, 2, 4, **F64) * 9, torch.rand(4, **F64) * 9
+    result = kernel.covariance(s, t)
+    assert result.shape == (5, 2, 4)
+    assert result[3, 1, 2].item() == pytest.approx(formula(0.2, s[3, 1, 2].item(), t[2].item()), rel=1e-12)
+
+
+@pytest.mark.parametrize(("make", "formula"), CASES)
+def test_batch_of_parameters_equals_kernels_one_by_one(make, formula):
+    values = torch.tensor([[0.1, 0.2, 0.3]], **F64).expand(2, 3)
+    kernel = make(values, batch_shape=(2, 3))
+    x = torch.rand(4, 1, 3, 5, 1, **F64) * 9
+    whole, diagonal = kernel(x).to_dense(), kernel(x, diag=True)
+    assert whole.shape == (4, 2, 3, 5, 5)
+    assert diagonal.shape == (4, 2, 3, 5)
+    one = make(values[1, 2])(x[3, 0, 2])
+    torch.testing.assert_close(whole[3, 1, 2], one.to_dense())
+    torch.testing.assert_close(diagonal[3, 1, 2], one.diagonal(dim1=-1, dim2=-2))
+    torch.testing.assert_close(kernel[1, 2](x[3, 0, 2]).to_dense(), one.to_dense())
+
+
+@pytest.mark.parametrize(("make", "formula"), CASES)
+def test_covariance_matrix_is_positive_semi_definite(make, formula):
+    x = torch.rand(40, 1, **F64) * 30
+    assert torch.linalg.eigvalsh(make(0.1).double()(x).to_dense())[0] > -1e-12
+
+
+@pytest.mark.parametrize(("make", "formula"), CASES)
+def test_kernel_is_markov(make, formula):
+    kernel = make(0.1).double()
+    r, s, t = 2.5, 4.0, 9.0
+    left = kernel.covariance(r, t) * kernel.covariance(s, s)
+    torch.testing.assert_close(left, kernel.covariance(r, s) * kernel.covariance(s, t))
+    assert isinstance(kernel, MarkovTimeKernel)
+
+
+@pytest.mark.parametrize(("make", "formula"), CASES)
+def test_gradient_of_the_raw_parameter_agrees_with_finite_differences(make, formula):
+    kernel = make(torch.tensor(0.2, **F64))
+    x = torch.rand(4, 1, **F64) * 9
+    (raw,) = kernel.parameters()
+
+    def matrix(value):
+        return torch.func.functional_call(
+            kernel, {next(iter(dict(kernel.named_parameters()))): value}, (x, x, True)
+        )
+
+    assert torch.autograd.gradcheck(matrix, (raw.detach().clone().requires_grad_(True),))
+
+
+NAMES = [(ExponentialForgettingKernel, "forgetting_rate"), (WienerKernel, "drift_variance")]
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES)
+def test_parameter_can_be_read_set_saved_and_loaded(kind, name):
+    kernel = kind(batch_shape=(2,)).double()
+    assert getattr(kernel, name).shape == (2, 1)
+    setattr(kernel, name, torch.tensor([0.2, 0.4]))
+    torch.testing.assert_close(getattr(kernel, name), torch.tensor([[0.2], [0.4]], **F64), rtol=1e-6, atol=0)
+    other = kind(batch_shape=(2,)).double()
+    other.load_state_dict(kernel.state_dict())
+    assert torch.equal(getattr(other, name), getattr(kernel, name))
+    for twin in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
+        assert torch.equal(getattr(twin, name), getattr(kernel, name))
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES)
+def test_prior_scores_and_sets_the_parameter(kind, name):
+    torch.manual_seed(0)
+    kernel = kind(0.3, **{f"{name}_prior": UniformPrior(0.2, 0.6)})
+    kernel = pickle.loads(pickle.dumps(copy.deepcopy(kernel)))
+    (found,) = kernel.named_priors()
+    _, module, _prior, closure, _ = found
+    assert torch.equal(closure(module), getattr(kernel, name))
+    kernel.sample_from_prior(f"{name}_prior")
+    assert 0.2 < getattr(kernel, name).item() < 0.6
+    assert getattr(kernel, name).item() != pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES)
+def test_parameter_takes_the_dtype_of_a_tensor_and_the_default_one_otherwise(kind, name):
+    assert getattr(kind(torch.tensor(0.1, **F64)), name).dtype == torch.float64
+    assert getattr(kind(0.1), name).dtype == torch.get_default_dtype()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_forgetting_rate_outside_the_unit_interval_is_refused(value):
+    with pytest.raises(ValueError, match="forgetting_rate"):
+        ExponentialForgettingKernel(value)
+    kernel = ExponentialForgettingKernel(0.25)
+    with pytest.raises(ValueError, match="forgetting_rate"):
+        kernel.forgetting_rate = value
+    assert kernel.forgetting_rate.item() == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
+def test_drift_variance_that_is_not_positive_is_refused(value):
+    with pytest.raises(ValueError, match="drift_variance"):
+        WienerKernel(value)
+
+
+def test_other_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="start"):
+        WienerKernel(0.1, start=float("nan"))
+    with pytest.raises(ValueError, match="forgetting_rate_constraint"):
+        ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(0.1, 2.0))
+    with pytest.raises(ValueError, match="drift_variance_constraint"):
+        WienerKernel(0.5, drift_variance_constraint=Interval(-1.0, 2.0))
+    with pytest.raises(ValueError, match="forgetting_rate"):
+        ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(0.1, 0.2))
+    with pytest.raises(ValueError, match="forgetting_rate"):
+        ExponentialForgettingKernel(torch.tensor([0.1, 0.2]), batch_shape=(3,))
+    with pytest.raises(TypeError, match="Prior"):
+        WienerKernel(0.1, drift_variance_prior=0.5)
+    with pytest.raises(ValueError, match="single column"):
+        WienerKernel(0.1)(torch.rand(3, 2)).to_dense()
+
+
+def test_only_the_exponential_kernel_is_stationary():
+    assert ExponentialForgettingKernel().is_stationary
+    assert not WienerKernel().is_stationary
+    assert isinstance(
+        ExponentialForgettingKernel() * gpytorch.kernels.RBFKernel(), gpytorch.kernels.ProductKernel
+    )
