@@ -46,8 +46,8 @@ class Recorder:
         policy, problem: who plays what; the recorder only asks for sizes, names and expected rewards.
         horizon: T.
 
-    Cost a step: O(S), and O(S N) for the best arm when the expected rewards or the mask are not the very
-    tensors, unchanged, of the step before. A CPU run is checked every step, any other every 100 steps.
+    Cost a step: O(S), and O(S N) for the best arm when the expected rewards or the mask are not the same
+    memory, unchanged, as at the step before. A CPU run is checked every step, any other every 100 steps.
     """
 
     def __init__(self, policy: Policy, problem: Problem, horizon: int) -> None:
@@ -59,7 +59,8 @@ class Recorder:
         self._rewards, self._expected, self._best = (zeros(dtype=torch.float64) for _ in range(3))
         self._times, self._seconds = np.zeros(horizon), np.zeros(horizon)
         self._trace: dict[str, Tensor] = {}
-        self._truth_source: tuple[Tensor | None, int, Tensor | None, int] = (None, 0, None, 0)
+        self._expected_seen: tuple[Tensor | None, int] = (None, 0)
+        self._mask_seen: tuple[Tensor | None, int] = (None, 0)
         self._checked = 0
 
     def chosen(self, step: int, arm: Tensor) -> None:
@@ -102,16 +103,13 @@ class Recorder:
 
     def _truth(self, expected: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
         """Expected rewards of the available arms, (S, N), and the best of them, (S,) or (1,)."""
-        mask_version = 0 if available is None else available._version
-        old, version, old_mask, old_mask_version = self._truth_source
-        unchanged = old is expected and version == expected._version
-        if not (unchanged and old_mask is available and old_mask_version == mask_version):
+        if not (_unchanged(expected, self._expected_seen) and _unchanged(available, self._mask_seen)):
             shape = (self._problem.replicates, self._problem.num_arms)
             validation.shape_is("expected_rewards", expected, expected.shape == shape, f"{shape}")
             rewards = available_rewards(expected, available)
             self._best_now = rewards.amax(-1)
             self._rewards_now = rewards.expand(self._shape[1], -1)
-            self._truth_source = (expected, expected._version, available, mask_version)
+            self._expected_seen, self._mask_seen = _seen(expected), _seen(available)
         return self._rewards_now, self._best_now
 
     def _check(self, last: int) -> None:
@@ -158,3 +156,19 @@ class Recorder:
 def name_of(thing: Policy | Problem) -> str:
     """What a policy or problem is called: its ``name`` if it has one, else its class."""
     return str(getattr(thing, "name", type(thing).__name__))
+
+
+def _seen(tensor: Tensor | None) -> tuple[Tensor | None, int]:
+    return tensor, 0 if tensor is None else tensor._version
+
+
+def _unchanged(tensor: Tensor | None, seen: tuple[Tensor | None, int]) -> bool:
+    """Whether a tensor shows the numbers seen before, going by memory and write count, not by its values.
+
+    The tensor seen is held on to, so its memory cannot have been given to another.
+    """
+    old, version = seen
+    if tensor is None or old is None:
+        return tensor is old
+    same_memory = tensor.data_ptr() == old.data_ptr() and tensor.stride() == old.stride()
+    return version == tensor._version and same_memory and tensor.shape == old.shape
