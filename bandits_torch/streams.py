@@ -93,6 +93,6 @@ class ReplicateStreams:
             len(states) == self.replicates, "state['generators']", len(states), f"{self.replicates} replicates"
         )
         for generator, generator_state in zip(self._generators, states, strict=True):
-            generator.set_state(generator_state)
+            generator.set_state(generator_state.clone())  # torch crashes on a view into a longer tensor
         self._blocks = {(k, tuple(s)): b.to(dtype=self.dtype, device=self.device) for k, s, b in state["blocks"]}
         self._used = {(k, tuple(s)): used for k, s, used in state["used"]}
