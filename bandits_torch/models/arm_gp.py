@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.covariance_form import CovarianceForm
 from bandits_torch.models.factor_form import FactorForm
@@ -70,19 +71,25 @@ class ArmGP(OnlineModel, ResizableState):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        validation.require(form in ("auto", "covariance", "factor"), "form", form, "'auto', 'covariance' or 'factor'")
-        arms = _as_features(arms, dtype, device)
+        validation.require(
+            form in ("auto", "covariance", "factor"), "form", form, "'auto', 'covariance' or 'factor'"
+        )
+        arms = arm_inputs.features_of(arms, dtype, device)
         if isinstance(kernel, Tensor):
             kernel = ArmCovarianceKernel(kernel.to(arms))
         self.register_buffer("arms", arms)
         self.arms: Tensor
         self.prior = ArmPrior(arms, kernel.to(arms))
         noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
-        validation.require(bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0")
+        validation.require(
+            bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
+        )
         mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)
         validation.finite_tensor("prior_mean", mean)
         if mean.dim():
-            validation.shape_is("prior_mean", mean, mean.shape[-1] == self.num_arms, f"(*batch, {self.num_arms})")
+            validation.shape_is(
+                "prior_mean", mean, mean.shape[-1] == self.num_arms, f"(*batch, {self.num_arms})"
+            )
         time_batch = self.prior.time_kernel.batch_shape if self.prior.time_kernel is not None else ()
         shapes = (torch.Size(batch_shape), self.prior.batch_shape, time_batch, noise.shape, mean.shape[:-1])
         try:
@@ -100,7 +107,9 @@ class ArmGP(OnlineModel, ResizableState):
         self._prior_mean: Tensor
         self._observations = ObservationBuffer(b, arms.dtype, arms.device)
         small = self.num_arms <= _COVARIANCE_FORM_UP_TO
-        self._state = self._new_state("covariance" if form == "auto" and small else "factor" if form == "auto" else form)
+        self._state = self._new_state(
+            "covariance" if form == "auto" and small else "factor" if form == "auto" else form
+        )
         self.now: float | None = 0.0 if self.prior.time_kernel is None else None
         self._candidates: Tensor | None = None
         self._candidates_time = 0.0
@@ -153,7 +162,10 @@ class ArmGP(OnlineModel, ResizableState):
     def _held(self) -> tuple[Tensor, Tensor, Tensor]:
         arm, reward, time, valid = self._observations.held()
         validation.require(
-            bool(valid.all()), "num_observations", self.num_observations, "the same in every batch member to list them"
+            bool(valid.all()),
+            "num_observations",
+            self.num_observations,
+            "the same in every batch member to list them",
         )
         return arm, reward, time
 
@@ -165,19 +177,23 @@ class ArmGP(OnlineModel, ResizableState):
         Cost: n steps. The time of an observation must be the same for every member of the batch.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, times = self._parse(X)
+        index, times = arm_inputs.split(X, self.num_arms, self.drifts)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
         n = X.shape[-2]
-        index = self._flat(index, "X").reshape(-1, n)
-        rewards = self._flat(Y.squeeze(-1).to(self.arms.dtype), "Y").reshape(-1, n)
-        moments = self._moments(times, n)
-        where = None if where is None else self._flat_mask(where)
-        for k in range(n):
-            self._learn(index[:, k], rewards[:, k], moments[k], where)
+        index = arm_inputs.flat("X", index, self._batch_shape)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape)
+        moments = arm_inputs.moments(times, n)
+        if self.drifts and moments:
+            self._check_not_past(moments[0])
+        mask = None if where is None else arm_inputs.flat_mask(where, self._batch_shape)
+        for k, moment in enumerate(moments):
+            self._learn(index[:, k], rewards[:, k], moment, mask)
 
-    def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None) -> None:
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
         Args:
@@ -200,7 +216,7 @@ class ArmGP(OnlineModel, ResizableState):
             arm.expand(self._batch_shape).reshape(-1),
             reward.to(self.arms.dtype).expand(self._batch_shape).reshape(-1),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
-            None if where is None else self._flat_mask(where),
+            None if where is None else arm_inputs.flat_mask(where, self._batch_shape),
         )
 
     def _learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None) -> None:
@@ -224,12 +240,19 @@ class ArmGP(OnlineModel, ResizableState):
         """
         validation.positive_integer("count", count)
         validation.require(
-            self.can_forget, "form", self.form, "'factor' or 'auto' to forget under drift (covariance form cannot)"
+            self.can_forget,
+            "form",
+            self.form,
+            "'factor' or 'auto' to forget under drift (covariance form cannot)",
         )
         if where is None:
             held = int(self._observations.count.min())
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
-        mask = torch.ones_like(self._state.gain, dtype=torch.bool) if where is None else self._flat_mask(where)
+        mask = (
+            torch.ones_like(self._state.gain, dtype=torch.bool)
+            if where is None
+            else arm_inputs.flat_mask(where, self._batch_shape)
+        )
         if not self._state.can_forget:
             self._change_form("factor")
         for _ in range(count):
@@ -241,7 +264,7 @@ class ArmGP(OnlineModel, ResizableState):
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
-        mask = None if where is None else self._flat_mask(where)
+        mask = None if where is None else arm_inputs.flat_mask(where, self._batch_shape)
         self._state.reset(1.0 if self.now is None else self.prior.over_time(self.now, self.now), mask)
         self._observations.clear(mask)
         if mask is None and self.drifts:
@@ -288,7 +311,7 @@ class ArmGP(OnlineModel, ResizableState):
         self._candidates_time = moment
         return self._candidates
 
-    def posterior(
+    def posterior(  # type: ignore[override]
         self,
         X: Tensor,
         output_indices: list[int] | None = None,
@@ -299,7 +322,9 @@ class ArmGP(OnlineModel, ResizableState):
 
         Raises ValueError on an index out of range, a fraction, or a time before the latest observation.
         """
-        validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output")
+        validation.require(
+            output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output"
+        )
         noise: float | Tensor = 0.0
         if isinstance(observation_noise, Tensor):
             noise = observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
@@ -343,7 +368,7 @@ class ArmGP(OnlineModel, ResizableState):
         return mean, covariance.reshape(*self._batch_shape, self.num_arms, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        index, times = self._parse(X)
+        index, times = arm_inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
             earliest = float(times.min())
             self._check_not_past(earliest)
@@ -359,7 +384,9 @@ class ArmGP(OnlineModel, ResizableState):
         if q == 1:
             variance = self._state.variance.expand(shape).gather(-1, index) * kept * kept
             if times is not None:
-                variance = variance + gained.squeeze(-1) * self._state.prior_variance.expand(shape).gather(-1, index)
+                variance = variance + gained.squeeze(-1) * self._state.prior_variance.expand(shape).gather(
+                    -1, index
+                )
             return MarginalPosterior(mean, variance.clamp_min(0.0).reshape(*out, q) + noise)
         covariance = self._state.among(index, self.now if self.now is not None else 0.0)
         if times is not None:
@@ -392,53 +419,22 @@ class ArmGP(OnlineModel, ResizableState):
         index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
         return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
 
-    def _parse(self, X: Tensor) -> tuple[Tensor, Tensor | None]:
-        width = 2 if self.drifts else 1
-        columns = "[arm index, time]" if self.drifts else "[arm index]"
-        validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == width, f"batch_shape x q x {width}: {columns}")
-        validation.finite_tensor("X", X)
-        index = X[..., 0].long()
-        ok = bool(((index == X[..., 0]) & (index >= 0) & (index < self.num_arms)).all())
-        validation.require(ok, "X[..., 0]", X[..., 0], f"arm indices 0 to {self.num_arms - 1}")
-        return index, X[..., 1] if self.drifts else None
-
-    def _moments(self, times: Tensor | None, n: int) -> list[float]:
-        if times is None:
-            return [0.0] * n
-        rows = times.reshape(-1, n)
-        validation.require(bool((rows == rows[0]).all()), "X[..., 1]", times, "the same times in every batch member")
-        moments = rows[0].tolist()
-        ordered = all(a <= b for a, b in zip(moments, moments[1:], strict=False))
-        validation.require(ordered, "X[..., 1]", times, "times that do not decrease")
-        self._check_not_past(moments[0])
-        return moments
-
     def _check_not_past(self, time: float) -> None:
         ok = self.now is None or time >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
         validation.finite_number("time", time)
-
-    def _flat(self, value: Tensor, name: str) -> Tensor:
-        try:
-            return value.expand(*self._batch_shape, value.shape[-1]).reshape(-1, value.shape[-1])
-        except RuntimeError as error:
-            expected = f"a batch that broadcasts to {tuple(self._batch_shape)}"
-            raise ValueError(f"{name} must have {expected}, got shape {tuple(value.shape)}") from error
-
-    def _flat_mask(self, where: Tensor) -> Tensor:
-        validation.require(where.dtype == torch.bool, "where", where, "a boolean tensor")
-        try:
-            return where.expand(self._batch_shape).reshape(-1)
-        except RuntimeError as error:
-            expected = f"{tuple(self._batch_shape)}"
-            raise ValueError(f"where must have shape {expected}, got shape {tuple(where.shape)}") from error
 
     # -- copies and state ------------------------------------------------------------------------------
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
         b = self._batch_shape.numel()
-        source = torch.arange(b, device=self.arms.device).reshape(self._batch_shape).expand(batch_shape).reshape(-1)
+        source = (
+            torch.arange(b, device=self.arms.device)
+            .reshape(self._batch_shape)
+            .expand(batch_shape)
+            .reshape(-1)
+        )
         model = copy.deepcopy(self)
         model._batch_shape = torch.Size(batch_shape)
         model.prior.fill(model._batch_shape)
@@ -468,12 +464,3 @@ class ArmGP(OnlineModel, ResizableState):
         if form != ("factor" if isinstance(self._state, FactorForm) else "covariance"):
             self._state = self._new_state(form)
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def _as_features(arms: Tensor | int, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
-    if isinstance(arms, int):
-        validation.positive_integer("arms", arms)
-        return torch.arange(arms, dtype=dtype or torch.float64, device=device).unsqueeze(-1)
-    validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
-    arms = arms.to(dtype=dtype or (arms.dtype if arms.is_floating_point() else torch.float64), device=device)
-    return validation.finite_tensor("arms", arms)

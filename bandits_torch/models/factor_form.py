@@ -79,7 +79,9 @@ class FactorForm(ResizableState):
         self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
         self.register_buffer("covariance", new(batch, capacity, capacity))
         self.register_buffer("prior_covariance", new(batch, capacity, capacity))
-        self.register_buffer("point_arm", torch.zeros(batch, capacity, dtype=torch.long, device=diagonal.device))
+        self.register_buffer(
+            "point_arm", torch.zeros(batch, capacity, dtype=torch.long, device=diagonal.device)
+        )
         self.register_buffer("point_time", new(batch, capacity))
         self.register_buffer("point_count", new(batch, capacity))
         self.register_buffer("point_total", new(batch, capacity))
@@ -103,11 +105,16 @@ class FactorForm(ResizableState):
         free = self.point_count == 0
         point = torch.where(known, match.to(torch.uint8).argmax(-1), free.to(torch.uint8).argmax(-1))
         own_row = self._row(arm)  # K_i: (b, N)
-        weight, precision = self._weights(now), self.point_count / self.noise_variance  # w, and 1/D (0 if free)
+        weight, precision = (
+            self._weights(now),
+            self.point_count / self.noise_variance,
+        )  # w, and 1/D (0 if free)
         present = self.prior.over_time(now, now)
 
         among_points = self.covariance[self._member, point]  # P_j
-        own = among_points.gather(-1, point.unsqueeze(-1))  # P_jj: read, not derived, or rounding would feed back
+        own = among_points.gather(
+            -1, point.unsqueeze(-1)
+        )  # P_jj: read, not derived, or rounding would feed back
         z = among_points * precision
         if z.is_cuda or not bool(known.all()):
             cross = own_row.gather(-1, self.point_arm) * weight * ~free
@@ -133,7 +140,9 @@ class FactorForm(ResizableState):
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
-        self._set_row(self.covariance, point, among_points * left)  # P_j - P_j P_jj / s without the difference
+        self._set_row(
+            self.covariance, point, among_points * left
+        )  # P_j - P_j P_jj / s without the difference
         self._count(point, 1.0, residual, where)
         # A member left out writes to a free point, which stays free, or writes what stands there already.
         self.point_arm.scatter_(-1, point.unsqueeze(-1), at)
@@ -159,7 +168,9 @@ class FactorForm(ResizableState):
         unit = column * scale
         self.mean.addcmul_(unit, (residual.unsqueeze(-1) - smoothed) * scale, value=-1)
         self.variance.addcmul_(unit, unit)
-        self.gain.add_(half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where))
+        self.gain.add_(
+            half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where)
+        )
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._set_row(self.covariance, point, among_points * left)
@@ -180,7 +191,9 @@ class FactorForm(ResizableState):
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
-        present = torch.as_tensor(self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device)
+        present = torch.as_tensor(
+            self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device
+        )
         prior = self.prior.among(arm) * present.reshape(-1, 1, 1)
         member = (self._member % self.rows.shape[0])[:, None, None]
         row = self.row_of_arm[self.point_arm].clamp_min(0)
@@ -251,7 +264,9 @@ class FactorForm(ResizableState):
             short = self._rows_bound + arm.shape[0] - self.rows.shape[1]
             if short > 0:
                 more = max(short, min(self.rows.shape[1], 4096))
-                self.rows = torch.cat([self.rows, self.rows.new_zeros(self.rows.shape[0], more, self.rows.shape[2])], 1)
+                self.rows = torch.cat(
+                    [self.rows, self.rows.new_zeros(self.rows.shape[0], more, self.rows.shape[2])], 1
+                )
         # Two replicates that pull the same new arm get two equal rows; either one serves.
         row = torch.where(known, self.row_of_arm[arm], self.rows_used + torch.cumsum(~known, 0) - 1)
         self.rows[:, row] = self.prior.rows(arm)

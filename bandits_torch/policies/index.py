@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -46,14 +47,16 @@ class IndexPolicy(Policy):
         seed: int = 0,
     ) -> None:
         one_batch = len(model.batch_shape) <= 1
-        validation.require(one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone")
+        validation.require(
+            one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"
+        )
         has_arms = isinstance(model, ArmGP) != (arms is not None)
         validation.require(has_arms, "arms", arms, "None with an ArmGP, an N x d tensor with any other model")
         self.forgetting = forgetting or KeepEverything()
         self.forgetting.check(model)
         self.model, self.acquisition, self.width = model, acquisition, width
         self.replicates = model.batch_shape.numel()
-        self.arms = model.arms if arms is None else arms
+        self.arms = cast(ArmGP, model).arms if arms is None else arms
         self.num_arms = self.arms.shape[-2]
         noise = model.noise_variance
         self._streams = ReplicateStreams(
@@ -122,7 +125,7 @@ class IndexPolicy(Policy):
         if isinstance(self.model, ArmGP):
             return self.model.candidates(time)
         inputs = self.arms
-        if self.model.input_dim > inputs.shape[-1]:  # type: ignore[attr-defined, operator]
+        if cast(int, self.model.input_dim) > inputs.shape[-1]:
             inputs = torch.cat([inputs, torch.full_like(inputs[:, :1], time)], -1)
         return inputs.reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
 
@@ -143,7 +146,7 @@ class IndexPolicy(Policy):
             mean, variance = (m.reshape(self.replicates, -1) for m in self.model.marginals(time))
             at = arm.unsqueeze(-1)
             return mean.gather(-1, at).squeeze(-1), variance.gather(-1, at).squeeze(-1).sqrt()
-        posterior = self.model.posterior(self._of_arm(arm, time))
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self._of_arm(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
     def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
@@ -162,7 +165,10 @@ class IndexPolicy(Policy):
         validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
         if not available.is_cuda:
             validation.require(
-                bool(available.any(-1).all()), "available", available, "at least one arm to choose in every replicate"
+                bool(available.any(-1).all()),
+                "available",
+                available,
+                "at least one arm to choose in every replicate",
             )
 
     def _check_observation(self, arm: Tensor, reward: Tensor) -> None:
