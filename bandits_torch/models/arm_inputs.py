@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -41,7 +43,7 @@ def moments(times: Tensor | None, n: int) -> list[float]:
         bool((rows == rows[:1]).all()), "X[..., 1]", times, "the same times in every batch member"
     )
     in_order = rows[0].tolist()
-    ordered = all(a <= b for a, b in zip(in_order, in_order[1:], strict=False))
+    ordered = all(a <= b for a, b in itertools.pairwise(in_order))
     validation.require(ordered, "X[..., 1]", times, "times that do not decrease")
     return in_order
 

@@ -49,6 +49,7 @@ class FactorForm(ResizableState):
     mean: Tensor
     variance: Tensor
     gain: Tensor
+    surprise: Tensor
     noise_variance: Tensor
     rows: Tensor
     row_of_arm: Tensor
@@ -74,6 +75,7 @@ class FactorForm(ResizableState):
         self.register_buffer("mean", new(batch, n))
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
+        self.register_buffer("surprise", new(batch))
         self.register_buffer("rows", new(q, capacity, n))
         self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=diagonal.device))
         self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
@@ -136,6 +138,7 @@ class FactorForm(ResizableState):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation)
+        self.surprise.add_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit, value=-1)
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
@@ -166,7 +169,9 @@ class FactorForm(ResizableState):
         column = self._row(arm) * own_weight
         column = column - self._through_rows(among_points * (self.point_count / self.noise_variance) * weight)
         unit = column * scale
-        self.mean.addcmul_(unit, (residual.unsqueeze(-1) - smoothed) * scale, value=-1)
+        innovation = (residual.unsqueeze(-1) - smoothed) * scale
+        self.mean.addcmul_(unit, innovation, value=-1)
+        self.surprise.sub_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit)
         self.gain.add_(
             half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where)
@@ -182,6 +187,7 @@ class FactorForm(ResizableState):
         column = mask.unsqueeze(-1)
         self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
         self.gain.masked_fill_(mask, 0.0)
+        self.surprise.masked_fill_(mask, 0.0)
         for state in (self.mean, self.point_count, self.point_total):
             state.masked_fill_(column, 0.0)
         if where is None:
@@ -278,7 +284,7 @@ class FactorForm(ResizableState):
         """Drop the points that no longer matter and move the others to the front; double the room if it stays full."""
         live = self.point_count > 0
         if self.prior.time_kernel is not None:
-            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)  # type: ignore[operator]
+            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)
         used, capacity = int(live.sum(-1).max()), live.shape[-1]
         capacity = 2 * capacity if 2 * used > capacity else capacity
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]

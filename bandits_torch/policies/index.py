@@ -32,6 +32,7 @@ class IndexPolicy(Policy):
         arms: ``(N, d)`` candidates, for a model over any inputs (``OnlineGP``); a model with one input more
             than d gets the time in the last column. ``ArmGP`` brings its own.
         seed: of the policy's random numbers (Thompson sampling).
+        first_replicate: number of the first replicate, so that replicate k can be run alone.
 
     Ties go to the arm of the smallest index. An index that is NaN is never chosen.
     """
@@ -45,6 +46,7 @@ class IndexPolicy(Policy):
         forgetting: ForgettingRule | None = None,
         arms: Tensor | None = None,
         seed: int = 0,
+        first_replicate: int = 0,
     ) -> None:
         one_batch = len(model.batch_shape) <= 1
         validation.require(
@@ -60,7 +62,12 @@ class IndexPolicy(Policy):
         self.num_arms = self.arms.shape[-2]
         noise = model.noise_variance
         self._streams = ReplicateStreams(
-            seed, self.replicates, purpose="policy", dtype=noise.dtype, device=noise.device
+            seed,
+            self.replicates,
+            purpose="policy",
+            first=first_replicate,
+            dtype=noise.dtype,
+            device=noise.device,
         )
         self._clock: int | Tensor = 0
         self._restarts = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
