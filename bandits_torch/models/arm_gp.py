@@ -23,8 +23,6 @@ from bandits_torch.models.online_model import OnlineModel, ResizableState
 
 # "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover).
 _COVARIANCE_FORM_UP_TO = 1500
-# "auto": unlearning in covariance form loses (k / lambda)^2 of machine precision; below this ratio it moves to low rank.
-_FORGET_IN_COVARIANCE_FORM_FROM = 1e-2
 
 
 class ArmGP(OnlineModel, ResizableState):
@@ -43,8 +41,8 @@ class ArmGP(OnlineModel, ResizableState):
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
-            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 1 500 arms, and a move to the
-            factor form at the first ``forget`` where that is the only exact or the only stable one.
+            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 1 500 arms, but for a model that
+            drifts and is made to ``forget``, which moves to the factor form, the only one that can do both.
         batch_shape: batch dimensions beside those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
@@ -232,7 +230,7 @@ class ArmGP(OnlineModel, ResizableState):
             held = int(self._observations.count.min())
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
         mask = torch.ones_like(self._state.gain, dtype=torch.bool) if where is None else self._flat_mask(where)
-        if self.form == "auto" and isinstance(self._state, CovarianceForm) and not self._forgets_stably():
+        if not self._state.can_forget:
             self._change_form("factor")
         for _ in range(count):
             arm, reward, time = self._observations.oldest()
@@ -252,10 +250,6 @@ class ArmGP(OnlineModel, ResizableState):
     def rebuild(self) -> None:
         """Read the kernel's hyperparameters again and relearn the observations held. Costs their number of steps."""
         self._change_form("factor" if isinstance(self._state, FactorForm) else "covariance")
-
-    def _forgets_stably(self) -> bool:
-        smallest = (self._state.noise_variance / self._state.prior_variance).min()
-        return self._state.can_forget and bool(smallest >= _FORGET_IN_COVARIANCE_FORM_FROM)
 
     def _new_state(self, form: str) -> CovarianceForm | FactorForm:
         b = self._batch_shape.numel()

@@ -17,7 +17,7 @@ BoTorch's ``beta`` is its square. Widths for functions drawn from the prior are 
 
 Each may be a number or a tensor that broadcasts to the model's batch shape: candidate priors may have
 different B. A value out of range raises ValueError when the width is built, an integer step below 1 when it
-is called. A call costs O(1) and never waits for a device.
+is called. A call costs O(1) and never waits for a device, provided tensors lie on the model's.
 """
 
 from __future__ import annotations

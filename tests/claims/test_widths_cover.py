@@ -189,7 +189,7 @@ def test_drift_aware_width_covers_a_drifting_function(base, generator):
 
 
 def test_drift_term_bounds_the_bias_and_is_nearly_reached(generator):
-    """f_t = 0 now, after n rewards off by V each with the signs that hurt most: |mu| <= V sqrt(n/lambda) sigma."""
+    """|mu| <= V sqrt(n/lambda) sigma when f is 0 now and n rewards were off by V, with the worst signs."""
     noise_variance, drift, n = 0.1, 0.7, 20
     width = DriftAwareWidth(ConstantWidth(0.0), drift)
     arms = torch.randint(ARMS, (n, RUNS), generator=generator)
