@@ -84,7 +84,10 @@ def race(
     problem: Annotated[str, typer.Option(help="What to optimise; see `bandits-torch list`.")] = "switching",
     policies: Annotated[str, typer.Option(help="Comma-separated names.")] = DEFAULT_POLICIES,
     horizon: Annotated[
-        int | None, typer.Option(help=f"Steps; by default {DEFAULT_HORIZON}, or as many as the data have if those are fewer.")
+        int | None,
+        typer.Option(
+            help=f"Steps; by default {DEFAULT_HORIZON}, or as many as the data have if those are fewer."
+        ),
     ] = None,
     replicates: Annotated[int, typer.Option(help="Independent runs, side by side.")] = 10,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
