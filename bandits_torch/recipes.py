@@ -51,10 +51,17 @@ Number = float | Tensor
 
 
 def random(
-    arms: Tensor | int, kernel: Kernel, noise_variance: Number, *, replicates: int = 1, seed: int = 0
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
 ) -> Policy:
     """Uniformly random arms: the floor of every race."""
-    return RandomPolicy(arms if isinstance(arms, int) else arms.shape[-2], replicates, seed=seed)
+    num_arms, device = (arms, "cpu") if isinstance(arms, int) else (arms.shape[-2], arms.device)
+    return RandomPolicy(num_arms, replicates, seed=seed, first_replicate=first_replicate, device=device)
 
 
 def gp_ucb(
@@ -102,12 +109,15 @@ def gp_ts(
     width_form: str = "theory",
     width: Any = None,
     seed: int = 0,
+    first_replicate: int = 0,
     **prior: Any,
 ) -> IndexPolicy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2)."""
     model = _model(arms, kernel, noise_variance, **prior)
     own = GPTSWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
-    return IndexPolicy(model, ThompsonSampling, width=_width(width) or own, seed=seed)
+    return IndexPolicy(
+        model, ThompsonSampling, width=_width(width) or own, seed=seed, first_replicate=first_replicate
+    )
 
 
 def gp_ei(arms: Tensor | int, kernel: Kernel, noise_variance: Number, **prior: Any) -> IndexPolicy:
@@ -241,7 +251,7 @@ RECIPES: dict[str, Callable[..., Policy]] = {
         et_gp_ucb,
     )
 }
-_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto"}
+_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
 
 
 def build(
