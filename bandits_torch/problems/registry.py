@@ -10,8 +10,8 @@ from typing import Any
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock
 from bandits_torch.problems.synthetic import GPDraws, RKHSFunctions
-from bandits_torch.problems.test_functions import Hartmann3, Rosenbrock
 from bandits_torch.problems.tv_gp import TVGPDraws
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
