@@ -67,7 +67,7 @@ def test_bad_change_is_refused() -> None:
 
 
 def test_tv_gp_is_the_exact_recursion_with_independent_innovations() -> None:
-    """Stationary law, lag-one covariance and independence of innovations, by Monte Carlo within 4.5 errors."""
+    """Stationary law, lag-one covariance, independent innovations: Monte Carlo, within 4.5 errors."""
     eps, draws = 0.2, 2000
     problem = TVGPDraws(forgetting_rate=eps, num_arms=5, layout="grid", replicates=draws, kernel="matern")
     K = covariance(problem.knowledge.kernel, problem.arms)
