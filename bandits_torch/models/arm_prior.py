@@ -1,0 +1,116 @@
+"""What is believed of the arms before any observation: covariance over arms and, maybe, over time."""
+
+from __future__ import annotations
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.kernels import ArmCovarianceKernel, MarkovTimeKernel, SpatioTemporalKernel
+
+
+class ArmPrior(torch.nn.Module):
+    """k((i, s), (j, t)) = K_ij * time_kernel(s, t) over N arms; static when there is no time kernel.
+
+    The batch of K is flattened to one dimension of size q, row-major; the time kernel's
+    hyperparameters keep their batch shape, followed by one dimension for the arms.
+
+    Args:
+        arms: ``(*arms_batch, N, d)`` features.
+        kernel: a kernel over features (or over indices, for ``ArmCovarianceKernel``), or a
+            ``SpatioTemporalKernel`` whose time kernel is Markov.
+    """
+
+    def __init__(self, arms: Tensor, kernel: Kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+        spatio_temporal = isinstance(kernel, SpatioTemporalKernel)
+        self.space_kernel: Kernel = kernel.space_kernel if spatio_temporal else kernel
+        self.time_kernel: MarkovTimeKernel | None = kernel.time_kernel if spatio_temporal else None
+        validation.require(
+            self.time_kernel is None or isinstance(self.time_kernel, MarkovTimeKernel),
+            "kernel.time_kernel",
+            type(self.time_kernel).__name__,
+            "a MarkovTimeKernel (ExponentialForgettingKernel, WienerKernel); OnlineGP takes any other",
+        )
+        by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.space_kernel.modules())
+        indices = torch.arange(arms.shape[-2], dtype=arms.dtype, device=arms.device).unsqueeze(-1)
+        self.register_buffer("inputs", indices if by_index else arms)
+        self.inputs: Tensor
+        self.num_arms = arms.shape[-2]
+        self.batch_shape = torch.broadcast_shapes(self.space_kernel.batch_shape, self.inputs.shape[:-2])
+        self.model_batch_shape = self.batch_shape
+
+    @property
+    def flat_batch(self) -> int:
+        """q, the size of K's batch."""
+        return self.batch_shape.numel()
+
+    def fill(self, model_batch_shape: torch.Size) -> None:
+        """Make K's batch the trailing part of the model's, so that member m of the model has K number m % q."""
+        leading = len(model_batch_shape) - len(self.batch_shape)
+        own = torch.Size([1] * leading) + self.batch_shape
+        first = next((k for k, size in enumerate(own) if size > 1), len(own))
+        self.batch_shape = model_batch_shape[first:]
+        self.model_batch_shape = model_batch_shape
+
+    def rows(self, arm: Tensor) -> Tensor:
+        """K between the arms (n,) and all arms: (q, n, N)."""
+        return self._flat(self._evaluate(self.inputs[..., arm, :], self.inputs))
+
+    def matrix(self) -> Tensor:
+        """K: (q, N, N)."""
+        return self._flat(self._evaluate(self.inputs, self.inputs))
+
+    def among(self, arm: Tensor) -> Tensor:
+        """K among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
+        inputs = self.inputs.expand(*self.model_batch_shape, *self.inputs.shape[-2:])
+        index = arm.reshape(arm.shape[0], *self.model_batch_shape, arm.shape[-1], 1)
+        x = inputs.expand(arm.shape[0], *inputs.shape).gather(-2, index.expand(*index.shape[:-1], inputs.shape[-1]))
+        return self._evaluate(x, x).reshape(*arm.shape, arm.shape[-1])
+
+    def diagonal(self) -> Tensor:
+        """k(x, x) of every arm: (q, N)."""
+        with torch.no_grad():
+            diagonal = self.space_kernel(self.inputs, diag=True)
+        return diagonal.expand(*self.batch_shape, self.num_arms).reshape(self.flat_batch, self.num_arms).clone()
+
+    def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor | float:
+        """Time kernel between times s and t; 1 when static.
+
+        Numbers give (b, 1), or (1, 1) when all members share the hyperparameters; tensors (..., b, n) give (..., b, n).
+        """
+        if self.time_kernel is None:
+            return 1.0
+        with torch.no_grad():
+            value = self.time_kernel.covariance(self._as_time(s), self._as_time(t))
+        own = self.time_kernel.batch_shape
+        if not isinstance(s, Tensor) and not isinstance(t, Tensor):
+            return value.expand(*self.model_batch_shape, 1).reshape(-1, 1) if own.numel() > 1 else value.reshape(1, 1)
+        member_dims = len(self.model_batch_shape)
+        return value.flatten(value.dim() - 1 - member_dims, -2) if member_dims > 1 else self._member_dim(value)
+
+    def drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
+        """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K."""
+        before = self.over_time(now, now)
+        kept = self.over_time(now, then) / before
+        gained = self.over_time(then, then) - kept * kept * before
+        return kept, gained  # type: ignore[return-value]
+
+    def _member_dim(self, value: Tensor) -> Tensor:
+        return value if self.model_batch_shape else value.unsqueeze(-2)
+
+    def _as_time(self, t: Tensor | float) -> Tensor:
+        if not isinstance(t, Tensor):
+            return torch.tensor(t, dtype=self.inputs.dtype, device=self.inputs.device)
+        lead, n = t.shape[:-2], t.shape[-1]
+        return t.reshape(*lead, *self.model_batch_shape, n)
+
+    def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.space_kernel(x1, x2).to_dense()
+
+    def _flat(self, covariance: Tensor) -> Tensor:
+        shape = covariance.shape[-2:]
+        return covariance.expand(*self.batch_shape, *shape).reshape(self.flat_batch, *shape)

@@ -1,0 +1,129 @@
+"""Exact posterior over N arms as a mean vector and a covariance matrix: O(N^2) a step for any horizon."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.online_model import ResizableState
+
+
+def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
+    """1/2 ln(1 + ratio) for ratio (b, 1), as (b,), and 0 where ``where`` is False: the gain of one observation."""
+    gain = torch.log1p(ratio).mul_(0.5).squeeze(-1)
+    return gain if where is None else gain * where
+
+
+class CovarianceForm(ResizableState):
+    """State of ``ArmGP``: mean m and covariance C of f(., now), for b flattened batch members.
+
+    The mean is kept relative to the prior mean. With s = C_ii + lambda, an observation of arm i is
+    m += C_i (y - m_i) / s,  C -= C_i C_i^T / s, and its removal the same with s = lambda - C_ii and
+    the signs reversed. As time moves, f(., t) = a f(., now) + independent GP with covariance c K:
+    m *= a,  C = a^2 C + c K, with a and c read off the time kernel.
+
+    Memory O(b N^2) for C and O(q N^2) for K. An observation reads and writes C once.
+
+    Row i after an update is written as C_i lambda / s, a product: the difference C_ii - C_ii^2 / s would
+    lose k / lambda of machine precision, and the removal of a lone observation as much again.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    prior_covariance: Tensor
+    gain: Tensor
+
+    def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
+        super().__init__()
+        self.prior = prior
+        self.register_buffer("prior_covariance", prior.matrix())
+        self.register_buffer("noise_variance", noise_variance)
+        self.noise_variance: Tensor
+        copies = batch // prior.flat_batch
+        self.register_buffer("covariance", self.prior_covariance.repeat(copies, 1, 1))
+        self.register_buffer("prior_variance", self.covariance.diagonal(dim1=-2, dim2=-1).clone())
+        self.prior_variance: Tensor
+        self.register_buffer("mean", torch.zeros_like(self.prior_variance))
+        self.register_buffer("gain", self.prior_covariance.new_zeros(batch))
+        self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
+        self._member: Tensor
+
+    @property
+    def can_forget(self) -> bool:
+        """An observation that has drifted since is no rank-one change of C, so only static priors can forget."""
+        return self.prior.time_kernel is None
+
+    @property
+    def variance(self) -> Tensor:
+        """Diagonal of C: (b, N)."""
+        return self.covariance.diagonal(dim1=-2, dim2=-1)
+
+    def advance(self, kept: Tensor, gained: Tensor) -> None:
+        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1)."""
+        self.mean.mul_(kept)
+        self.covariance.mul_((kept * kept).unsqueeze(-1))
+        self._by_prior(self.covariance).addcmul_(self.prior_covariance, self._by_prior(gained.unsqueeze(-1)))
+
+    def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
+        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,)."""
+        at = arm.unsqueeze(-1)
+        column = self.covariance[self._member, arm]
+        variance = column.gather(-1, at)
+        total = variance + self.noise_variance
+        scale, left = total.rsqrt(), self.noise_variance / total
+        if where is not None:
+            scale, left = scale * where.unsqueeze(-1), torch.where(where.unsqueeze(-1), left, 1.0)
+        unit = column * scale  # C_i / sqrt(s): C stays symmetric to the last bit
+        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
+        self.mean.addcmul_(unit, innovation)
+        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
+        self._set_row(arm, column * left)  # C_i - C_i C_ii / s without the difference
+        self.gain.add_(half_log1p(variance / self.noise_variance, where))
+
+    def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
+        """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
+        at, mask = arm.unsqueeze(-1), where.unsqueeze(-1)
+        column = self.covariance[self._member, arm]
+        variance = column.gather(-1, at)
+        tiny = torch.finfo(column.dtype).eps * self.noise_variance
+        rest = (self.noise_variance - variance).clamp_min(tiny)
+        scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
+        unit = column * scale
+        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
+        self.mean.addcmul_(unit, innovation, value=-1)
+        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
+        self._set_row(arm, column * left)
+        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(1 - 1e-15), where))
+
+    def _set_row(self, arm: Tensor, row: Tensor) -> None:
+        self.covariance[self._member, arm] = row
+        self.covariance[self._member, :, arm] = row
+
+    def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
+        """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
+        scale = torch.as_tensor(scale, dtype=self.mean.dtype, device=self.mean.device).reshape(-1, 1, 1)
+        prior = self._by_prior(scale) * self.prior_covariance
+        covariance = self._by_prior(self.covariance)
+        if where is None:
+            covariance.copy_(prior)
+            self.mean.zero_()
+            self.gain.zero_()
+            return
+        covariance.copy_(torch.where(self._by_prior(where[:, None, None]), prior, covariance))
+        self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
+        self.gain.masked_fill_(where, 0.0)
+
+    def among(self, arm: Tensor, now: float) -> Tensor:
+        """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
+        member = self._member[:, None, None]
+        return self.covariance[member, arm.unsqueeze(-1), arm.unsqueeze(-2)]
+
+    def full(self, now: float) -> Tensor:
+        """C over all arms: (b, N, N)."""
+        return self.covariance
+
+    def _by_prior(self, value: Tensor) -> Tensor:
+        """(b, ...) as (b/q, q, ...), so that it broadcasts against K (q, N, N); (1, ...) as (1, 1, ...)."""
+        q = self.prior_covariance.shape[0] if value.shape[0] > 1 else 1
+        return value.unflatten(0, (-1, q))

@@ -1,0 +1,286 @@
+"""Exact posterior over N arms as the prior minus a low-rank term over the points observed: no N x N matrix."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.covariance_form import half_log1p
+from bandits_torch.models.online_model import ResizableState
+
+_NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
+
+
+class FactorForm(ResizableState):
+    """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
+
+    A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
+    residuals (reward - prior mean) summing to ``total``. The state is the posterior covariance P among
+    the points: the covariance form, restricted to where there are data. With D = lambda / count, w_s the
+    time kernel between the point's time and now, p that of now with itself, G_s = K(x_s, arms):
+
+        C_i = p K_i - G^T (w z),   z = (K_points + D)^{-1} k_i  =  P_j / D when i is point j already.
+
+    So the column of any arm costs O(uN + n^2), u the number of distinct arms pulled. Then, as in
+    ``CovarianceForm``, with s = C_ii + lambda:
+
+        mean += C_i (y - mean_i) / s,   variance -= C_i^2 / s,   P -= P_i P_i^T / s,
+
+    where a new point first gets its row P_i = D z, P_ii = C_ii. Removing one observation of point j:
+
+        mean -= C_j (y - E_j) / s,   variance += C_j^2 / s,   P += P_j P_j^T / s,   s = lambda - P_jj,
+
+    with E = P total / lambda the smoothed values at the points; a point without observations is dropped.
+    Past values do not move, so P needs no update as time passes, and removal is exact under drift too.
+
+    Numerics: every update of P contracts, P keeps its relative precision (products, no differences, at
+    new points), and z for a new point takes one step of iterative refinement, because (k - P D^{-1} k) / D
+    alone would lose k / lambda of machine precision.
+
+    Against keeping the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm and shared by all
+    replicates, repeated pulls add no row, and an observation leaves without Givens rotations through W.
+
+    Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
+    once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
+    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    gain: Tensor
+    noise_variance: Tensor
+    rows: Tensor
+    row_of_arm: Tensor
+    rows_used: Tensor
+    covariance: Tensor
+    prior_covariance: Tensor
+    point_arm: Tensor
+    point_time: Tensor
+    point_count: Tensor
+    point_total: Tensor
+
+    can_forget = True
+
+    def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
+        super().__init__()
+        self.prior = prior
+        self.register_buffer("noise_variance", noise_variance)
+        diagonal = prior.diagonal()
+        q, n = diagonal.shape
+        new = diagonal.new_zeros
+        self.register_buffer("prior_variance", diagonal.repeat(batch // q, 1))
+        self.prior_variance: Tensor
+        self.register_buffer("mean", new(batch, n))
+        self.register_buffer("variance", self.prior_variance.clone())
+        self.register_buffer("gain", new(batch))
+        self.register_buffer("rows", new(q, capacity, n))
+        self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=diagonal.device))
+        self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
+        self.register_buffer("covariance", new(batch, capacity, capacity))
+        self.register_buffer("prior_covariance", new(batch, capacity, capacity))
+        self.register_buffer("point_arm", torch.zeros(batch, capacity, dtype=torch.long, device=diagonal.device))
+        self.register_buffer("point_time", new(batch, capacity))
+        self.register_buffer("point_count", new(batch, capacity))
+        self.register_buffer("point_total", new(batch, capacity))
+        self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
+        self._member: Tensor
+        self._rows_bound = self._points_bound = 0  # upper bounds that need no look at the device
+
+    # -- the three moves ------------------------------------------------------------------------------
+
+    def advance(self, kept: Tensor, gained: Tensor) -> None:
+        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1)."""
+        self.mean.mul_(kept)
+        self.variance.mul_(kept * kept).addcmul_(self.prior_variance, gained)
+
+    def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
+        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,) at time ``now``."""
+        self._make_room(arm, now)
+        at = arm.unsqueeze(-1)
+        match = self._match(arm, now)
+        known = match.any(-1)
+        free = self.point_count == 0
+        point = torch.where(known, match.to(torch.uint8).argmax(-1), free.to(torch.uint8).argmax(-1))
+        own_row = self._row(arm)  # K_i: (b, N)
+        weight, precision = self._weights(now), self.point_count / self.noise_variance  # w, and 1/D (0 if free)
+        present = self.prior.over_time(now, now)
+
+        among_points = self.covariance[self._member, point]  # P_j
+        own = among_points.gather(-1, point.unsqueeze(-1))  # P_jj: read, not derived, or rounding would feed back
+        z = among_points * precision
+        if z.is_cuda or not bool(known.all()):
+            cross = own_row.gather(-1, self.point_arm) * weight * ~free
+            new = self._solve(cross.unsqueeze(-1)).squeeze(-1)
+            z = torch.where(known.unsqueeze(-1), z, new)
+            spread = self.noise_variance / self.point_count.clamp_min(1.0)
+            among_points = torch.where(known.unsqueeze(-1), among_points, spread * new)
+            prior = cross.scatter(-1, point.unsqueeze(-1), own_row.gather(-1, at) * present)
+            prior = torch.where(known.unsqueeze(-1), self.prior_covariance[self._member, point], prior)
+            self._set_row(self.prior_covariance, point, prior)
+        column = own_row * present - self._through_rows(z * weight)
+        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at))
+        among_points = among_points.scatter(-1, point.unsqueeze(-1), variance)
+        total = variance + self.noise_variance
+        scale, left = total.rsqrt(), self.noise_variance / total
+        if where is not None:
+            scale, left = scale * where.unsqueeze(-1), torch.where(where.unsqueeze(-1), left, 1.0)
+
+        unit = column * scale
+        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
+        self.mean.addcmul_(unit, innovation)
+        self.variance.addcmul_(unit, unit, value=-1)
+        self.gain.add_(half_log1p(variance / self.noise_variance, where))
+        unit = among_points * scale
+        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
+        self._set_row(self.covariance, point, among_points * left)  # P_j - P_j P_jj / s without the difference
+        self._count(point, 1.0, residual, where)
+        # A member left out writes to a free point, which stays free, or writes what stands there already.
+        self.point_arm.scatter_(-1, point.unsqueeze(-1), at)
+        self.point_time.scatter_(-1, point.unsqueeze(-1), now)
+
+    def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
+        """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
+        match = self._match(arm, time.unsqueeze(-1))
+        where = where & match.any(-1)  # a point too faint to matter may be gone already
+        point = match.to(torch.uint8).argmax(-1)
+        at, mask = point.unsqueeze(-1), where.unsqueeze(-1)
+        among_points = self.covariance[self._member, point]
+        own = among_points.gather(-1, at)
+        tiny = torch.finfo(own.dtype).eps * self.noise_variance
+        rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
+        scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
+        smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance
+
+        weight = self._weights(now)
+        own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
+        column = self._row(arm) * own_weight
+        column = column - self._through_rows(among_points * (self.point_count / self.noise_variance) * weight)
+        unit = column * scale
+        self.mean.addcmul_(unit, (residual.unsqueeze(-1) - smoothed) * scale, value=-1)
+        self.variance.addcmul_(unit, unit)
+        self.gain.add_(half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where))
+        unit = among_points * scale
+        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
+        self._set_row(self.covariance, point, among_points * left)
+        self._count(point, -1.0, -residual, where)
+
+    def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
+        """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
+        mask = torch.ones_like(self.gain, dtype=torch.bool) if where is None else where
+        column = mask.unsqueeze(-1)
+        self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
+        self.gain.masked_fill_(mask, 0.0)
+        for state in (self.mean, self.point_count, self.point_total):
+            state.masked_fill_(column, 0.0)
+        if where is None:
+            self._points_bound = 0
+
+    # -- what the posterior asks ----------------------------------------------------------------------
+
+    def among(self, arm: Tensor, now: float) -> Tensor:
+        """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
+        present = torch.as_tensor(self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device)
+        prior = self.prior.among(arm) * present.reshape(-1, 1, 1)
+        member = (self._member % self.rows.shape[0])[:, None, None]
+        row = self.row_of_arm[self.point_arm].clamp_min(0)
+        cross = self.rows[member, row.unsqueeze(-1), arm.unsqueeze(-2)]  # (T, b, points, n)
+        cross = cross * (self._weights(now) * (self.point_count > 0)).unsqueeze(-1)
+        return prior - cross.mT @ self._solve(cross)
+
+    def full(self, now: float) -> Tensor:
+        """C over all arms: (b, N, N). The one place where an N x N matrix is made."""
+        arm = torch.arange(self.mean.shape[-1], device=self.mean.device)
+        return self.among(arm.expand(1, self.mean.shape[0], -1), now).squeeze(0)
+
+    def _solve(self, cross: Tensor) -> Tensor:
+        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement."""
+        precision = (self.point_count / self.noise_variance).unsqueeze(-1)
+        spread = (self.noise_variance / self.point_count.clamp_min(1.0)).unsqueeze(-1)
+        z = (cross - self.covariance @ (cross * precision)) * precision
+        residual = cross - self.prior_covariance @ z - spread * z
+        return z + (residual - self.covariance @ (residual * precision)) * precision
+
+    # -- points, rows and room for them ---------------------------------------------------------------
+
+    def _match(self, arm: Tensor, time: Tensor | float) -> Tensor:
+        """Which of the points (b, n) is this arm (at this time)."""
+        match = (self.point_arm == arm.unsqueeze(-1)) & (self.point_count > 0)
+        return match if self.prior.time_kernel is None else match & (self.point_time == time)
+
+    def _weights(self, now: float) -> Tensor | float:
+        """w: time kernel between each point's time and now, (b, n); 1 when static."""
+        return 1.0 if self.prior.time_kernel is None else self.prior.over_time(self.point_time, now)
+
+    def _set_row(self, matrix: Tensor, point: Tensor, row: Tensor) -> None:
+        matrix[self._member, point] = row
+        matrix[self._member, :, point] = row
+
+    def _count(self, point: Tensor, by: float, residual: Tensor, where: Tensor | None) -> None:
+        step = torch.full_like(residual, by) if where is None else where.to(residual.dtype) * by
+        total = residual if where is None else torch.where(where, residual, 0.0)
+        self.point_count.scatter_add_(-1, point.unsqueeze(-1), step.unsqueeze(-1))
+        self.point_total.scatter_add_(-1, point.unsqueeze(-1), total.unsqueeze(-1))
+        if by < 0:  # an emptied point keeps no rounding residue
+            self.point_total.masked_fill_(self.point_count == 0, 0.0)
+
+    def _row(self, arm: Tensor) -> Tensor:
+        """K_i of each member's arm: (b, N)."""
+        return self.rows[self._member % self.rows.shape[0], self.row_of_arm[arm]]
+
+    def _through_rows(self, z: Tensor) -> Tensor:
+        """G^T z for z over the points, (b, n) -> (b, N); the rows are read once for all replicates."""
+        row = self.row_of_arm[self.point_arm].clamp_min(0)
+        by_row = z.new_zeros(z.shape[0], self._rows_bound).scatter_add_(-1, row, z)
+        rows = self.rows[:, : self._rows_bound]
+        q = rows.shape[0]
+        if z.shape[0] == 1:
+            return torch.mv(rows[0].mT, by_row[0]).unsqueeze(0)
+        return torch.bmm(by_row.unflatten(0, (-1, q)).transpose(0, 1), rows).transpose(0, 1).flatten(0, 1)
+
+    def _make_room(self, arm: Tensor, now: float) -> None:
+        """Have a row of G for every arm and a free point in every member."""
+        if self._points_bound == self.point_arm.shape[-1]:
+            self._pack(now)
+        self._points_bound += 1
+        known = self.row_of_arm[arm] >= 0
+        if not known.is_cuda and bool(known.all()):
+            return
+        if self._rows_bound + arm.shape[0] > self.rows.shape[1]:
+            self._rows_bound = int(self.rows_used)
+            short = self._rows_bound + arm.shape[0] - self.rows.shape[1]
+            if short > 0:
+                more = max(short, min(self.rows.shape[1], 4096))
+                self.rows = torch.cat([self.rows, self.rows.new_zeros(self.rows.shape[0], more, self.rows.shape[2])], 1)
+        # Two replicates that pull the same new arm get two equal rows; either one serves.
+        row = torch.where(known, self.row_of_arm[arm], self.rows_used + torch.cumsum(~known, 0) - 1)
+        self.rows[:, row] = self.prior.rows(arm)
+        self.row_of_arm[arm] = row
+        self.rows_used += (~known).sum()
+        self._rows_bound += arm.shape[0]
+
+    def _pack(self, now: float) -> None:
+        """Drop the points that no longer matter and move the others to the front; double the room if it stays full."""
+        live = self.point_count > 0
+        if self.prior.time_kernel is not None:
+            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)  # type: ignore[operator]
+        used, capacity = int(live.sum(-1).max()), live.shape[-1]
+        capacity = 2 * capacity if 2 * used > capacity else capacity
+        order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
+        live = live.gather(-1, order)
+        for name in ("point_arm", "point_time", "point_count", "point_total"):
+            packed = getattr(self, name).gather(-1, order) * live
+            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used)))
+        member, row, column = self._member[:, None, None], order.unsqueeze(-1), order.unsqueeze(-2)
+        for name in ("covariance", "prior_covariance"):
+            packed = getattr(self, name)[member, row, column]
+            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
+        self._points_bound = used
+
+    def get_extra_state(self) -> dict[str, int]:
+        """What the tensors alone do not tell."""
+        return {"rows_bound": self._rows_bound, "points_bound": self._points_bound}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self._rows_bound, self._points_bound = state["rows_bound"], state["points_bound"]
