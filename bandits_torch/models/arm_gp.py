@@ -37,7 +37,8 @@ class ArmGP(OnlineModel, ResizableState):
         kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
             or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
             these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
-            Hyperparameters are read once; call ``rebuild`` after changing them.
+            Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which is
+            the kernel given, or a copy if that has another dtype or device.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
@@ -76,8 +77,8 @@ class ArmGP(OnlineModel, ResizableState):
             kernel = ArmCovarianceKernel(kernel.to(arms))
         self.register_buffer("arms", arms)
         self.arms: Tensor
-        self.prior = ArmPrior(arms, kernel.to(arms))
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
+        self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
+        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).clone()
         validation.require(bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0")
         mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)
         validation.finite_tensor("prior_mean", mean)
@@ -96,7 +97,9 @@ class ArmGP(OnlineModel, ResizableState):
         self.form = form
         self.register_buffer("noise_variance", noise)
         b = self._batch_shape.numel()
-        self.register_buffer("_prior_mean", mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1))
+        # Buffers are copies: load_state_dict writes into them, and neither a view of one number nor a tensor of
+        # the caller's may be written to.
+        self.register_buffer("_prior_mean", mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone())
         self._prior_mean: Tensor
         self._observations = ObservationBuffer(b, arms.dtype, arms.device)
         small = self.num_arms <= _COVARIANCE_FORM_UP_TO
@@ -475,5 +478,15 @@ def _as_features(arms: Tensor | int, dtype: torch.dtype | None, device: torch.de
         validation.positive_integer("arms", arms)
         return torch.arange(arms, dtype=dtype or torch.float64, device=device).unsqueeze(-1)
     validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
-    arms = arms.to(dtype=dtype or (arms.dtype if arms.is_floating_point() else torch.float64), device=device)
-    return validation.finite_tensor("arms", arms)
+    dtype = dtype or (arms.dtype if arms.is_floating_point() else torch.float64)
+    return validation.finite_tensor("arms", arms.to(dtype=dtype, device=device, copy=True))
+
+
+def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
+    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
+    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
+        return kernel
+    return copy.deepcopy(kernel).to(arms)
