@@ -173,8 +173,8 @@ class ArmGP(OnlineModel, ResizableState):
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
         n = X.shape[-2]
-        index = self._flat(index, "X").reshape(-1, n)
-        rewards = self._flat(Y.squeeze(-1).to(self.arms.dtype), "Y").reshape(-1, n)
+        index = self._flat(index, "X", n)
+        rewards = self._flat(Y.squeeze(-1).to(self.arms.dtype), "Y", n)
         moments = self._moments(times, n)
         where = None if where is None else self._flat_mask(where)
         for k in range(n):
@@ -184,24 +184,27 @@ class ArmGP(OnlineModel, ResizableState):
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
         Args:
-            arm: integers that broadcast to ``batch_shape``.
+            arm: integers (int64) that broadcast to ``batch_shape``.
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
 
-        Raises ValueError on a non-finite reward, an arm out of range or reversed time, with nothing changed;
-        the first two only on the CPU, since looking at values would make a GPU wait (``run`` checks there).
+        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time, with
+        nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU wait
+        (``run`` checks there).
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
             self._check_not_past(float(time))  # type: ignore[arg-type]
+        expected = f"integers from 0 to {self.num_arms - 1}"
+        validation.require(arm.dtype == torch.long, "arm", arm, expected)
         if not reward.is_cuda:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
-            validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+            validation.require(in_range, "arm", arm, expected)
         self._learn(
-            arm.expand(self._batch_shape).reshape(-1),
-            reward.to(self.arms.dtype).expand(self._batch_shape).reshape(-1),
+            self._flat(arm, "arm"),
+            self._flat(reward.to(self.arms.dtype), "reward"),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
             None if where is None else self._flat_mask(where),
         )
@@ -408,12 +411,13 @@ class ArmGP(OnlineModel, ResizableState):
     def _moments(self, times: Tensor | None, n: int) -> list[float]:
         if times is None:
             return [0.0] * n
-        rows = times.reshape(-1, n)
-        validation.require(bool((rows == rows[0]).all()), "X[..., 1]", times, "the same times in every batch member")
-        moments = rows[0].tolist()
+        first = times.reshape(-1)[:n]
+        validation.require(bool((times == first).all()), "X[..., 1]", times, "the same times in every batch member")
+        moments = first.tolist()
         ordered = all(a <= b for a, b in zip(moments, moments[1:], strict=False))
         validation.require(ordered, "X[..., 1]", times, "times that do not decrease")
-        self._check_not_past(moments[0])
+        if moments:
+            self._check_not_past(moments[0])
         return moments
 
     def _check_not_past(self, time: float) -> None:
@@ -421,20 +425,17 @@ class ArmGP(OnlineModel, ResizableState):
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
         validation.finite_number("time", time)
 
-    def _flat(self, value: Tensor, name: str) -> Tensor:
+    def _flat(self, value: Tensor, name: str, *tail: int) -> Tensor:
+        """(batch, *tail), which broadcasts to batch_shape, as (b, *tail)."""
         try:
-            return value.expand(*self._batch_shape, value.shape[-1]).reshape(-1, value.shape[-1])
+            return value.expand((*self._batch_shape, *tail)).reshape((self._batch_shape.numel(), *tail))
         except RuntimeError as error:
             expected = f"a batch that broadcasts to {tuple(self._batch_shape)}"
             raise ValueError(f"{name} must have {expected}, got shape {tuple(value.shape)}") from error
 
     def _flat_mask(self, where: Tensor) -> Tensor:
         validation.require(where.dtype == torch.bool, "where", where, "a boolean tensor")
-        try:
-            return where.expand(self._batch_shape).reshape(-1)
-        except RuntimeError as error:
-            expected = f"{tuple(self._batch_shape)}"
-            raise ValueError(f"where must have shape {expected}, got shape {tuple(where.shape)}") from error
+        return self._flat(where, "where")
 
     # -- copies and state ------------------------------------------------------------------------------
 
