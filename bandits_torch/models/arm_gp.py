@@ -283,9 +283,10 @@ class ArmGP(OnlineModel, ResizableState):
         An acquisition called with this very tensor is answered from the cached marginals, without look-ups.
         """
         if not self.drifts:
-            if self._candidates is None:
+            kept, like = self._candidates, self.arms  # the model may have moved since
+            if kept is None or kept.dtype != like.dtype or kept.device != like.device:
                 self._candidates = self._arm_inputs()
-            return self._candidates
+            return self._candidates  # type: ignore[return-value]
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         moment = float(time)  # type: ignore[arg-type]
         self._check_not_past(moment)
@@ -303,12 +304,14 @@ class ArmGP(OnlineModel, ResizableState):
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x d`` of indices (and time); marginal look-ups when q = 1.
 
-        Raises ValueError on an index out of range, a fraction, or a time before the latest observation.
+        ``observation_noise``: True adds ``noise_variance``; a tensor of variances, ``(t_batch) x q x 1``, is
+        added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
+        observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
         """
         validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output")
         noise: float | Tensor = 0.0
         if isinstance(observation_noise, Tensor):
-            noise = observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
+            noise = observation_noise.squeeze(-1)
         elif observation_noise:
             noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
         if X is self._candidates:
@@ -353,8 +356,7 @@ class ArmGP(OnlineModel, ResizableState):
         if times is not None:
             earliest = float(times.min())
             self._check_not_past(earliest)
-        out = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
-        q, b = X.shape[-2], self._batch_shape.numel()
+        out, q, b = self._posterior_batch(X), X.shape[-2], self._batch_shape.numel()
         flat = (-1, b, q)
         index = index.expand(*out, q).reshape(flat)
         shape = (index.shape[0], b, self.num_arms)
@@ -375,6 +377,19 @@ class ArmGP(OnlineModel, ResizableState):
         if not isinstance(noise, float):
             covariance = covariance + torch.diag_embed(noise.expand(*out, q))
         return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+
+    def _posterior_batch(self, X: Tensor) -> torch.Size:
+        """What X's batch and the model's broadcast to, (..., *batch_shape)."""
+        members = len(self._batch_shape)
+        try:
+            out = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
+        except RuntimeError:
+            out = torch.Size([0] * members)
+        # X must not widen a batch dimension of size 1, which would mix up the members if there are several.
+        ok = self._batch_shape.numel() == 1 or out[len(out) - members :] == self._batch_shape
+        expected = f"t_batch x q x d with t_batch broadcasting to (..., *{tuple(self._batch_shape)})"
+        validation.shape_is("X", X, ok, expected)
+        return out
 
     def _from_now(self, times: Tensor | None, out: torch.Size, q: int) -> tuple[Tensor | float, Tensor]:
         """(a, c) for times T x b x q: f(t) = a f(now) + g, cov g(t), g(t') = c K; a is T x b x q, c is T x b x q x q."""
