@@ -35,7 +35,7 @@ class UpperConfidenceBound(AcquisitionFunction):
         if isinstance(width, Width):
             width = width(model.num_observations + 1, model)
         if not isinstance(width, Tensor):
-            width = torch.tensor(validation.non_negative("width", width))
+            width = torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
         self.register_buffer("width", width)
         self.width: Tensor
 

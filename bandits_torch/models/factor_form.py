@@ -159,7 +159,8 @@ class FactorForm(ResizableState):
         unit = column * scale
         self.mean.addcmul_(unit, (residual.unsqueeze(-1) - smoothed) * scale, value=-1)
         self.variance.addcmul_(unit, unit)
-        self.gain.add_(half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where))
+        below_one = 1 - torch.finfo(own.dtype).eps
+        self.gain.add_(half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one), where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._set_row(self.covariance, point, among_points * left)
