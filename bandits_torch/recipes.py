@@ -24,7 +24,12 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
@@ -33,22 +38,46 @@ from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth, Width
+from bandits_torch.theory.widths import (
+    ConstantWidth,
+    GPTSWidth,
+    IGPWidth,
+    RestartWidth,
+    SlidingWindowWidth,
+    Width,
+)
 
 Number = float | Tensor
 
 
-def random(arms: Tensor | int, kernel: Kernel, noise_variance: Number, *, replicates: int = 1, seed: int = 0) -> Policy:
+def random(
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> Policy:
     """Uniformly random arms: the floor of every race."""
-    return RandomPolicy(arms if isinstance(arms, int) else arms.shape[-2], replicates, seed=seed)
+    num_arms, device = (arms, "cpu") if isinstance(arms, int) else (arms.shape[-2], arms.device)
+    return RandomPolicy(num_arms, replicates, seed=seed, first_replicate=first_replicate, device=device)
 
 
 def gp_ucb(
-    arms: Tensor | int, kernel: Kernel, noise_variance: Number, *, delta: float = 0.1, width: Any = None, **prior: Any
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    delta: float = 0.1,
+    width: Any = None,
+    **prior: Any,
 ) -> IndexPolicy:
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
     model = _model(arms, kernel, noise_variance, **prior)
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or SrinivasBayesianWidth(model.num_arms, delta))
+    return IndexPolicy(
+        model, UpperConfidenceBound, width=_width(width) or SrinivasBayesianWidth(model.num_arms, delta)
+    )
 
 
 def igp_ucb(
@@ -80,12 +109,15 @@ def gp_ts(
     width_form: str = "theory",
     width: Any = None,
     seed: int = 0,
+    first_replicate: int = 0,
     **prior: Any,
 ) -> IndexPolicy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2)."""
     model = _model(arms, kernel, noise_variance, **prior)
     own = GPTSWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
-    return IndexPolicy(model, ThompsonSampling, width=_width(width) or own, seed=seed)
+    return IndexPolicy(
+        model, ThompsonSampling, width=_width(width) or own, seed=seed, first_replicate=first_replicate
+    )
 
 
 def gp_ei(arms: Tensor | int, kernel: Kernel, noise_variance: Number, **prior: Any) -> IndexPolicy:
@@ -123,7 +155,9 @@ def r_gp_ucb(
     """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1)."""
     model = _model(arms, kernel, noise_variance, **prior)
     interval = interval or memory_length(model, horizon, variation_budget)
-    own = RestartWidth(math.ceil(horizon / interval), rkhs_bound, _scale(noise_scale, model), delta, RealisedGain())
+    own = RestartWidth(
+        math.ceil(horizon / interval), rkhs_bound, _scale(noise_scale, model), delta, RealisedGain()
+    )
     return IndexPolicy(
         model, UpperConfidenceBound, width=_width(width) or own, forgetting=PeriodicRestart(interval)
     )
@@ -147,7 +181,9 @@ def sw_gp_ucb(
     model = _model(arms, kernel, noise_variance, **prior)
     window = window or memory_length(model, horizon, variation_budget)
     own = SlidingWindowWidth(window, horizon, rkhs_bound, _scale(noise_scale, model), delta, RealisedGain())
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, forgetting=SlidingWindow(window))
+    return IndexPolicy(
+        model, UpperConfidenceBound, width=_width(width) or own, forgetting=SlidingWindow(window)
+    )
 
 
 def tv_gp_ucb(
@@ -201,12 +237,26 @@ def et_gp_ucb(
 
 RECIPES: dict[str, Callable[..., Policy]] = {
     recipe.__name__: recipe
-    for recipe in (random, gp_ucb, igp_ucb, gp_ts, gp_ei, gp_pi, r_gp_ucb, sw_gp_ucb, tv_gp_ucb, ui_gp_ucb, et_gp_ucb)
+    for recipe in (
+        random,
+        gp_ucb,
+        igp_ucb,
+        gp_ts,
+        gp_ei,
+        gp_pi,
+        r_gp_ucb,
+        sw_gp_ucb,
+        tv_gp_ucb,
+        ui_gp_ucb,
+        et_gp_ucb,
+    )
 }
-_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto"}
+_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
 
 
-def build(name: str, problem: Problem, *, replicates: int, horizon: int, seed: int = 0, **options: Any) -> Policy:
+def build(
+    name: str, problem: Problem, *, replicates: int, horizon: int, seed: int = 0, **options: Any
+) -> Policy:
     """The recipe ``name`` for a problem: what an honest user knows of it fills what ``options`` leave open.
 
     Raises ValueError on an unknown name or option, listing those there are.

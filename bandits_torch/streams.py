@@ -50,7 +50,9 @@ class ReplicateStreams:
         self.dtype, self.device = dtype, torch.device(device)
         self._generators = []
         for k in range(first, first + replicates):
-            entropy = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k)).generate_state(1, np.uint64)
+            entropy = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k)).generate_state(
+                1, np.uint64
+            )
             self._generators.append(torch.Generator().manual_seed(int(entropy[0])))
         self._blocks: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._used: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -90,9 +92,14 @@ class ReplicateStreams:
         """Continue where the streams that gave ``state`` stood."""
         states = state["generators"]
         validation.require(
-            len(states) == self.replicates, "state['generators']", len(states), f"{self.replicates} replicates"
+            len(states) == self.replicates,
+            "state['generators']",
+            len(states),
+            f"{self.replicates} replicates",
         )
         for generator, generator_state in zip(self._generators, states, strict=True):
             generator.set_state(generator_state.clone())  # torch crashes on a view into a longer tensor
-        self._blocks = {(k, tuple(s)): b.to(dtype=self.dtype, device=self.device) for k, s, b in state["blocks"]}
+        self._blocks = {
+            (k, tuple(s)): b.to(dtype=self.dtype, device=self.device) for k, s, b in state["blocks"]
+        }
         self._used = {(k, tuple(s)): used for k, s, used in state["used"]}

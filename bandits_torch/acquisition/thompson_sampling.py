@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.theory.widths import Width
 
@@ -48,30 +50,30 @@ class ThompsonSampling(AcquisitionFunction):
         time: float | None = None,
     ) -> None:
         super().__init__(model=model)
-        if isinstance(width, Width):
-            width = width(model.num_observations + 1, model)
-        if not isinstance(width, Tensor):
-            width = torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
-        self._time = time
+        scale = width_now(width, model)
         with torch.no_grad():
             if isinstance(model, ArmGP):
-                validation.require(choices is None, "choices", choices, "None with an ArmGP: its arms are the choices")
+                validation.require(
+                    choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
+                )
                 mean, covariance = model.joint(time)
             else:
                 validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
-                posterior = model.posterior(choices)
+                posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
                 mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
             if base_samples is None:
                 base_samples = torch.randn_like(mean)
-            validation.shape_is("base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape)))
+            validation.shape_is(
+                "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
+            )
             factor = _factor(covariance)
             noise = (factor @ base_samples.to(mean).unsqueeze(-1)).squeeze(-1)
-            self.register_buffer("draw", mean + width.to(mean).unsqueeze(-1) * noise)
+            self.register_buffer("draw", mean + scale.to(mean).unsqueeze(-1) * noise)
         self.draw: Tensor
         self.register_buffer("choices", choices)
         self.choices: Tensor | None
 
-    @t_batch_mode_transform(expected_q=1)
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The draw at X, ``t_batch x 1 x d``."""
         if self.choices is not None:

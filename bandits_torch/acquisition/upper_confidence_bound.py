@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.theory.widths import Width
 
 
@@ -32,20 +34,29 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     def __init__(self, model: Model, width: float | Tensor | Width) -> None:
         super().__init__(model=model)
-        if isinstance(width, Width):
-            width = width(model.num_observations + 1, model)
-        if not isinstance(width, Tensor):
-            width = torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
-        self.register_buffer("width", width)
+        self.register_buffer("width", width_now(width, model))
         self.width: Tensor
 
-    @t_batch_mode_transform(expected_q=1)
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Upper confidence bounds of X, ``t_batch x 1 x d``."""
-        posterior = self.model.posterior(X)
+        posterior = cast(GPyTorchPosterior, self.model.posterior(X))
         mean = posterior.mean.squeeze(-1).squeeze(-1)
         deviation = posterior.variance.squeeze(-1).squeeze(-1).clamp_min(1e-12).sqrt()
         return torch.addcmul(mean, self.width.to(mean), deviation)
+
+
+def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
+    """A width given as a number, a tensor or a ``Width`` (at the step after the model's observations), as a tensor."""
+    if isinstance(width, Width):
+        online = isinstance(model, OnlineModel)
+        validation.require(
+            online, "model", type(model).__name__, "an OnlineModel, for a Width to be evaluated"
+        )
+        return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
+    if isinstance(width, Tensor):
+        return width
+    return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
 
 
 @acqf_input_constructor(UpperConfidenceBound)

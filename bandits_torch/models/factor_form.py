@@ -49,6 +49,7 @@ class FactorForm(ResizableState):
     mean: Tensor
     variance: Tensor
     gain: Tensor
+    surprise: Tensor
     noise_variance: Tensor
     rows: Tensor
     row_of_arm: Tensor
@@ -74,12 +75,15 @@ class FactorForm(ResizableState):
         self.register_buffer("mean", new(batch, n))
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
+        self.register_buffer("surprise", new(batch))
         self.register_buffer("rows", new(q, capacity, n))
         self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=diagonal.device))
         self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
         self.register_buffer("covariance", new(batch, capacity, capacity))
         self.register_buffer("prior_covariance", new(batch, capacity, capacity))
-        self.register_buffer("point_arm", torch.zeros(batch, capacity, dtype=torch.long, device=diagonal.device))
+        self.register_buffer(
+            "point_arm", torch.zeros(batch, capacity, dtype=torch.long, device=diagonal.device)
+        )
         self.register_buffer("point_time", new(batch, capacity))
         self.register_buffer("point_count", new(batch, capacity))
         self.register_buffer("point_total", new(batch, capacity))
@@ -103,11 +107,16 @@ class FactorForm(ResizableState):
         free = self.point_count == 0
         point = torch.where(known, match.to(torch.uint8).argmax(-1), free.to(torch.uint8).argmax(-1))
         own_row = self._row(arm)  # K_i: (b, N)
-        weight, precision = self._weights(now), self.point_count / self.noise_variance  # w, and 1/D (0 if free)
+        weight, precision = (
+            self._weights(now),
+            self.point_count / self.noise_variance,
+        )  # w, and 1/D (0 if free)
         present = self.prior.over_time(now, now)
 
         among_points = self.covariance[self._member, point]  # P_j
-        own = among_points.gather(-1, point.unsqueeze(-1))  # P_jj: read, not derived, or rounding would feed back
+        own = among_points.gather(
+            -1, point.unsqueeze(-1)
+        )  # P_jj: read, not derived, or rounding would feed back
         z = among_points * precision
         if z.is_cuda or not bool(known.all()):
             cross = own_row.gather(-1, self.point_arm) * weight * ~free
@@ -129,11 +138,14 @@ class FactorForm(ResizableState):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation)
+        self.surprise.add_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit, value=-1)
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
-        self._set_row(self.covariance, point, among_points * left)  # P_j - P_j P_jj / s without the difference
+        self._set_row(
+            self.covariance, point, among_points * left
+        )  # P_j - P_j P_jj / s without the difference
         self._count(point, 1.0, residual, where)
         # A member left out writes to a free point, which stays free, or writes what stands there already.
         self.point_arm.scatter_(-1, point.unsqueeze(-1), at)
@@ -157,10 +169,14 @@ class FactorForm(ResizableState):
         column = self._row(arm) * own_weight
         column = column - self._through_rows(among_points * (self.point_count / self.noise_variance) * weight)
         unit = column * scale
-        self.mean.addcmul_(unit, (residual.unsqueeze(-1) - smoothed) * scale, value=-1)
+        innovation = (residual.unsqueeze(-1) - smoothed) * scale
+        self.mean.addcmul_(unit, innovation, value=-1)
+        self.surprise.sub_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
-        self.gain.add_(half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one), where))
+        self.gain.add_(
+            half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one), where)
+        )
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._set_row(self.covariance, point, among_points * left)
@@ -172,6 +188,7 @@ class FactorForm(ResizableState):
         column = mask.unsqueeze(-1)
         self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
         self.gain.masked_fill_(mask, 0.0)
+        self.surprise.masked_fill_(mask, 0.0)
         for state in (self.mean, self.point_count, self.point_total):
             state.masked_fill_(column, 0.0)
         if where is None:
@@ -181,7 +198,9 @@ class FactorForm(ResizableState):
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
-        present = torch.as_tensor(self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device)
+        present = torch.as_tensor(
+            self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device
+        )
         prior = self.prior.among(arm) * present.reshape(-1, 1, 1)
         member = (self._member % self.rows.shape[0])[:, None, None]
         row = self.row_of_arm[self.point_arm].clamp_min(0)
@@ -252,7 +271,9 @@ class FactorForm(ResizableState):
             short = self._rows_bound + arm.shape[0] - self.rows.shape[1]
             if short > 0:
                 more = max(short, min(self.rows.shape[1], 4096))
-                self.rows = torch.cat([self.rows, self.rows.new_zeros(self.rows.shape[0], more, self.rows.shape[2])], 1)
+                self.rows = torch.cat(
+                    [self.rows, self.rows.new_zeros(self.rows.shape[0], more, self.rows.shape[2])], 1
+                )
         # Two replicates that pull the same new arm get two equal rows; either one serves.
         row = torch.where(known, self.row_of_arm[arm], self.rows_used + torch.cumsum(~known, 0) - 1)
         self.rows[:, row] = self.prior.rows(arm)
@@ -264,7 +285,7 @@ class FactorForm(ResizableState):
         """Drop the points that no longer matter and move the others to the front; double the room if it stays full."""
         live = self.point_count > 0
         if self.prior.time_kernel is not None:
-            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)  # type: ignore[operator]
+            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)
         used, capacity = int(live.sum(-1).max()), live.shape[-1]
         capacity = 2 * capacity if 2 * used > capacity else capacity
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]

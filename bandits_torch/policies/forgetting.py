@@ -24,7 +24,9 @@ class ForgettingRule:
     def check(self, model: OnlineModel) -> None:
         """Raise ValueError if the rule cannot work with this model."""
 
-    def refuted(self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel) -> Tensor | None:
+    def refuted(
+        self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
+    ) -> Tensor | None:
         """Before learning ``reward`` (S,): which replicates must restart first, (S,) booleans or None.
 
         ``predict()`` gives the posterior mean and standard deviation, (S,) each, at the arms just pulled.
@@ -96,7 +98,9 @@ class EventTriggeredRestart(ForgettingRule):
         self.delta = validation.probability("delta", delta)
         self.noise_scale = None if noise_scale is None else validation.positive("noise_scale", noise_scale)
 
-    def refuted(self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel) -> Tensor | None:
+    def refuted(
+        self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
+    ) -> Tensor | None:
         """Test the reward against its prediction."""
         mean, deviation = predict()
         t = torch.as_tensor(clock, dtype=mean.dtype, device=mean.device) + 1

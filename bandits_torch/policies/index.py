@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -31,6 +32,7 @@ class IndexPolicy(Policy):
         arms: ``(N, d)`` candidates, for a model over any inputs (``OnlineGP``); a model with one input more
             than d gets the time in the last column. ``ArmGP`` brings its own.
         seed: of the policy's random numbers (Thompson sampling).
+        first_replicate: number of the first replicate, so that replicate k can be run alone.
 
     Ties go to the arm of the smallest index. An arm whose index is NaN is chosen only where no available arm's
     index is a finite number; an arm that is not available never is.
@@ -45,20 +47,28 @@ class IndexPolicy(Policy):
         forgetting: ForgettingRule | None = None,
         arms: Tensor | None = None,
         seed: int = 0,
+        first_replicate: int = 0,
     ) -> None:
         one_batch = len(model.batch_shape) <= 1
-        validation.require(one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone")
+        validation.require(
+            one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"
+        )
         has_arms = isinstance(model, ArmGP) != (arms is not None)
         validation.require(has_arms, "arms", arms, "None with an ArmGP, an N x d tensor with any other model")
         self.forgetting = forgetting or KeepEverything()
         self.forgetting.check(model)
         self.model, self.acquisition, self.width = model, acquisition, width
         self.replicates = model.batch_shape.numel()
-        self.arms = model.arms if arms is None else arms
+        self.arms = cast(ArmGP, model).arms if arms is None else arms
         self.num_arms = self.arms.shape[-2]
         noise = model.noise_variance
         self._streams = ReplicateStreams(
-            seed, self.replicates, purpose="policy", dtype=noise.dtype, device=noise.device
+            seed,
+            self.replicates,
+            purpose="policy",
+            first=first_replicate,
+            dtype=noise.dtype,
+            device=noise.device,
         )
         self._clock: int | Tensor = 0
         self._restarts = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
@@ -126,7 +136,7 @@ class IndexPolicy(Policy):
         if isinstance(self.model, ArmGP):
             return self.model.candidates(time)
         inputs = self.arms
-        if self.model.input_dim > inputs.shape[-1]:  # type: ignore[attr-defined, operator]
+        if cast(int, self.model.input_dim) > inputs.shape[-1]:
             inputs = torch.cat([inputs, torch.full_like(inputs[:, :1], time)], -1)
         return inputs.reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
 
@@ -147,7 +157,7 @@ class IndexPolicy(Policy):
             mean, variance = (m.reshape(self.replicates, -1) for m in self.model.marginals(time))
             at = arm.unsqueeze(-1)
             return mean.gather(-1, at).squeeze(-1), variance.gather(-1, at).squeeze(-1).sqrt()
-        posterior = self.model.posterior(self._of_arm(arm, time))
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self._of_arm(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
     def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
@@ -166,7 +176,10 @@ class IndexPolicy(Policy):
         validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
         if not available.is_cuda:
             validation.require(
-                bool(available.any(-1).all()), "available", available, "at least one arm to choose in every replicate"
+                bool(available.any(-1).all()),
+                "available",
+                available,
+                "at least one arm to choose in every replicate",
             )
 
     def _check_observation(self, arm: Tensor, reward: Tensor) -> None:

@@ -5,8 +5,8 @@ from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
 from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
 from bandits_torch.problems.simulated import SimulatedProblem
+from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock, StandardFunction
 from bandits_torch.problems.synthetic import GPDraws, RKHSFunctions, StationaryProblem
-from bandits_torch.problems.test_functions import Hartmann3, Rosenbrock, StandardFunction
 from bandits_torch.problems.tv_gp import TVGPDraws
 
 __all__ = [

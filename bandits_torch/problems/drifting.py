@@ -154,7 +154,8 @@ class DriftingCosine(SimulatedProblem):
         angle = _FREQUENCY * torch.stack([arms @ theta for theta in self.theta])
         self._cosine, self._sine = _AMPLITUDE * angle.cos(), _AMPLITUDE * angle.sin()  # (replicates, N)
         self._latest_phase, self._latest = 0.0, self._cosine
-        k = ScaleKernel(make_kernel("se", lengthscale or math.sqrt(dim) / _FREQUENCY)).double()
+        lengthscale = math.sqrt(dim) / _FREQUENCY if lengthscale is None else lengthscale
+        k = ScaleKernel(make_kernel("se", lengthscale)).double()
         k.outputscale = _AMPLITUDE**2 / 2
         self.knowledge = Knowledge(
             kernel=k.requires_grad_(False),

@@ -7,12 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bandits_torch.problems.datasets import (
+    BeijingPM25,
+    IntelHumidity,
+    IntelLight,
+    IntelTemperature,
+    MoleneTemperature,
+    MoleneWind,
+)
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.replay import replay
+from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock
 from bandits_torch.problems.synthetic import GPDraws, RKHSFunctions
-from bandits_torch.problems.test_functions import Hartmann3, Rosenbrock
 from bandits_torch.problems.tv_gp import TVGPDraws
+
+# Arguments of ``make``, and what the classes behind some names are built from.
+_NOT_OPTIONS = {
+    *("replicates", "horizon", "seed", "data"),
+    *("function", "table", "times", "arms", "history", "history_times"),
+}
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "gp": GPDraws,
@@ -23,6 +38,13 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "rosenbrock": Rosenbrock,
     "hartmann3": Hartmann3,
     "moving-peaks": MovingPeaks,
+    "replay": replay,
+    "intel-temperature": IntelTemperature,
+    "intel-light": IntelLight,
+    "intel-humidity": IntelHumidity,
+    "molene-wind": MoleneWind,
+    "molene-temperature": MoleneTemperature,
+    "beijing-pm25": BeijingPM25,
 }
 
 
@@ -70,8 +92,8 @@ def make(
 
 def options_of(name: str) -> dict[str, Any]:
     """The options of a problem beyond those of ``make``, with their defaults."""
-    common = ("replicates", "horizon", "seed", "data", "function")
-    return {key: p.default for key, p in _parameters(PROBLEMS[name]).items() if key not in common}
+    parameters = _parameters(PROBLEMS[name])
+    return {key: p.default for key, p in parameters.items() if key not in _NOT_OPTIONS}
 
 
 def describe() -> dict[str, str]:

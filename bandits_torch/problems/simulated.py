@@ -93,11 +93,12 @@ def covariance_root(K: Tensor) -> Tensor:
 def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
     """Draws f = A z, (..., N), of the root A (N, r) and the first r standard normal ``weights`` (..., N).
 
-    One product per draw: in a product of all, the last bits of a draw would depend on how many there are.
+    One product per draw, of a copy: in a product of all, or at another alignment in memory, the last bits of
+    a draw would depend on how many there are.
     """
     rank = root.shape[1]
     flat = weights.reshape(-1, weights.shape[-1])
-    return torch.stack([root @ w[:rank] for w in flat]).reshape(*weights.shape[:-1], -1)
+    return torch.stack([root @ w[:rank].clone() for w in flat]).reshape(*weights.shape[:-1], -1)
 
 
 def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:

@@ -132,7 +132,8 @@ class _DriftingPath:
         weights = self._streams.normal(_BLOCK_STEPS, len(self._root))
         steps = []
         for last, own in zip(self._last, weights, strict=True):  # one product per replicate: see gp_draws
-            steps.append(torch.outer(self._fade, last) + self._mix @ (own[:, :rank] @ self._root.T))
+            innovations = own[:, :rank].clone() @ self._root.T  # a copy: alignment too changes the last bits
+            steps.append(torch.outer(self._fade, last) + self._mix @ innovations)
         block = torch.stack(steps, dim=1)
         self._last, self._next = block[-1], self._next + 1
         return block
