@@ -173,8 +173,9 @@ class FactorForm(ResizableState):
         self.mean.addcmul_(unit, innovation, value=-1)
         self.surprise.sub_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit)
+        below_one = 1 - torch.finfo(own.dtype).eps
         self.gain.add_(
-            half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where)
+            half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one), where)
         )
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
