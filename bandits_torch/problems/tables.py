@@ -110,7 +110,7 @@ def read_table(
     for name in names:
         validation.require(name in columns, "rewards", name, f"among the columns {', '.join(columns)}")
     validation.require(len(names) >= 2, "rewards", names, "at least two columns, one per arm")
-    times = None if time is None else torch.from_numpy(_times(time, columns[time]))
+    times = None if time is None else torch.tensor(_times(time, columns[time]))
     values = np.stack([_numbers(name, columns[name]) for name in names], axis=-1)
     table = RewardTable(torch.from_numpy(values), times, tuple(names))
     return table if missing == "mask" else table.forward_filled()
@@ -142,6 +142,8 @@ def _read_parquet(file: Path, time: str | None) -> dict[str, Column]:
         frame = pd.read_parquet(file)
     except ImportError as error:
         raise ImportError("reading Parquet needs pyarrow: install bandits_torch[parquet]") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"path must be a readable .parquet file, got {str(file)!r}: {error}") from error
     if any(name is not None for name in frame.index.names):  # a frame saved with its times as index
         frame = frame.reset_index()
     validation.require(len(frame) >= 1, "path", str(file), "a table of at least one row")
