@@ -13,10 +13,13 @@ import contextlib
 import hashlib
 import http.client
 import os
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import warnings
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,7 @@ from bandits_torch import validation
 from bandits_torch.problems.raw_formats import convert_beijing, convert_intel, convert_molene
 
 _CHUNK = 1 << 20
+_UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def fetch(
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         try:
             made = source.convert(*raw, Path(scratch))
-        except (OSError, EOFError, KeyError, ValueError, RuntimeError) as error:
+        except _UNREADABLE as error:
             raise ValueError(
                 f"{name}'s raw files are not as expected ({type(error).__name__}): {error}"
             ) from error
