@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bandits_torch.kernels import estimate_covariance
+from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.problems import Replay, RewardTable, fit_forgetting_rate, make
 from bandits_torch.streams import ReplicateStreams
 
@@ -140,6 +141,18 @@ def test_to_moves_rewards_mask_and_knowledge() -> None:
     assert problem.available(21).dtype == torch.bool
     assert problem.knowledge.prior_mean.dtype == torch.float32
     assert problem.knowledge.kernel(problem.arms).to_dense().dtype == torch.float32
+
+
+def test_knowledge_makes_a_model_on_indices() -> None:
+    problem = Replay(_table(), arms=torch.rand(4, 2, generator=torch.Generator().manual_seed(0)))
+    known = problem.knowledge
+    model = ArmGP(problem.arms, known.kernel, known.noise_variance, prior_mean=known.prior_mean)
+    model.observe(torch.tensor([[2.0]]).double(), problem.expected_rewards(1)[:, 2:3])
+    posterior = model.posterior(torch.arange(4.0).double().unsqueeze(-1))
+    C = known.kernel.covariance
+    pulled = problem.table[0, 2] - known.prior_mean[2]
+    mean = known.prior_mean + C[:, 2] * pulled / (C[2, 2] + known.noise_variance)
+    torch.testing.assert_close(posterior.mean.squeeze(-1), mean)
 
 
 def test_reward_table_brings_times_and_names() -> None:
