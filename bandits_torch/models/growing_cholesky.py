@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.models.online_model import ResizableState
 from bandits_torch.models.rank_one import remove_row
 
@@ -241,6 +242,15 @@ class GrowingCholesky(ResizableState):
             new[name][..., :t] = getattr(rows, name)
         for name, buffer in new.items():
             setattr(self, name, buffer)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Buffers of any length, but for the same batch and kind of inputs."""
+        own = (*self.batch_shape, self.inputs.shape[-1])
+        theirs = (*state_dict[prefix + "whitened"].shape[:-1], state_dict[prefix + "inputs"].shape[-1])
+        validation.require(
+            own == theirs, "(*batch_shape, input_dim) of state_dict", theirs, f"{own}, the model's"
+        )
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""

@@ -12,17 +12,15 @@ from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean
-from gpytorch.settings import lazily_evaluate_kernels
-from linear_operator import to_dense
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.batch_inputs import broadcast, mask, observations, padded, require_within
-from bandits_torch.models.candidate_folding import fold
+from bandits_torch.models.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.growing_cholesky import GrowingCholesky, Rows
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.models.rank_one import solve_lower
 
 _SMALLEST_NOISE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
@@ -30,7 +28,9 @@ _SMALLEST_NOISE = {torch.float64: 1e-10, torch.float32: 1e-5}
 class OnlineGP(OnlineModel):
     """Exact GP posterior given t observations: O(t^2) to learn or unlearn one, O(t^2) per point to predict.
 
-    mean(x) = m(x) + k(x)^T (K + lambda I)^{-1} (y - m),  cov(x, x') = k(x, x') - k(x)^T (K + lambda I)^{-1} k(x')
+        mean(x) = m(x) + k(x)^T (K + lambda I)^{-1} (y - m)
+        cov(x, x') = k(x, x') - k(x)^T (K + lambda I)^{-1} k(x')
+
     (Rasmussen & Williams 2006, equations 2.25-2.26), by a Cholesky factor of K + lambda I that rows are
     appended to and removed from (``rank_one.remove_row``), never refactored. Unlike GPyTorch's models it is
     exact for every t, whatever GPyTorch's settings are.
@@ -108,7 +108,7 @@ class OnlineGP(OnlineModel):
 
     @property
     def information_gain(self) -> Tensor:
-        """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of the data held, ``batch_shape``. O(t)."""
+        """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of the data held, ``batch_shape``."""
         rows = self.data.rows()
         log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return (log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()).expand(
@@ -153,7 +153,7 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
             self._widen(X, where)
-            self.data.append(self._rows(X, Y, where))
+            self.data.append(new_rows(self._prior, self.data, X, Y, where))
             self.data.ragged |= where is not None
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
@@ -188,16 +188,10 @@ class OnlineGP(OnlineModel):
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
         with torch.no_grad():
             self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
-            old = self.data.rows()
-            both = old.held.unsqueeze(-1) & old.held.unsqueeze(-2)
-            null = torch.eye(self.data.size, dtype=old.corner.dtype, device=old.corner.device)
-            covariance = self._covariance(old.inputs, old.inputs)
-            covariance = covariance + self.noise_variance[..., None, None] * null
-            upper = torch.linalg.cholesky(torch.where(both, covariance, null)).mT
-            residual = torch.where(old.held, old.targets - self.prior_mean(old.inputs), 0.0)
-            whitened = solve_lower(upper, residual.unsqueeze(-1)).squeeze(-1)
-            old.corner.copy_(upper)
-            old.whitened.copy_(whitened)
+            upper, whitened = factor_anew(self._prior, self.data)
+            rows = self.data.rows()
+            rows.corner.copy_(upper)
+            rows.whitened.copy_(whitened)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineGP:
         """A copy that has observed (X, Y), differentiable in both.
@@ -211,7 +205,7 @@ class OnlineGP(OnlineModel):
         X, Y = observations(X, Y, wide, self.data.inputs)
         model = self.expand(wide)
         model._widen(X, None)
-        model.data.join(model._rows(X, Y, None))
+        model.data.join(new_rows(model._prior, model.data, X, Y, None))
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:
@@ -226,6 +220,10 @@ class OnlineGP(OnlineModel):
         }
         return model
 
+    @property
+    def _prior(self) -> GaussianPrior:
+        return GaussianPrior(self.kernel, self.prior_mean, self.noise_variance)
+
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return mask(where, self.batch_shape, self.data.inputs.device)
 
@@ -233,28 +231,6 @@ class OnlineGP(OnlineModel):
         self.data.widen(padded(X.shape[:-2], self.batch_shape))
         if where is not None:
             self.data.widen(where.shape)
-
-    def _rows(self, X: Tensor, Y: Tensor, where: Tensor | None) -> Rows:
-        """The rows that these observations add to the factor.
-
-        [[L, 0], [V^T, D]] is the factor of [[A, B], [B^T, C]] with V = L^{-1} B and D D^T = C - V^T V.
-        """
-        old, noise = self.data.rows(), self.noise_variance[..., None, None]
-        one = torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
-        held = torch.ones(1, dtype=torch.bool, device=X.device) if where is None else where.unsqueeze(-1)
-        cross = self._covariance(old.inputs, X)
-        if self.data.ragged:
-            cross = cross * old.held.unsqueeze(-1)
-        columns = solve_lower(old.corner, cross * held.unsqueeze(-1))
-        left = self._covariance(X, X) + noise * one - columns.mT @ columns
-        # C - V^T V = lambda + posterior variance, so lambda bounds what rounding may do to a single one.
-        single = X.shape[-2] == 1
-        corner = torch.maximum(left, noise).sqrt() if single else torch.linalg.cholesky(left).mT
-        corner = torch.where(held.unsqueeze(-1), corner, one)
-        residual = torch.where(held, Y - self.prior_mean(X), 0.0)
-        explained = (columns.mT @ old.whitened.unsqueeze(-1)).squeeze(-1)
-        whitened = solve_lower(corner, (residual - explained).unsqueeze(-1)).squeeze(-1)
-        return Rows(X, Y, columns, corner, whitened, held)
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -267,8 +243,8 @@ class OnlineGP(OnlineModel):
     ) -> Posterior:
         """Posterior at X, ``t_batch x q x d``: joint over the q points, marginal (no matrix) when q = 1.
 
-        ``t_batch`` broadcasts with ``batch_shape`` as BoTorch has it. Whatever ``t_batch`` is, the kernel sees
-        the training inputs once, and one triangular solve serves all points: O(t^2) per point.
+        ``t_batch`` broadcasts with ``batch_shape`` as in BoTorch. Whatever it is, the kernel sees the
+        training inputs once, and one triangular solve serves all points: O(t^2) per point.
 
         Args:
             X: inputs.
@@ -276,53 +252,20 @@ class OnlineGP(OnlineModel):
             observation_noise: True to add ``noise_variance``, or a tensor of variances, ``t_batch x q x 1``.
             posterior_transform: as in BoTorch.
         """
-        validation.require(
-            output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output"
-        )
+        validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]")
         ok = X.dim() >= 2 and X.shape[-1] == self.input_dim
         validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim}")
         batch = broadcast("X and the model", X.shape[:-2], self.batch_shape)
-        mean, spread = self._moments(X.to(self.data.inputs), X.shape[-2] == 1)
-        noise = _noise_on(observation_noise, self.noise_variance)
         q = X.shape[-2]
+        mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))
+        mean, noise = mean.expand(*batch, q), _noise_on(observation_noise, self.noise_variance)
         if q == 1:
-            variance = spread if noise is None else spread + noise
-            posterior: GPyTorchPosterior = MarginalPosterior(
-                mean.expand(*batch, 1), variance.expand(*batch, 1)
-            )
+            posterior: GPyTorchPosterior = MarginalPosterior(mean, spread.expand(*batch, 1) + noise)
         else:
-            covariance = spread.expand(*batch, q, q)
-            if noise is not None:
-                covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
-            posterior = GPyTorchPosterior(MultivariateNormal(mean.expand(*batch, q), covariance))
+            covariance = spread.expand(*batch, q, q) + torch.diag_embed(noise.expand(*batch, q))
+            # As a linear operator: a dense one would be factored at once, and singular for repeated points.
+            posterior = GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
-
-    def _moments(self, X: Tensor, marginal: bool) -> tuple[Tensor, Tensor]:
-        """Mean, ``batch x q``, and variance, ``batch x 1``, or covariance, ``batch x q x q``."""
-        mean = self.prior_mean(X)
-        with lazily_evaluate_kernels(False):
-            prior = to_dense(self.kernel(X, diag=True) if marginal else self.kernel(X))
-        if self.data.size == 0:
-            return mean, prior
-        old = self.data.rows()
-        points, unfold = fold(X, self.data.factor_shape)
-        cross = self._covariance(old.inputs, points)
-        if self.data.ragged:
-            cross = cross * old.held.unsqueeze(-1)
-        V = unfold(solve_lower(old.corner, cross))
-        mean = mean + (V * old.whitened.unsqueeze(-1)).sum(-2)
-        if not marginal:
-            return mean, prior - V.mT @ V
-        # What rounding leaves below machine precision of the prior variance is no information.
-        floor = torch.finfo(prior.dtype).eps * prior
-        return mean, torch.maximum(prior - V.square().sum(-2), floor)
-
-    def _covariance(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Kernel matrix as a tensor, evaluated at once, so that GPyTorch's settings play no part."""
-        batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-        x1, x2 = (x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
-        with lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(x1, x2))
 
 
 def _constant(value: float, dtype: torch.dtype) -> ConstantMean:
@@ -331,8 +274,8 @@ def _constant(value: float, dtype: torch.dtype) -> ConstantMean:
     return mean.requires_grad_(False)
 
 
-def _noise_on(observation_noise: bool | Tensor, noise_variance: Tensor) -> Tensor | None:
+def _noise_on(observation_noise: bool | Tensor, noise_variance: Tensor) -> Tensor:
     """Variances to add, broadcasting to ``batch x q``."""
     if isinstance(observation_noise, Tensor):
         return observation_noise.squeeze(-1)
-    return noise_variance.unsqueeze(-1) if observation_noise else None
+    return noise_variance.unsqueeze(-1) if observation_noise else noise_variance.new_zeros(1)

@@ -57,7 +57,7 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
 
 
 def _multiply(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor) -> None:
-    """out = C^T M^T, panels of rows one after the other from the top, so that ``out`` may overlap ``upper``."""
+    """out = C^T M^T, panel of rows after panel from the top, so that ``out`` may overlap ``upper``."""
     t = upper.shape[-1]
     whole = t // _BLOCK * _BLOCK
     edges = sorted({*range(0, whole, _PANEL), whole, t})
