@@ -119,6 +119,7 @@ class FactorForm(ResizableState):
         )  # P_jj: read, not derived, or rounding would feed back
         z = among_points * precision
         if z.is_cuda or not bool(known.all()):
+            self._points_bound += 1
             cross = own_row.gather(-1, self.point_arm) * weight * ~free
             new = self._solve(cross.unsqueeze(-1)).squeeze(-1)
             z = torch.where(known.unsqueeze(-1), z, new)
@@ -127,7 +128,8 @@ class FactorForm(ResizableState):
             prior = cross.scatter(-1, point.unsqueeze(-1), own_row.gather(-1, at) * present)
             prior = torch.where(known.unsqueeze(-1), self.prior_covariance[self._member, point], prior)
             self._set_row(self.prior_covariance, point, prior)
-        column = own_row * present - self._through_rows(z * weight)
+        column = own_row if self.prior.time_kernel is None else own_row * present
+        column = self._minus_through_rows(column, z * weight)
         variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at))
         among_points = among_points.scatter(-1, point.unsqueeze(-1), variance)
         total = variance + self.noise_variance
@@ -167,7 +169,8 @@ class FactorForm(ResizableState):
         weight = self._weights(now)
         own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
         column = self._row(arm) * own_weight
-        column = column - self._through_rows(among_points * (self.point_count / self.noise_variance) * weight)
+        z = among_points * (self.point_count / self.noise_variance)
+        column = self._minus_through_rows(column, z * weight)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
@@ -247,21 +250,21 @@ class FactorForm(ResizableState):
         """K_i of each member's arm: (b, N)."""
         return self.rows[self._member % self.rows.shape[0], self.row_of_arm[arm]]
 
-    def _through_rows(self, z: Tensor) -> Tensor:
-        """G^T z for z over the points, (b, n) -> (b, N); the rows are read once for all replicates."""
+    def _minus_through_rows(self, column: Tensor, z: Tensor) -> Tensor:
+        """column - G^T z for column (b, N) and z over the points (b, n); G is read once for all replicates."""
         row = self.row_of_arm[self.point_arm].clamp_min(0)
         by_row = z.new_zeros(z.shape[0], self._rows_bound).scatter_add_(-1, row, z)
         rows = self.rows[:, : self._rows_bound]
         q = rows.shape[0]
         if z.shape[0] == 1:
-            return torch.mv(rows[0].mT, by_row[0]).unsqueeze(0)
-        return torch.bmm(by_row.unflatten(0, (-1, q)).transpose(0, 1), rows).transpose(0, 1).flatten(0, 1)
+            return torch.addmv(column[0], rows[0].mT, by_row[0], alpha=-1).unsqueeze(0)
+        column, by_row = (value.unflatten(0, (-1, q)).transpose(0, 1) for value in (column, by_row))
+        return torch.baddbmm(column, by_row, rows, alpha=-1).transpose(0, 1).flatten(0, 1)
 
     def _make_room(self, arm: Tensor, now: float) -> None:
         """Have a row of G for every arm and a free point in every member."""
         if self._points_bound == self.point_arm.shape[-1]:
             self._pack(now)
-        self._points_bound += 1
         known = self.row_of_arm[arm] >= 0
         if not known.is_cuda and bool(known.all()):
             return
@@ -281,12 +284,15 @@ class FactorForm(ResizableState):
         self._rows_bound += arm.shape[0]
 
     def _pack(self, now: float) -> None:
-        """Drop the points that no longer matter and move the others to the front; double the room if it stays full."""
+        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more.
+
+        Every step works on the whole room squared, while moving is paid once in many steps: so little to spare.
+        """
         live = self.point_count > 0
         if self.prior.time_kernel is not None:
             live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)
-        used, capacity = int(live.sum(-1).max()), live.shape[-1]
-        capacity = 2 * capacity if 2 * used > capacity else capacity
+        used = int(live.sum(-1).max())
+        capacity = used + max(32, used // 4)
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
         live = live.gather(-1, order)
         for name in ("point_arm", "point_time", "point_count", "point_total"):
