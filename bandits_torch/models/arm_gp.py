@@ -7,6 +7,7 @@ import copy
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.constraints import Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -371,7 +372,9 @@ def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
     """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
-    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
+    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
+    values = [v for v in values if v.is_floating_point()]
     if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
         return kernel
     return copy.deepcopy(kernel).to(arms)
