@@ -10,6 +10,7 @@ from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.constraints import Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -339,7 +340,9 @@ class ArmGP(OnlineModel):
             return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(points))
-        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        # An operator is factored when somebody samples, with jitter if need be; a tensor would be factored here, and
+        # the same arm twice makes it singular.
+        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
     # -- inputs ----------------------------------------------------------------------------------------
 

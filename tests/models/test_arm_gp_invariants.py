@@ -81,9 +81,10 @@ def test_both_forms_agree_whatever_is_observed_forgotten_and_reset(sequence):
 @few
 @given(moves)
 def test_both_forms_agree_under_drift_too(sequence):
-    """"auto" is the covariance form until it must forget."""
+    """ "auto" is the covariance form until it must forget."""
     one, other = drifting("auto"), drifting("factor")
-    now = [live(model, sequence) for model in (one, other)][0]
+    now = live(one, sequence)
+    live(other, sequence)
     assert_same(one, other, now)
     assert_same(one, other, now + 2.5)
 
@@ -129,7 +130,9 @@ def test_variance_never_grows_and_information_never_shrinks_when_observing(form,
 
 @few
 @given(moves, some_masks, arms, rewards)
-@pytest.mark.parametrize("build", [lambda: static("covariance"), lambda: static("factor"), lambda: drifting("auto")])
+@pytest.mark.parametrize(
+    "build", [lambda: static("covariance"), lambda: static("factor"), lambda: drifting("auto")]
+)
 def test_members_left_out_stay_exactly_as_they_were(build, sequence, mask, arm, reward):
     model = build()
     now = live(model, sequence)
@@ -202,7 +205,9 @@ def test_observing_nothing_changes_nothing(form, build):
 def test_rebuild_reads_the_kernel_again(form):
     space, time = ArmCovarianceKernel(COVARIANCES), ExponentialForgettingKernel(torch.tensor(0.5).double())
     model = ArmGP(N, SpatioTemporalKernel(space, time), NOISE, form=form)
-    expected = ArmGP(N, SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.1).double())), NOISE)
+    expected = ArmGP(
+        N, SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.1).double())), NOISE
+    )
     for step in range(1, 9):
         for m in (model, expected):
             observe(m, (step % N, 1), (1.0, -1.0), (True, step % 3 > 0), float(step))
