@@ -1,4 +1,4 @@
-"""On the Intel temperatures of 14 March 2004, a model that forgets finds the hottest sensor; one that does not, fails."""
+"""On the Intel temperatures of 14 March 2004 a model that forgets finds the hottest sensors; others do not."""
 
 from bandits_torch import make, recipes, run
 from tests.reference.real_data import REAL, needs_data
