@@ -16,7 +16,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 _BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate and refill, so a step seldom calls a generator
-_PURPOSES = {"noise": 0, "problem": 1, "policy": 2}
+_PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3}
 
 
 class ReplicateStreams:
@@ -25,7 +25,8 @@ class ReplicateStreams:
     Args:
         seed: the run's seed, an integer >= 0.
         replicates: S, how many streams.
-        purpose: ``"noise"``, ``"problem"`` or ``"policy"``; streams of different purposes are independent.
+        purpose: ``"noise"``, ``"problem"``, ``"policy"`` or ``"arms"`` (arms that all replicates share);
+            streams of different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
         dtype, device: of the numbers handed out. They are always drawn on the CPU in float64, so a run
             on a GPU sees the same noise as one on a CPU.
@@ -49,7 +50,9 @@ class ReplicateStreams:
         self.dtype, self.device = dtype, torch.device(device)
         self._generators = []
         for k in range(first, first + replicates):
-            entropy = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k)).generate_state(1, np.uint64)
+            entropy = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k)).generate_state(
+                1, np.uint64
+            )
             self._generators.append(torch.Generator().manual_seed(int(entropy[0])))
         self._blocks: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._used: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -89,9 +92,14 @@ class ReplicateStreams:
         """Continue where the streams that gave ``state`` stood."""
         states = state["generators"]
         validation.require(
-            len(states) == self.replicates, "state['generators']", len(states), f"{self.replicates} replicates"
+            len(states) == self.replicates,
+            "state['generators']",
+            len(states),
+            f"{self.replicates} replicates",
         )
         for generator, generator_state in zip(self._generators, states, strict=True):
-            generator.set_state(generator_state)
-        self._blocks = {(k, tuple(s)): b.to(dtype=self.dtype, device=self.device) for k, s, b in state["blocks"]}
+            generator.set_state(generator_state.clone())  # torch crashes on a view into a longer tensor
+        self._blocks = {
+            (k, tuple(s)): b.to(dtype=self.dtype, device=self.device) for k, s, b in state["blocks"]
+        }
         self._used = {(k, tuple(s)): used for k, s, used in state["used"]}

@@ -44,7 +44,9 @@ def probability(name: str, value: float) -> float:
 
 def positive_integer(name: str, value: int) -> int:
     """An integer at or above 1."""
-    require(isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, value, "an integer >= 1")
+    require(
+        isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, value, "an integer >= 1"
+    )
     return value
 
 
@@ -58,7 +60,9 @@ def finite_tensor(name: str, value: Tensor) -> Tensor:
     """A tensor without NaN or infinity. Looks at the values, so it waits for the device."""
     if not bool(torch.isfinite(value).all()):
         bad = value[~torch.isfinite(value)]
-        raise ValueError(f"{name} must be finite, got {bad.numel()} value(s) such as {bad.flatten()[0].item()}")
+        raise ValueError(
+            f"{name} must be finite, got {bad.numel()} value(s) such as {bad.flatten()[0].item()}"
+        )
     return value
 
 

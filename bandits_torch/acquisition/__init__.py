@@ -1,0 +1,6 @@
+"""BoTorch acquisition functions over models that change with time. EI, PI and the rest are BoTorch's own."""
+
+from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+
+__all__ = ["ThompsonSampling", "UpperConfidenceBound"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -14,20 +13,17 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.models import arm_inputs
+from bandits_torch.models.arm_belief import FORMS, ArmBelief
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.covariance_form import CovarianceForm
-from bandits_torch.models.factor_form import FactorForm
 from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.observation_buffer import ObservationBuffer
-from bandits_torch.models.online_model import OnlineModel, ResizableState
+from bandits_torch.models.online_model import OnlineModel
 
 # "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover).
 _COVARIANCE_FORM_UP_TO = 1500
-# "auto": unlearning in covariance form loses (k / lambda)^2 of machine precision; below this ratio it moves to low rank.
-_FORGET_IN_COVARIANCE_FORM_FROM = 1e-2
 
 
-class ArmGP(OnlineModel, ResizableState):
+class ArmGP(OnlineModel):
     """Exact GP posterior over N arms, in O(N^2) or O(uN + n^2) a step however many steps went before.
 
     Inputs are arms by index, ``X[..., 0] = 0, ..., N - 1``; with a spatio-temporal kernel the last column
@@ -39,12 +35,13 @@ class ArmGP(OnlineModel, ResizableState):
         kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
             or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
             these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
-            Hyperparameters are read once; call ``rebuild`` after changing them.
+            Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which
+            is the kernel given, or a copy if that has another dtype or device.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
-            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 1 500 arms, and a move to the
-            factor form at the first ``forget`` where that is the only exact or the only stable one.
+            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 1 500 arms, but for a model that
+            drifts and is made to ``forget``, which moves to the factor form, the only one that can do both.
         batch_shape: batch dimensions beside those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
@@ -72,19 +69,24 @@ class ArmGP(OnlineModel, ResizableState):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        validation.require(form in ("auto", "covariance", "factor"), "form", form, "'auto', 'covariance' or 'factor'")
-        arms = _as_features(arms, dtype, device)
+        validation.require(form in ("auto", *FORMS), "form", form, "'auto', 'covariance' or 'factor'")
+        arms = arm_inputs.features_of(arms, dtype, device)
         if isinstance(kernel, Tensor):
             kernel = ArmCovarianceKernel(kernel.to(arms))
         self.register_buffer("arms", arms)
         self.arms: Tensor
-        self.prior = ArmPrior(arms, kernel.to(arms))
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
-        validation.require(bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0")
+        self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
+        # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
+        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).clone()
+        validation.require(
+            bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
+        )
         mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)
         validation.finite_tensor("prior_mean", mean)
         if mean.dim():
-            validation.shape_is("prior_mean", mean, mean.shape[-1] == self.num_arms, f"(*batch, {self.num_arms})")
+            validation.shape_is(
+                "prior_mean", mean, mean.shape[-1] == self.num_arms, f"(*batch, {self.num_arms})"
+            )
         time_batch = self.prior.time_kernel.batch_shape if self.prior.time_kernel is not None else ()
         shapes = (torch.Size(batch_shape), self.prior.batch_shape, time_batch, noise.shape, mean.shape[:-1])
         try:
@@ -98,12 +100,14 @@ class ArmGP(OnlineModel, ResizableState):
         self.form = form
         self.register_buffer("noise_variance", noise)
         b = self._batch_shape.numel()
-        self.register_buffer("_prior_mean", mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1))
-        self._prior_mean: Tensor
-        self._observations = ObservationBuffer(b, arms.dtype, arms.device)
-        small = self.num_arms <= _COVARIANCE_FORM_UP_TO
-        self._state = self._new_state("covariance" if form == "auto" and small else "factor" if form == "auto" else form)
-        self.now: float | None = 0.0 if self.prior.time_kernel is None else None
+        if form == "auto":
+            form = "covariance" if self.num_arms <= _COVARIANCE_FORM_UP_TO else "factor"
+        self._belief = ArmBelief(
+            self.prior,
+            mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
+            noise.expand(self._batch_shape).reshape(b, 1).clone(),
+            form,
+        )
         self._candidates: Tensor | None = None
         self._candidates_time = 0.0
         self.eval()
@@ -126,19 +130,29 @@ class ArmGP(OnlineModel, ResizableState):
         return self.prior.time_kernel is not None
 
     @property
+    def now(self) -> float | None:
+        """Time of the latest observation, None before the first; always 0 for a static kernel."""
+        return self._belief.now
+
+    @property
     def num_observations(self) -> Tensor:
         """How many observations each member holds now, ``batch_shape``."""
-        return self._observations.count.reshape(self._batch_shape)
+        return self._belief.observations.count.reshape(self._batch_shape)
 
     @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
-        return self._state.gain.reshape(self._batch_shape)
+        return self._belief.form.gain.reshape(self._batch_shape)
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """Log marginal likelihood of the observations held, ``batch_shape``, from their predictive densities; O(1)."""
+        return self._belief.log_likelihood().reshape(self._batch_shape)
 
     @property
     def can_forget(self) -> bool:
-        """False in covariance form under drift, unless the form is "auto" (which then changes form)."""
-        return self.form == "auto" or self._state.can_forget
+        """False under drift for ``form="covariance"``; ``"auto"`` then changes form."""
+        return not self.drifts or self.form != "covariance"
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
@@ -153,70 +167,65 @@ class ArmGP(OnlineModel, ResizableState):
         return self._held()[1].reshape(*self._batch_shape, -1)
 
     def _held(self) -> tuple[Tensor, Tensor, Tensor]:
-        arm, reward, time, valid = self._observations.held()
+        arm, reward, time, valid = self._belief.observations.held()
+        same = bool(valid.all())
         validation.require(
-            bool(valid.all()), "num_observations", self.num_observations, "the same in every batch member to list them"
+            same, "num_observations", self.num_observations, "the same in every batch member to list them"
         )
         return arm, reward, time
 
     # -- learning --------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
-        """Learn observations in order. X: ``batch x n x 1`` indices, or ``batch x n x 2`` with time; Y: ``batch x n x 1``.
+        """Learn observations in order. X: ``batch x n x 1`` indices (x 2 with time); Y: ``batch x n x 1``.
 
         Cost: n steps. The time of an observation must be the same for every member of the batch.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, times = self._parse(X)
+        index, times = arm_inputs.split(X, self.num_arms, self.drifts)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
         n = X.shape[-2]
-        index = self._flat(index, "X").reshape(-1, n)
-        rewards = self._flat(Y.squeeze(-1).to(self.arms.dtype), "Y").reshape(-1, n)
-        moments = self._moments(times, n)
-        where = None if where is None else self._flat_mask(where)
-        for k in range(n):
-            self._learn(index[:, k], rewards[:, k], moments[k], where)
+        index = arm_inputs.flat("X", index, self._batch_shape, n)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape, n)
+        moments = arm_inputs.moments(times, n)
+        if self.drifts and moments:
+            self._check_not_past(moments[0])
+        mask = self._mask(where)
+        for k, moment in enumerate(moments):
+            self._belief.learn(index[:, k], rewards[:, k], moment, mask)
 
-    def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None) -> None:
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
         Args:
-            arm: integers that broadcast to ``batch_shape``.
+            arm: integers (int64) that broadcast to ``batch_shape``.
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
 
-        Raises ValueError on a non-finite reward, an arm out of range or reversed time, with nothing changed;
-        the first two only on the CPU, since looking at values would make a GPU wait (``run`` checks there).
+        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
+        with nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU
+        wait (``run`` checks there).
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
             self._check_not_past(float(time))  # type: ignore[arg-type]
+        expected = f"int64 from 0 to {self.num_arms - 1}"
+        validation.require(arm.dtype == torch.long, "arm", arm, expected)
         if not reward.is_cuda:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
-            validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
-        self._learn(
-            arm.expand(self._batch_shape).reshape(-1),
-            reward.to(self.arms.dtype).expand(self._batch_shape).reshape(-1),
+            validation.require(in_range, "arm", arm, expected)
+        self._belief.learn(
+            arm_inputs.flat("arm", arm, self._batch_shape),
+            arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
-            None if where is None else self._flat_mask(where),
+            self._mask(where),
         )
-
-    def _learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None) -> None:
-        self._move_to(time)
-        residual = reward - self._prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        self._state.add(arm, residual, time, where)
-        self._observations.append(arm, reward, time, where)
-
-    def _move_to(self, time: float) -> None:
-        if self.now is None:
-            self._state.reset(self.prior.over_time(time, time))
-        elif time != self.now:
-            self._state.advance(*self.prior.drift(self.now, time))
-        self.now = time
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
@@ -226,54 +235,28 @@ class ArmGP(OnlineModel, ResizableState):
         """
         validation.positive_integer("count", count)
         validation.require(
-            self.can_forget, "form", self.form, "'factor' or 'auto' to forget under drift (covariance form cannot)"
+            self.can_forget,
+            "form",
+            self.form,
+            "'factor' or 'auto': under drift the covariance form cannot forget",
         )
-        if where is None:
-            held = int(self._observations.count.min())
+        mask = self._mask(where)
+        if mask is None:
+            held = int(self._belief.observations.count.min())
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
-        mask = torch.ones_like(self._state.gain, dtype=torch.bool) if where is None else self._flat_mask(where)
-        if self.form == "auto" and isinstance(self._state, CovarianceForm) and not self._forgets_stably():
-            self._change_form("factor")
-        for _ in range(count):
-            arm, reward, time = self._observations.oldest()
-            holding = mask & (self._observations.count > 0)
-            residual = reward - self._prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-            self._state.remove(arm, residual, time, self.now if self.now is not None else 0.0, holding)
-            self._observations.drop_oldest(holding)
+            mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
+        self._belief.forget(count, mask)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
-        mask = None if where is None else self._flat_mask(where)
-        self._state.reset(1.0 if self.now is None else self.prior.over_time(self.now, self.now), mask)
-        self._observations.clear(mask)
-        if mask is None and self.drifts:
-            self.now = None
+        self._belief.reset(self._mask(where))
 
     def rebuild(self) -> None:
-        """Read the kernel's hyperparameters again and relearn the observations held. Costs their number of steps."""
-        self._change_form("factor" if isinstance(self._state, FactorForm) else "covariance")
+        """Read the kernel's hyperparameters again and relearn the observations held, at the cost of their steps."""
+        self._belief.relearn(self._belief.form_name)
 
-    def _forgets_stably(self) -> bool:
-        smallest = (self._state.noise_variance / self._state.prior_variance).min()
-        return self._state.can_forget and bool(smallest >= _FORGET_IN_COVARIANCE_FORM_FROM)
-
-    def _new_state(self, form: str) -> CovarianceForm | FactorForm:
-        b = self._batch_shape.numel()
-        noise = self.noise_variance.expand(self._batch_shape).reshape(b, 1).clone()
-        return (CovarianceForm if form == "covariance" else FactorForm)(self.prior, b, noise)
-
-    def _change_form(self, form: str) -> None:
-        arm, reward, time, valid = self._observations.held()
-        latest = self.now
-        state = self._new_state(form)
-        self._state, self._observations = state, ObservationBuffer(arm.shape[0], reward.dtype, reward.device)
-        self.now = 0.0 if not self.drifts else None
-        for moment in torch.unique(time[valid]).tolist() if self.drifts else [0.0]:
-            at_moment = valid & (time == moment)
-            for k in torch.nonzero(at_moment.any(0)).flatten().tolist():
-                self._learn(arm[:, k], reward[:, k], moment, at_moment[:, k])
-        if latest is not None and self.drifts:
-            self._move_to(latest)
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        return None if where is None else arm_inputs.flat_mask(where, self._batch_shape)
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -283,9 +266,10 @@ class ArmGP(OnlineModel, ResizableState):
         An acquisition called with this very tensor is answered from the cached marginals, without look-ups.
         """
         if not self.drifts:
-            if self._candidates is None:
-                self._candidates = self._arm_inputs()
-            return self._candidates
+            kept, like = self._candidates, self.arms  # the model may have moved since
+            if kept is None or kept.dtype != like.dtype or kept.device != like.device:
+                kept = self._candidates = self._arm_inputs()
+            return kept
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         moment = float(time)  # type: ignore[arg-type]
         self._check_not_past(moment)
@@ -294,7 +278,7 @@ class ArmGP(OnlineModel, ResizableState):
         self._candidates_time = moment
         return self._candidates
 
-    def posterior(
+    def posterior(  # type: ignore[override]
         self,
         X: Tensor,
         output_indices: list[int] | None = None,
@@ -303,12 +287,16 @@ class ArmGP(OnlineModel, ResizableState):
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x d`` of indices (and time); marginal look-ups when q = 1.
 
-        Raises ValueError on an index out of range, a fraction, or a time before the latest observation.
+        ``observation_noise``: True adds ``noise_variance``; a tensor of variances, ``(t_batch) x q x 1``, is
+        added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
+        observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
         """
-        validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output")
+        validation.require(
+            output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output"
+        )
         noise: float | Tensor = 0.0
         if isinstance(observation_noise, Tensor):
-            noise = observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
+            noise = observation_noise.squeeze(-1)
         elif observation_noise:
             noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
         if X is self._candidates:
@@ -322,75 +310,35 @@ class ArmGP(OnlineModel, ResizableState):
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
-        mean, variance = self._state.mean, self._state.variance
-        if self.drifts and time is not None and time != self.now:
+        if self.drifts and time is not None:
             self._check_not_past(time)
-            if self.now is None:
-                variance = self._state.prior_variance * self.prior.over_time(time, time)
-            else:
-                kept, gained = self.prior.drift(self.now, time)
-                mean = mean * kept
-                variance = torch.addcmul(self._state.prior_variance * gained, variance, kept * kept)
+        mean, variance = self._belief.marginals(time)
         shape = (*self._batch_shape, self.num_arms)
-        return (mean + self._prior_mean).reshape(shape), variance.clamp_min(0.0).reshape(shape)
+        return mean.reshape(shape), variance.reshape(shape)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and covariance over all arms at ``time``: ``batch_shape x N``, ``batch_shape x N x N``."""
-        mean, _ = self.marginals(time)
-        covariance = self._state.full(self.now if self.now is not None else 0.0)
-        if self.drifts and time is not None and time != self.now:
-            prior = self.prior.matrix()
-            prior = prior.repeat(covariance.shape[0] // prior.shape[0], 1, 1)
-            if self.now is None:
-                covariance = prior * self.prior.over_time(time, time).unsqueeze(-1)  # type: ignore[union-attr]
-            else:
-                kept, gained = self.prior.drift(self.now, time)
-                covariance = covariance * (kept * kept).unsqueeze(-1) + prior * gained.unsqueeze(-1)
-        return mean, covariance.reshape(*self._batch_shape, self.num_arms, self.num_arms)
+        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms at ``time``."""
+        if self.drifts and time is not None:
+            self._check_not_past(time)
+        mean, covariance = self._belief.joint(time)
+        shape = (*self._batch_shape, self.num_arms)
+        return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        index, times = self._parse(X)
+        index, times = arm_inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
-            earliest = float(times.min())
-            self._check_not_past(earliest)
-        out = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
+            self._check_not_past(float(times.min()))
         q, b = X.shape[-2], self._batch_shape.numel()
+        points = (*arm_inputs.broadcast(X, self._batch_shape), q)
         flat = (-1, b, q)
-        index = index.expand(*out, q).reshape(flat)
-        shape = (index.shape[0], b, self.num_arms)
-        mean = self._state.mean.expand(shape).gather(-1, index)
-        kept, gained = self._from_now(times, out, q)
-        prior_mean = self._prior_mean.expand(shape).gather(-1, index)
-        mean = (mean * kept + prior_mean).reshape(*out, q)
+        flat_times = None if times is None else times.expand(points).reshape(flat)
+        mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
+        mean, covariance = mean.reshape(points), covariance.reshape(*points, q)
         if q == 1:
-            variance = self._state.variance.expand(shape).gather(-1, index) * kept * kept
-            if times is not None:
-                variance = variance + gained.squeeze(-1) * self._state.prior_variance.expand(shape).gather(-1, index)
-            return MarginalPosterior(mean, variance.clamp_min(0.0).reshape(*out, q) + noise)
-        covariance = self._state.among(index, self.now if self.now is not None else 0.0)
-        if times is not None:
-            both = kept.unsqueeze(-1) * kept.unsqueeze(-2)
-            covariance = covariance * both + gained * self.prior.among(index)
-        covariance = covariance.reshape(*out, q, q)
-        if not isinstance(noise, float):
-            covariance = covariance + torch.diag_embed(noise.expand(*out, q))
+            return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
+        if isinstance(noise, Tensor):
+            covariance = covariance + torch.diag_embed(noise.expand(points))
         return GPyTorchPosterior(MultivariateNormal(mean, covariance))
-
-    def _from_now(self, times: Tensor | None, out: torch.Size, q: int) -> tuple[Tensor | float, Tensor]:
-        """(a, c) for times T x b x q: f(t) = a f(now) + g, cov g(t), g(t') = c K; a is T x b x q, c is T x b x q x q."""
-        if times is None:
-            return 1.0, self._state.mean.new_zeros(())
-        b = self._batch_shape.numel()
-        t = times.expand(*out, q).reshape(-1, b, q)
-        first = t.unsqueeze(-1).expand(*t.shape, q).reshape(*t.shape[:-1], q * q)
-        second = t.unsqueeze(-2).expand(*t.shape, q).reshape(*t.shape[:-1], q * q)
-        between = self.prior.over_time(first, second)
-        if self.now is None:
-            return torch.zeros_like(t), between.reshape(*t.shape, q)  # type: ignore[union-attr]
-        present = self.prior.over_time(self.now, self.now)
-        kept = self.prior.over_time(torch.full_like(t, self.now), t) / present
-        shared = kept.unsqueeze(-1) * kept.unsqueeze(-2) * present.unsqueeze(-1)  # type: ignore[union-attr]
-        return kept, between.reshape(*t.shape, q) - shared  # type: ignore[union-attr]
 
     # -- inputs ----------------------------------------------------------------------------------------
 
@@ -398,88 +346,32 @@ class ArmGP(OnlineModel, ResizableState):
         index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
         return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
 
-    def _parse(self, X: Tensor) -> tuple[Tensor, Tensor | None]:
-        width = 2 if self.drifts else 1
-        columns = "[arm index, time]" if self.drifts else "[arm index]"
-        validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == width, f"batch_shape x q x {width}: {columns}")
-        validation.finite_tensor("X", X)
-        index = X[..., 0].long()
-        ok = bool(((index == X[..., 0]) & (index >= 0) & (index < self.num_arms)).all())
-        validation.require(ok, "X[..., 0]", X[..., 0], f"arm indices 0 to {self.num_arms - 1}")
-        return index, X[..., 1] if self.drifts else None
-
-    def _moments(self, times: Tensor | None, n: int) -> list[float]:
-        if times is None:
-            return [0.0] * n
-        rows = times.reshape(-1, n)
-        validation.require(bool((rows == rows[0]).all()), "X[..., 1]", times, "the same times in every batch member")
-        moments = rows[0].tolist()
-        ordered = all(a <= b for a, b in zip(moments, moments[1:], strict=False))
-        validation.require(ordered, "X[..., 1]", times, "times that do not decrease")
-        self._check_not_past(moments[0])
-        return moments
-
     def _check_not_past(self, time: float) -> None:
         ok = self.now is None or time >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
         validation.finite_number("time", time)
 
-    def _flat(self, value: Tensor, name: str) -> Tensor:
-        try:
-            return value.expand(*self._batch_shape, value.shape[-1]).reshape(-1, value.shape[-1])
-        except RuntimeError as error:
-            expected = f"a batch that broadcasts to {tuple(self._batch_shape)}"
-            raise ValueError(f"{name} must have {expected}, got shape {tuple(value.shape)}") from error
-
-    def _flat_mask(self, where: Tensor) -> Tensor:
-        validation.require(where.dtype == torch.bool, "where", where, "a boolean tensor")
-        try:
-            return where.expand(self._batch_shape).reshape(-1)
-        except RuntimeError as error:
-            expected = f"{tuple(self._batch_shape)}"
-            raise ValueError(f"where must have shape {expected}, got shape {tuple(where.shape)}") from error
-
-    # -- copies and state ------------------------------------------------------------------------------
-
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
-        b = self._batch_shape.numel()
-        source = torch.arange(b, device=self.arms.device).reshape(self._batch_shape).expand(batch_shape).reshape(-1)
+        wide = torch.Size(batch_shape)
+        members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
+        source = arm_inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
         model = copy.deepcopy(self)
-        model._batch_shape = torch.Size(batch_shape)
+        model._batch_shape, model._candidates = wide, None
         model.prior.fill(model._batch_shape)
-        model._candidates = None
-        model._prior_mean = self._prior_mean[source]
-        model._observations = ObservationBuffer(len(source), self.arms.dtype, self.arms.device)
-        for name, held in self._observations.named_buffers():
-            setattr(model._observations, name, held[source])
-        model._observations.set_extra_state(self._observations.get_extra_state())
-        model._change_form("factor" if isinstance(self._state, FactorForm) else "covariance")
+        model._belief.widen(source)
         return model
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""
         return X
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """What the tensors alone do not tell."""
-        return {"now": self.now, "form": "factor" if isinstance(self._state, FactorForm) else "covariance"}
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        self.now = state["now"]
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        form = state_dict[prefix + "_extra_state"]["form"]
-        if form != ("factor" if isinstance(self._state, FactorForm) else "covariance"):
-            self._state = self._new_state(form)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def _as_features(arms: Tensor | int, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
-    if isinstance(arms, int):
-        validation.positive_integer("arms", arms)
-        return torch.arange(arms, dtype=dtype or torch.float64, device=device).unsqueeze(-1)
-    validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
-    arms = arms.to(dtype=dtype or (arms.dtype if arms.is_floating_point() else torch.float64), device=device)
-    return validation.finite_tensor("arms", arms)
+def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
+    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
+    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
+        return kernel
+    return copy.deepcopy(kernel).to(arms)

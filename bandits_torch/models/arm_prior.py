@@ -34,7 +34,11 @@ class ArmPrior(torch.nn.Module):
             type(self.time_kernel).__name__,
             "a MarkovTimeKernel (ExponentialForgettingKernel, WienerKernel); OnlineGP takes any other",
         )
-        by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.space_kernel.modules())
+        covariances = [part for part in self.space_kernel.modules() if isinstance(part, ArmCovarianceKernel)]
+        by_index = len(covariances) > 0
+        for part in covariances:  # a larger matrix would be cut to its first arms without a word
+            expected = f"{arms.shape[-2]} x {arms.shape[-2]}, one row per arm"
+            validation.shape_is("kernel", part.covariance, part.num_arms == arms.shape[-2], expected)
         indices = torch.arange(arms.shape[-2], dtype=arms.dtype, device=arms.device).unsqueeze(-1)
         self.register_buffer("inputs", indices if by_index else arms)
         self.inputs: Tensor
@@ -67,14 +71,18 @@ class ArmPrior(torch.nn.Module):
         """K among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
         inputs = self.inputs.expand(*self.model_batch_shape, *self.inputs.shape[-2:])
         index = arm.reshape(arm.shape[0], *self.model_batch_shape, arm.shape[-1], 1)
-        x = inputs.expand(arm.shape[0], *inputs.shape).gather(-2, index.expand(*index.shape[:-1], inputs.shape[-1]))
+        x = inputs.expand(arm.shape[0], *inputs.shape).gather(
+            -2, index.expand(*index.shape[:-1], inputs.shape[-1])
+        )
         return self._evaluate(x, x).reshape(*arm.shape, arm.shape[-1])
 
     def diagonal(self) -> Tensor:
         """k(x, x) of every arm: (q, N)."""
         with torch.no_grad():
             diagonal = self.space_kernel(self.inputs, diag=True)
-        return diagonal.expand(*self.batch_shape, self.num_arms).reshape(self.flat_batch, self.num_arms).clone()
+        return (
+            diagonal.expand(*self.batch_shape, self.num_arms).reshape(self.flat_batch, self.num_arms).clone()
+        )
 
     def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor | float:
         """Time kernel between times s and t; 1 when static.
@@ -87,9 +95,15 @@ class ArmPrior(torch.nn.Module):
             value = self.time_kernel.covariance(self._as_time(s), self._as_time(t))
         own = self.time_kernel.batch_shape
         if not isinstance(s, Tensor) and not isinstance(t, Tensor):
-            return value.expand(*self.model_batch_shape, 1).reshape(-1, 1) if own.numel() > 1 else value.reshape(1, 1)
+            return (
+                value.expand(*self.model_batch_shape, 1).reshape(-1, 1)
+                if own.numel() > 1
+                else value.reshape(1, 1)
+            )
         member_dims = len(self.model_batch_shape)
-        return value.flatten(value.dim() - 1 - member_dims, -2) if member_dims > 1 else self._member_dim(value)
+        return (
+            value.flatten(value.dim() - 1 - member_dims, -2) if member_dims > 1 else self._member_dim(value)
+        )
 
     def drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
         """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K."""

@@ -23,6 +23,9 @@ class CovarianceForm(ResizableState):
     the signs reversed. As time moves, f(., t) = a f(., now) + independent GP with covariance c K:
     m *= a,  C = a^2 C + c K, with a and c read off the time kernel.
 
+    Beside them ``gain`` = 1/2 log det(I + K_t / lambda) and ``surprise`` = r^T (K_t + lambda I)^{-1} r of the
+    residuals r, which add up from one prediction to the next; together they are the marginal likelihood.
+
     Memory O(b N^2) for C and O(q N^2) for K. An observation reads and writes C once.
 
     Row i after an update is written as C_i lambda / s, a product: the difference C_ii - C_ii^2 / s would
@@ -33,6 +36,7 @@ class CovarianceForm(ResizableState):
     covariance: Tensor
     prior_covariance: Tensor
     gain: Tensor
+    surprise: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
         super().__init__()
@@ -46,6 +50,7 @@ class CovarianceForm(ResizableState):
         self.prior_variance: Tensor
         self.register_buffer("mean", torch.zeros_like(self.prior_variance))
         self.register_buffer("gain", self.prior_covariance.new_zeros(batch))
+        self.register_buffer("surprise", self.prior_covariance.new_zeros(batch))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
 
@@ -77,6 +82,7 @@ class CovarianceForm(ResizableState):
         unit = column * scale  # C_i / sqrt(s): C stays symmetric to the last bit
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation)
+        self.surprise.add_(innovation.squeeze(-1).square())
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
         self._set_row(arm, column * left)  # C_i - C_i C_ii / s without the difference
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
@@ -92,9 +98,11 @@ class CovarianceForm(ResizableState):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
+        self.surprise.sub_(innovation.squeeze(-1).square())
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._set_row(arm, column * left)
-        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(1 - 1e-15), where))
+        below_one = 1 - torch.finfo(column.dtype).eps  # 1 - 1e-15 is 1 in float32, and its logarithm infinite
+        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(below_one), where))
 
     def _set_row(self, arm: Tensor, row: Tensor) -> None:
         self.covariance[self._member, arm] = row
@@ -109,10 +117,22 @@ class CovarianceForm(ResizableState):
             covariance.copy_(prior)
             self.mean.zero_()
             self.gain.zero_()
+            self.surprise.zero_()
             return
         covariance.copy_(torch.where(self._by_prior(where[:, None, None]), prior, covariance))
         self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
         self.gain.masked_fill_(where, 0.0)
+        self.surprise.masked_fill_(where, 0.0)
+
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        old_q, new_q = self.prior_covariance.shape[0], self.prior.flat_batch
+        for name, held in list(self.named_buffers(recurse=False)):
+            if name != "prior_covariance":
+                setattr(self, name, held[source])
+        if new_q != old_q:
+            self.prior_covariance = self.prior_covariance[source[:new_q] % old_q]
+        self._member = torch.arange(len(source), device=source.device)
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""

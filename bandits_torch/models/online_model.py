@@ -11,7 +11,7 @@ from botorch.models.model import FantasizeMixin, Model
 from torch import Tensor
 
 
-class OnlineModel(Model, FantasizeMixin, ABC):
+class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
     """A single-output BoTorch model whose data come and go in place.
 
     ``posterior`` is BoTorch's. Beside it:

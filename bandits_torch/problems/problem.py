@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -16,21 +17,32 @@ from bandits_torch.streams import ReplicateStreams
 class Knowledge:
     """What an honest user would know before the first pull; recipes take their defaults from it.
 
+    A number holds for every replicate. Where the replicates' functions differ in it, it is a tensor
+    (replicates,), so that replicate k of S is given what replicate k alone would be given.
+
     Attributes:
-        kernel: prior covariance over the arms (features, or indices for an ``ArmCovarianceKernel``).
+        kernel: prior covariance over the arms: ``kernel(problem.arms)`` is N x N.
         noise_variance: lambda, in squared units of reward.
         prior_mean: prior mean reward, a number or (N,).
         rkhs_bound: B, a bound on the RKHS norm of the reward function.
         forgetting_rate: epsilon of the exponential-forgetting time kernel, per unit of time.
-        variation_budget: P_T, total variation of the rewards over the horizon, None if unknown.
+        variation_budget: P_T, the sum over the steps of the largest change of any arm's expected reward,
+            None if unknown. Zhou & Shroff (2021) measure changes in the RKHS norm, which is no smaller
+            when k(x, x) <= 1.
     """
 
     kernel: Kernel
-    noise_variance: float
+    noise_variance: float | Tensor
     prior_mean: float | Tensor = 0.0
-    rkhs_bound: float = 1.0
+    rkhs_bound: float | Tensor = 1.0
     forgetting_rate: float = 0.03
-    variation_budget: float | None = None
+    variation_budget: float | Tensor | None = None
+
+    def to(self, *args: Any, **kwargs: Any) -> Knowledge:
+        """A copy with its tensors moved as ``Tensor.to`` does; the kernel itself is moved in place."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {name: v.to(*args, **kwargs) for name, v in values.items() if isinstance(v, Tensor | Kernel)}
+        return replace(self, **moved)  # type: ignore[arg-type]
 
 
 class Problem(ABC):
@@ -75,12 +87,28 @@ class Problem(ABC):
         """When the step happens, in the problem's unit of time; by default step k happens at time k."""
         return float(step)
 
+    def check_step(self, step: int) -> None:
+        """Raise a ValueError unless ``step`` is an integer in 1, ..., horizon."""
+        last = self.horizon
+        ok = isinstance(step, int) and step >= 1 and (last is None or step <= last)
+        if not ok:
+            raise ValueError(f"step must be an integer in 1, ..., {last or 'without end'}, got {step!r}")
+
     def to(self, *args: Any, **kwargs: Any) -> Problem:
         """Move every tensor the problem holds, as ``Tensor.to`` does; returns self."""
+        self.knowledge = self.knowledge.to(*args, **kwargs)
+        self.arms = self.arms.to(*args, **kwargs)
         for name, value in vars(self).items():
             if isinstance(value, Tensor) and value.is_floating_point():
                 setattr(self, name, value.to(*args, **kwargs))
+            elif isinstance(value, Tensor):  # a mask keeps its dtype and follows the arms
+                setattr(self, name, value.to(device=self.arms.device))
         return self
+
+
+def per_replicate(value: Tensor) -> float | Tensor:
+    """A figure (replicates,) as ``Knowledge`` holds it: a plain number when the replicates agree."""
+    return float(value[0]) if bool((value == value[0]).all()) else value
 
 
 def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:

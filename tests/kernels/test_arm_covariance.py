@@ -121,7 +121,8 @@ def test_unshrunk_estimate_of_a_full_table_is_the_sample_covariance():
 
 
 def test_missing_rewards_are_left_out_pair_by_pair():
-    table = torch.randn(50, 4, **F64) @ torch.randn(4, 4, **F64)
+    # far from singular, so that the pairwise estimate is positive definite and nothing is clipped
+    table = torch.randn(50, 4, **F64) @ (2 * torch.eye(4, **F64) + 0.3 * torch.randn(4, 4, **F64))
     table[torch.rand(50, 4) < 0.1] = float("nan")
     estimate = estimate_covariance(table, 0.0)
     centred = table - table.nanmean(0)

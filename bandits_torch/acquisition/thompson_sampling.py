@@ -1,0 +1,107 @@
+"""Thompson sampling over a finite set, from the joint posterior."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.upper_confidence_bound import width_now
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.theory.widths import Width
+
+
+class ThompsonSampling(AcquisitionFunction):
+    """One draw f ~ GP(mu, width^2 k) of the whole function over a finite set; its value is the index.
+
+    The draw is made when the acquisition is built, jointly over all choices: marginal draws would explore
+    far too much, since neighbouring arms would disagree. With ``ArmGP`` the choices are its arms, each
+    batch member has a draw of its own, and X are arm indices. With any other model X must be rows of ``choices``.
+
+    Args:
+        model: an ``ArmGP``, or any single-output BoTorch model together with ``choices``.
+        width: v_t of GP-TS (Chowdhury & Gopalan 2017, Algorithm 2), which scales the posterior standard
+            deviation; 1 is plain Thompson sampling. A number, a tensor of ``model.batch_shape`` or a ``Width``.
+        base_samples: standard normal numbers, ``model.batch_shape x N``; drawn if not given.
+        choices: ``N x d`` inputs, for a model that is no ``ArmGP``.
+        time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
+
+    Cost: a Cholesky factor of the N x N posterior covariance, O(N^3) for each batch member. A covariance that
+    is singular in floating point gets the smallest jitter, from 1e-12 of its largest variance upwards, that
+    makes it factor.
+    """
+
+    _needs_base_samples = True
+
+    def __init__(
+        self,
+        model: Model,
+        width: float | Tensor | Width = 1.0,
+        *,
+        base_samples: Tensor | None = None,
+        choices: Tensor | None = None,
+        time: float | None = None,
+    ) -> None:
+        super().__init__(model=model)
+        scale = width_now(width, model)
+        with torch.no_grad():
+            if isinstance(model, ArmGP):
+                validation.require(
+                    choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
+                )
+                mean, covariance = model.joint(time)
+            else:
+                validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
+                posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
+                mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+            if base_samples is None:
+                base_samples = torch.randn_like(mean)
+            validation.shape_is(
+                "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
+            )
+            factor = _factor(covariance)
+            noise = (factor @ base_samples.to(mean).unsqueeze(-1)).squeeze(-1)
+            self.register_buffer("draw", mean + scale.to(mean).unsqueeze(-1) * noise)
+        self.draw: Tensor
+        self.register_buffer("choices", choices)
+        self.choices: Tensor | None
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The draw at X, ``t_batch x 1 x d``."""
+        if self.choices is not None:
+            same = (self.choices == X).all(-1)  # t_batch x N
+            validation.require(bool(same.any(-1).all()), "X", X, "rows of the choices the draw was made over")
+            index = same.to(torch.uint8).argmax(-1)
+        else:
+            index = X[..., 0, 0].long()
+        shape = torch.broadcast_shapes(index.shape, self.model.batch_shape)
+        draw = self.draw.expand(*shape, self.draw.shape[-1])
+        return draw.gather(-1, index.expand(shape).unsqueeze(-1)).squeeze(-1)
+
+
+def _factor(covariance: Tensor) -> Tensor:
+    """Lower Cholesky factor of each positive semi-definite matrix, with as little jitter as that one takes."""
+    scale = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(torch.finfo(covariance.dtype).tiny)
+    jitter = scale * (1e-12 if covariance.dtype == torch.float64 else 1e-6)
+    for _ in range(8):
+        lifted = covariance + torch.diag_embed(jitter.unsqueeze(-1).expand(covariance.shape[:-1]))
+        factor, failed = torch.linalg.cholesky_ex(lifted)
+        if not bool(failed.any()):
+            return factor
+        jitter = torch.where(failed > 0, 10 * jitter, jitter)
+    raise RuntimeError("the posterior covariance is not positive semi-definite, even up to jitter")
+
+
+@acqf_input_constructor(ThompsonSampling)
+def _inputs_of_thompson_sampling(
+    model: Model, width: float | Tensor | Width = 1.0, choices: Tensor | None = None, **_unused: Any
+) -> dict[str, Any]:
+    return {"model": model, "width": width, "choices": choices}

@@ -1,0 +1,66 @@
+"""UCB whose confidence width comes from a theorem."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.theory.widths import Width
+
+
+class UpperConfidenceBound(AcquisitionFunction):
+    """mu(x) + width * sigma(x), the index of every GP-UCB.
+
+    BoTorch's ``UpperConfidenceBound`` takes beta = width^2, one number for the whole batch; here the width
+    may differ between replicates and priors and may be a ``Width``, evaluated once, at the step after the
+    model's observations.
+
+    Args:
+        model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
+        width: a number >= 0, a tensor that broadcasts to ``model.batch_shape``, or a ``Width``.
+
+    Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values in units of reward (broadcast with the
+    model's batch shape). Differentiable in X where the model is. Source: Srinivas et al. 2010, equation 6.
+    """
+
+    def __init__(self, model: Model, width: float | Tensor | Width) -> None:
+        super().__init__(model=model)
+        self.register_buffer("width", width_now(width, model))
+        self.width: Tensor
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """Upper confidence bounds of X, ``t_batch x 1 x d``."""
+        posterior = cast(GPyTorchPosterior, self.model.posterior(X))
+        mean = posterior.mean.squeeze(-1).squeeze(-1)
+        deviation = posterior.variance.squeeze(-1).squeeze(-1).clamp_min(1e-12).sqrt()
+        return torch.addcmul(mean, self.width.to(mean), deviation)
+
+
+def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
+    """A width given as a number, a tensor or a ``Width`` (at the step after the model's observations), as a tensor."""
+    if isinstance(width, Width):
+        online = isinstance(model, OnlineModel)
+        validation.require(
+            online, "model", type(model).__name__, "an OnlineModel, for a Width to be evaluated"
+        )
+        return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
+    if isinstance(width, Tensor):
+        return width
+    return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
+
+
+@acqf_input_constructor(UpperConfidenceBound)
+def _inputs_of_upper_confidence_bound(
+    model: Model, width: float | Tensor | Width = 2.0, **_unused: Any
+) -> dict[str, Any]:
+    return {"model": model, "width": width}

@@ -1,0 +1,88 @@
+"""``key=value`` settings of the command line: read, and sent to the problem or policies that take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+_WORDS = {"true": True, "false": False, "none": None, "null": None}
+
+
+def parse_value(text: str) -> Any:
+    """An int, float, true/false/none or JSON list, object or string; anything else is the text itself."""
+    word = text.strip()
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    for read in (int, float):
+        try:
+            return read(word)
+        except ValueError:
+            continue
+    if word[:1] in ("[", "{", '"'):
+        try:
+            return json.loads(word)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"option value {text!r} must be JSON, as it starts with {word[0]}: {error}"
+            ) from error
+    return text
+
+
+def send_options(
+    options: Sequence[str], accepted: Mapping[str, Collection[str]], problem: str = "problem"
+) -> dict[str, dict[str, Any]]:
+    """Sort ``key=value`` settings by who takes them.
+
+    Args:
+        options: ``taker.key=value``; or ``key=value`` for the problem if it accepts the key, else for every
+            policy that does and has no ``taker.key=value`` of its own.
+        accepted: the keys each taker accepts, by the taker's name: ``problem`` and the raced policies.
+        problem: the taker's name of the problem.
+
+    Returns the settings of each taker. Raises ValueError for a setting that is no ``key=value``, given twice,
+    of an unknown taker, or accepted by nobody or by both the problem and a policy; it lists what is accepted.
+    """
+    general: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
+    named: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
+    seen = set()
+    for option in options:
+        name, equals, text = option.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ValueError(f"option must be key=value, got {option!r}")
+        if name in seen:
+            raise ValueError(f"option {name!r} must be given once, got it again in {option!r}")
+        seen.add(name)
+        taker, dot, key = name.rpartition(".")
+        if dot:
+            _check_named(taker, key, accepted)
+            named[taker][key] = parse_value(text)
+        else:
+            general |= {
+                taker: general[taker] | {key: parse_value(text)} for taker in _takers(key, accepted, problem)
+            }
+    return {taker: general[taker] | named[taker] for taker in accepted}
+
+
+def _check_named(taker: str, key: str, accepted: Mapping[str, Collection[str]]) -> None:
+    if taker not in accepted:
+        raise ValueError(f"option {taker}.{key} must be for one of {', '.join(accepted)}, got {taker!r}")
+    if key not in accepted[taker]:
+        raise ValueError(f"option {key!r} is not one of {_listed(taker, accepted)}")
+
+
+def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
+    takers = [taker for taker, keys in accepted.items() if key in keys]
+    if not takers:
+        everything = "; ".join(_listed(taker, accepted) for taker in accepted)
+        raise ValueError(f"option {key!r} is accepted by nobody; there are {everything}")
+    if problem in takers and len(takers) > 1:
+        raise ValueError(
+            f"option {key!r} must say for whom: {' or '.join(f'{taker}.{key}' for taker in takers)}"
+        )
+    return takers
+
+
+def _listed(taker: str, accepted: Mapping[str, Collection[str]]) -> str:
+    return f"{taker}'s options ({', '.join(accepted[taker]) or 'none'})"

@@ -1,0 +1,63 @@
+"""Regret in summary: over replicates, per step, and beside playing at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.history import History, standard_error
+from bandits_torch.problems.problem import Problem
+from bandits_torch.recorder import available_rewards
+
+
+def random_regret(problem: Problem, horizon: int) -> Tensor:
+    """Expected regret of drawing an available arm uniformly, max_x f_t(x) - mean_x f_t(x), exactly.
+
+    Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
+    Its best possible companion, the oracle that plays the best available arm, has regret 0.
+    Cost O(R N) per step.
+    """
+    validation.positive_integer("horizon", horizon)
+    regrets = []
+    for step in range(1, horizon + 1):
+        expected, available = problem.expected_rewards(step), problem.available(step)
+        rewards = available_rewards(expected, available)
+        mask = torch.isfinite(rewards)
+        mean = rewards.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1)
+        regrets.append(rewards.amax(-1) - mean)
+    return torch.stack(regrets, dim=-1).double().cpu()
+
+
+def summary(histories: Mapping[str, History]) -> pd.DataFrame:
+    """One row per policy: mean_cumulative_regret over the replicates, its standard_error, ms_per_step."""
+    rows = {
+        name: {
+            "mean_cumulative_regret": history.mean_cumulative_regret,
+            "standard_error": history.standard_error,
+            "ms_per_step": history.ms_per_step,
+        }
+        for name, history in histories.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("policy")
+
+
+def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
+    """One row per policy and step, over the replicates: mean regret of the step, mean cumulative regret up to
+    it, and the standard error of the latter (NaN for a single replicate)."""
+    parts = []
+    for name, history in histories.items():
+        cumulative = history.cumulative_regret
+        columns = {
+            "policy": name,
+            "step": range(1, history.horizon + 1),
+            "time": history.times.numpy(),
+            "mean_regret": history.regret.mean(0).numpy(),
+            "mean_cumulative_regret": cumulative.mean(0).numpy(),
+            "standard_error": standard_error(cumulative).numpy(),
+        }
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,70 @@
+"""A race as files: a table, a picture and a record of how it came about."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments.regret import per_step
+from bandits_torch.files import atomic_write
+from bandits_torch.history import History
+from bandits_torch.recorder import versions
+
+FORMAT = "bandits_torch race"
+FORMAT_VERSION = 1
+
+
+def write_report(
+    directory: str | os.PathLike[str],
+    histories: Mapping[str, History],
+    random: Tensor,
+    settings: Mapping[str, Any],
+) -> list[Path]:
+    """Write ``regret.csv``, ``regret.png`` and ``run.json`` into a folder, each whole or not at all.
+
+    Args:
+        directory: made if missing; files of these names are replaced.
+        histories: by policy.
+        random: (R, T) expected regret of playing at random (``random_regret``).
+        settings: plain values put at the top level of ``run.json``, beside its own keys.
+
+    Returns the paths written. ``run.json`` holds, under ``results``, for every policy its
+    ``mean_cumulative_regret``, ``standard_error`` (null for one replicate), ``ms_per_step``,
+    ``wall_seconds`` and ``cumulative_regret`` of every replicate; under ``references`` the mean cumulative
+    regret of playing at random and of the oracle.
+    """
+    paths = [Path(directory) / name for name in ("regret.csv", "regret.png", "run.json")]
+    with atomic_write(paths[0]) as file:
+        per_step(histories).to_csv(file, index=False, float_format="%.10g")
+    canvas = plot_regret(histories, random=random).figure.canvas
+    with atomic_write(paths[1]) as file:
+        canvas.print_figure(file, format="png")
+    record = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "versions": versions(),
+        **settings,
+        "results": {name: _result(history) for name, history in histories.items()},
+        "references": {"random": float(random.sum(-1).mean()), "oracle": 0.0},
+    }
+    with atomic_write(paths[2]) as file:
+        file.write((json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+    return paths
+
+
+def _result(history: History) -> dict[str, Any]:
+    error = history.standard_error
+    return {
+        "mean_cumulative_regret": history.mean_cumulative_regret,
+        "standard_error": None if math.isnan(error) else error,
+        "ms_per_step": history.ms_per_step,
+        "wall_seconds": history.meta["wall_seconds"],
+        "cumulative_regret": history.regret.sum(-1).tolist(),
+    }

@@ -1,0 +1,185 @@
+"""What happened in a run, step by step and replicate by replicate."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.files import atomic_write
+
+FORMAT = "bandits_torch history"
+FORMAT_VERSION = 1
+COLUMNS = ("replicate", "step", "time", "arm", "reward", "expected", "best", "regret")
+_PER_REPLICATE = ("arms", "rewards", "expected_rewards", "best")
+_PER_STEP = ("times", "seconds")
+
+
+@dataclass(eq=False)
+class History:
+    """The record of one run: S replicates, T steps. Every tensor lies on the CPU.
+
+    Attributes:
+        arms: (S, T) integers, the arms pulled.
+        rewards: (S, T) rewards as the policy saw them, noise included.
+        expected_rewards: (S, T) mean rewards of the arms pulled.
+        best: (S, T) highest mean reward among the arms available at the step.
+        times: (T,) when each step happened, in the problem's unit of time.
+        seconds: (T,) wall-clock time of ``choose`` and ``learn`` together, all replicates at once. On a
+            GPU these are times to launch the work; ``meta["wall_seconds"]`` is exact on any device.
+        trace: what the policy reported of each step, by name, (S, T) or (T,); NaN where it reported nothing.
+        meta: plain values: names of policy and problem, seed, device, versions, wall_seconds.
+    """
+
+    arms: Tensor
+    rewards: Tensor
+    expected_rewards: Tensor
+    best: Tensor
+    times: Tensor
+    seconds: Tensor
+    trace: dict[str, Tensor] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = self.arms.shape
+        validation.shape_is("arms", self.arms, len(shape) == 2, "(S, T)")
+        for name in _PER_REPLICATE:
+            value = getattr(self, name)
+            validation.shape_is(name, value, value.shape == shape, f"{tuple(shape)}, as arms")
+        for name in _PER_STEP:
+            value = getattr(self, name)
+            validation.shape_is(name, value, value.shape == shape[1:], f"({shape[1]},), one per step")
+        for name, value in self.trace.items():
+            validation.require(name not in COLUMNS, "trace", name, f"without the names {COLUMNS}")
+            ok = value.shape in (shape, shape[1:])
+            validation.shape_is(f"trace[{name!r}]", value, ok, f"{tuple(shape)} or ({shape[1]},)")
+
+    @property
+    def replicates(self) -> int:
+        """S."""
+        return self.arms.shape[0]
+
+    @property
+    def horizon(self) -> int:
+        """T."""
+        return self.arms.shape[1]
+
+    @property
+    def regret(self) -> Tensor:
+        """Dynamic regret of each step, max_x f_t(x) - f_t(x_t) over the arms available at t, (S, T)."""
+        return self.best - self.expected_rewards
+
+    @property
+    def cumulative_regret(self) -> Tensor:
+        """Regret summed up to each step, (S, T)."""
+        return self.regret.cumsum(-1)
+
+    @property
+    def mean_cumulative_regret(self) -> float:
+        """Mean over the replicates of the regret summed over the whole run."""
+        return float(self.regret.sum(-1).mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of ``mean_cumulative_regret``; NaN for a single replicate."""
+        return float(standard_error(self.regret.sum(-1)))
+
+    @property
+    def ms_per_step(self) -> float:
+        """Milliseconds per step for all replicates together: of ``choose`` and ``learn`` on a CPU. On a GPU,
+        where only the whole can be timed without slowing it down, of the loop with problem and scoring."""
+        on_cpu = str(self.meta.get("device", "cpu")) == "cpu"
+        total = float(self.seconds.sum()) if on_cpu else float(self.meta["wall_seconds"])
+        return 1e3 * total / self.horizon
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per replicate and step: the columns ``COLUMNS``, then one per trace name.
+
+        Replicates are numbered from ``meta["first_replicate"]``, steps from 1.
+        """
+        S, T = self.arms.shape
+        first = int(self.meta.get("first_replicate", 0))
+        columns = {
+            "replicate": torch.arange(first, first + S).unsqueeze(1).expand(S, T),
+            "step": torch.arange(1, T + 1).expand(S, T),
+            "time": self.times.expand(S, T),
+            "arm": self.arms,
+            "reward": self.rewards,
+            "expected": self.expected_rewards,
+            "best": self.best,
+            "regret": self.regret,
+        }
+        columns |= {name: value.expand(S, T) for name, value in self.trace.items()}
+        return pd.DataFrame({name: value.reshape(-1).numpy() for name, value in columns.items()})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a compressed ``.npz`` of plain arrays and a JSON header, whole or not at all."""
+        header = {"format": FORMAT, "version": FORMAT_VERSION, "meta": self.meta, "trace": list(self.trace)}
+        arrays = {name: getattr(self, name).numpy() for name in _PER_REPLICATE + _PER_STEP}
+        arrays |= {f"trace{i}": value.numpy() for i, value in enumerate(self.trace.values())}
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+        with atomic_write(path) as file:
+            np.savez_compressed(file, **arrays)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> History:
+        """Read what ``save`` wrote; nothing in the file is executed.
+
+        Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, not a history or
+        written by a newer version.
+        """
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"no history file at {os.fspath(path)!r}")
+        if not zipfile.is_zipfile(path):
+            raise ValueError(
+                f"{os.fspath(path)!r} is not a whole history file: truncated, or of another kind"
+            )
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            header = json.loads(arrays.pop("header").tobytes())
+        except (
+            OSError,
+            EOFError,
+            KeyError,
+            AttributeError,
+            ValueError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
+            raise ValueError(f"{os.fspath(path)!r} is not a whole history file: {error}") from error
+        return _from_arrays(os.fspath(path), header, arrays)
+
+
+def standard_error(values: Tensor) -> Tensor:
+    """Standard error of the mean over the first dimension; NaN for a single row."""
+    count = values.shape[0]
+    if count == 1:
+        return torch.full_like(values[0], torch.nan)
+    return values.std(0) / count**0.5
+
+
+def _from_arrays(path: str, header: Any, arrays: dict[str, np.ndarray]) -> History:
+    """The History in a file's arrays, or the reason why there is none."""
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"{path!r} is not a history file: its header says {str(header)[:80]!r}")
+    version = header.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path!r} has history format {version}, and this version reads up to {FORMAT_VERSION}"
+        )
+    try:
+        trace = {name: torch.from_numpy(arrays[f"trace{i}"]) for i, name in enumerate(header["trace"])}
+        tensors = {name: torch.from_numpy(arrays[name]) for name in _PER_REPLICATE + _PER_STEP}
+        return History(**tensors, trace=trace, meta=header["meta"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path!r} is not a whole history file: {error}") from error

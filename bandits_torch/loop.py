@@ -1,0 +1,121 @@
+"""The loop that plays a policy against a problem. It never grows features: wrap the policy or the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from bandits_torch import validation
+from bandits_torch.history import History
+from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.problems.problem import Problem
+from bandits_torch.recorder import Recorder, name_of, versions
+from bandits_torch.streams import ReplicateStreams
+
+_SECONDS_BETWEEN_UPDATES = 0.2
+
+
+def run(
+    policy: Policy,
+    problem: Problem,
+    horizon: int,
+    *,
+    seed: int = 0,
+    progress: bool | str = False,
+    first_replicate: int = 0,
+) -> History:
+    """Play a policy for ``horizon`` steps: choose, pull, learn.
+
+    Args:
+        policy: plays ``policy.replicates`` replicates side by side, from the state it is in.
+        problem: holds as many replicates, or one that serves them all.
+        horizon: T, how many steps.
+        seed: of the rewards' noise. Policies with the same seed meet the same noise, step by step.
+        progress: show a bar on standard error, if that is a terminal; a string is its title.
+        first_replicate: number of the first replicate, so that replicate k can be run alone.
+
+    Cost: the policy's and the problem's, and that of ``Recorder``.
+
+    Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and
+    when a reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy
+    learns of it, on a GPU up to 100 steps later. An interruption passes through.
+    """
+    _check_sizes(policy, problem, horizon)
+    device = problem.arms.device
+    streams = ReplicateStreams(
+        seed,
+        policy.replicates,
+        purpose="noise",
+        first=first_replicate,
+        dtype=problem.arms.dtype,
+        device=device,
+    )
+    recorder = Recorder(policy, problem, horizon)
+    begun = _wall_clock(device)
+    with _bar(progress, name_of(policy), horizon) as advance:
+        for step in range(1, horizon + 1):
+            time, available = problem.time(step), problem.available(step)
+            start = perf_counter()
+            choice = policy.choose(time, available)
+            choosing = perf_counter() - start
+            recorder.chosen(step, choice.arm)
+            reward = problem.pull(step, choice.arm, streams)
+            recorder.pulled(step, choice.arm, reward, available)
+            start = perf_counter()
+            policy.learn(Observation(time, choice.arm, reward, choice.why))
+            recorder.learnt(step, time, choosing + perf_counter() - start, policy.trace())
+            advance(step)
+    return recorder.history(
+        {
+            "policy": name_of(policy),
+            "problem": name_of(problem),
+            "seed": seed,
+            "first_replicate": first_replicate,
+            "device": str(device),
+            "wall_seconds": _wall_clock(device) - begun,
+            "versions": versions(),
+        }
+    )
+
+
+def _check_sizes(policy: Policy, problem: Problem, horizon: int) -> None:
+    validation.positive_integer("horizon", horizon)
+    end = problem.horizon
+    validation.require(end is None or horizon <= end, "horizon", horizon, f"at most the problem's {end}")
+    S = policy.replicates
+    expected = f"1 or the policy's {S}" if S > 1 else "the policy's 1"
+    validation.require(problem.replicates in (1, S), "problem.replicates", problem.replicates, expected)
+    expected = f"the problem's {problem.num_arms}"
+    validation.require(policy.num_arms == problem.num_arms, "policy.num_arms", policy.num_arms, expected)
+
+
+def _wall_clock(device: torch.device) -> float:
+    """Seconds, once the device has done all it was asked to."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return perf_counter()
+
+
+@contextmanager
+def _bar(progress: bool | str, title: str, horizon: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of every step done; it redraws the bar a few times a second."""
+    console = Console(stderr=True)
+    if not progress or not (console.is_terminal or console.is_jupyter):
+        yield lambda step: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(progress if isinstance(progress, str) else title, total=horizon)
+        drawn = perf_counter()
+
+        def advance(step: int) -> None:
+            nonlocal drawn
+            if step == horizon or perf_counter() - drawn > _SECONDS_BETWEEN_UPDATES:
+                bar.update(task, completed=step)
+                drawn = perf_counter()
+
+        yield advance

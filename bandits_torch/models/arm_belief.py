@@ -1,0 +1,210 @@
+"""What a batch of models believes of their arms: observations in, means and covariances out, over time."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.covariance_form import CovarianceForm
+from bandits_torch.models.factor_form import FactorForm
+from bandits_torch.models.observation_buffer import ObservationBuffer
+
+FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
+    "covariance": CovarianceForm,
+    "factor": FactorForm,
+}
+
+
+class ArmBelief(torch.nn.Module):
+    """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
+
+    ``ArmGP`` gives it shapes and checks; here everything is flat and taken as right. The clock ``now`` stands
+    at the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K,
+    a and c read off the Markov time kernel, so nothing moves until the next observation comes.
+
+    Attributes:
+        form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``.
+        observations: what was learned and not forgotten, oldest first.
+        now: time of the latest observation; None before the first; 0 for a static prior.
+    """
+
+    prior_mean: Tensor
+    noise_variance: Tensor
+
+    def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
+        super().__init__()
+        self.prior = prior
+        self.register_buffer("prior_mean", prior_mean)  # b x N
+        self.register_buffer("noise_variance", noise_variance)  # b x 1
+        self.forgets = False
+        self.start(form)
+
+    @property
+    def drifts(self) -> bool:
+        """Whether f changes as time passes."""
+        return self.prior.time_kernel is not None
+
+    @property
+    def form_name(self) -> str:
+        """``"covariance"`` or ``"factor"``."""
+        return "factor" if isinstance(self.form, FactorForm) else "covariance"
+
+    def start(self, form: str) -> None:
+        """Nothing observed, in the given form."""
+        b = self.prior_mean.shape[0]
+        self.form = FORMS[form](self.prior, b, self.noise_variance)
+        if isinstance(self.form, FactorForm):
+            self.form.keeps_faint_points = self.forgets
+        self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
+        self.now: float | None = None if self.drifts else 0.0
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
+        """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True."""
+        self._move_to(time)
+        self.form.add(arm, self._residual(arm, reward), time, where)
+        self.observations.append(arm, reward, time, where)
+
+    def forget(self, count: int, where: Tensor) -> None:
+        """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
+
+        Under drift the first call may have to relearn the others, for which the form has dropped what it would
+        need, or is the wrong one. From then on nothing held is dropped.
+        """
+        self.forgets = True
+        if self.form.can_forget:
+            if isinstance(self.form, FactorForm):
+                self.form.keeps_faint_points = True
+            for _ in range(count):
+                self._remove_oldest(where)
+            return
+        for _ in range(count):
+            self.observations.drop_oldest(where & (self.observations.count > 0))
+        self.relearn("factor")
+
+    def _remove_oldest(self, where: Tensor) -> None:
+        arm, reward, time = self.observations.oldest()
+        holding = where & (self.observations.count > 0)
+        self.form.remove(arm, self._residual(arm, reward), time, self.now or 0.0, holding)
+        self.observations.drop_oldest(holding)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything."""
+        self.form.reset(1.0 if self.now is None else self.prior.over_time(self.now, self.now), where)
+        self.observations.clear(where)
+        if where is None and self.drifts:
+            self.now = None
+
+    def relearn(self, form: str) -> None:
+        """Start over in the given form, with the prior as it is now, and learn the observations held again."""
+        arm, reward, time, valid = self.observations.held()
+        latest = self.now
+        self.start(form)
+        for moment in torch.unique(time[valid]).tolist():
+            at_moment = valid & (time == moment)
+            for k in torch.nonzero(at_moment.any(0)).flatten().tolist():
+                self.learn(arm[:, k], reward[:, k], moment, at_moment[:, k])
+        if latest is not None:
+            self._move_to(latest)
+
+    def _move_to(self, time: float) -> None:
+        if self.now is None:
+            self.form.reset(self.prior.over_time(time, time))
+        elif time != self.now:
+            self.form.advance(*self.prior.drift(self.now, time))
+        self.now = time
+
+    def _residual(self, arm: Tensor, reward: Tensor) -> Tensor:
+        return reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        self.prior_mean, self.noise_variance = self.prior_mean[source], self.noise_variance[source]
+        for name, held in list(self.observations.named_buffers()):
+            setattr(self.observations, name, held[source])
+        self.form.widen(source)
+
+    def log_likelihood(self) -> Tensor:
+        """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
+        n = self.observations.count
+        constant = n * torch.log(2 * math.pi * self.noise_variance.squeeze(-1)) / 2
+        return -self.form.surprise / 2 - self.form.gain - constant
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(N)."""
+        mean, variance = self.form.mean, self.form.variance
+        if self.drifts and time is not None and time != self.now:
+            if self.now is None:
+                variance = self.form.prior_variance * self.prior.over_time(time, time)
+            else:
+                kept, gained = self.prior.drift(self.now, time)
+                mean = mean * kept
+                variance = torch.addcmul(self.form.prior_variance * gained, variance, kept * kept)
+        return mean + self.prior_mean, variance.clamp_min(0.0)
+
+    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (b, N) and covariance (b, N, N) over all arms at ``time`` (default: now)."""
+        mean, _ = self.marginals(time)
+        covariance = self.form.full(self.now or 0.0)
+        if self.drifts and time is not None and time != self.now:
+            prior = self.prior.matrix()
+            prior = prior.repeat(covariance.shape[0] // prior.shape[0], 1, 1)
+            if self.now is None:
+                covariance = prior * torch.as_tensor(self.prior.over_time(time, time)).unsqueeze(-1)
+            else:
+                kept, gained = self.prior.drift(self.now, time)
+                covariance = covariance * (kept * kept).unsqueeze(-1) + prior * gained.unsqueeze(-1)
+        return mean, covariance
+
+    def at(self, arm: Tensor, times: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now).
+
+        For n = 1 the covariance is read off the cached variances.
+        """
+        every_arm = (arm.shape[0], *self.prior_mean.shape)
+        kept, gained = self._from_now(times)
+        mean = self.form.mean.expand(every_arm).gather(-1, arm) * kept
+        mean = mean + self.prior_mean.expand(every_arm).gather(-1, arm)
+        if arm.shape[-1] == 1:
+            covariance = self.form.variance.expand(every_arm).gather(-1, arm).unsqueeze(-1).clamp_min(0.0)
+            prior = self.form.prior_variance.expand(every_arm).gather(-1, arm).unsqueeze(-1)
+        else:
+            covariance = self.form.among(arm, self.now or 0.0)
+            prior = covariance if times is None else self.prior.among(arm)
+        if times is None:
+            return mean, covariance
+        return mean, covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + gained * prior
+
+    def _from_now(self, times: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(a, c) for times (T, b, n): f(t) = a f(now) + g with cov(g(t), g(t')) = c K; a (T, b, n), c (T, b, n, n)."""
+        if times is None:
+            return self.prior_mean.new_ones(()), self.prior_mean.new_zeros(())
+        n = times.shape[-1]
+        first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
+        second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
+        between = torch.as_tensor(self.prior.over_time(first, second)).unflatten(-1, (n, n))
+        if self.now is None:
+            return torch.zeros_like(times), between
+        present = torch.as_tensor(self.prior.over_time(self.now, self.now))
+        kept = self.prior.over_time(torch.full_like(times, self.now), times) / present
+        return kept, between - kept.unsqueeze(-1) * kept.unsqueeze(-2) * present.unsqueeze(-1)
+
+    def get_extra_state(self) -> dict[str, float | str | None]:
+        """What the tensors alone do not tell."""
+        return {"now": self.now, "form": self.form_name, "forgets": self.forgets}
+
+    def set_extra_state(self, state: dict[str, float | str | None]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self.now, self.forgets = state["now"], bool(state["forgets"])  # type: ignore[assignment]
+
+    def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *args: object) -> None:
+        form = state_dict[prefix + "_extra_state"]["form"]  # type: ignore[index]
+        if form != self.form_name:
+            self.start(form)
+        super()._load_from_state_dict(state_dict, prefix, *args)

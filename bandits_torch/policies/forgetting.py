@@ -1,0 +1,110 @@
+"""What an index policy forgets, and when. Each rule is small: the model knows how to forget, the rule knows when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.online_model import OnlineModel
+
+Prediction = Callable[[], tuple[Tensor, Tensor]]
+
+
+class ForgettingRule:
+    """Keeps everything; the base of the others.
+
+    A rule is asked twice a step. ``clock`` counts the observations since the last restart, an integer while
+    all replicates restart together and a tensor (S,) once they do not.
+    """
+
+    def check(self, model: OnlineModel) -> None:
+        """Raise ValueError if the rule cannot work with this model."""
+
+    def refuted(
+        self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
+    ) -> Tensor | None:
+        """Before learning ``reward`` (S,): which replicates must restart first, (S,) booleans or None.
+
+        ``predict()`` gives the posterior mean and standard deviation, (S,) each, at the arms just pulled.
+        """
+        return None
+
+    def after(self, model: OnlineModel, clock: int | Tensor) -> Tensor | bool:
+        """After learning: forget in place, and say which replicates restart now (booleans, or one for all)."""
+        return False
+
+
+class KeepEverything(ForgettingRule):
+    """Never forgets."""
+
+
+class SlidingWindow(ForgettingRule):
+    """Holds the last ``window`` observations exactly (SW-GP-UCB, Zhou & Shroff 2021, Algorithm 2).
+
+    The print's window 1 v (t - w) .. t would hold w + 1.
+    """
+
+    def __init__(self, window: int) -> None:
+        self.window = validation.positive_integer("window", window)
+
+    def check(self, model: OnlineModel) -> None:
+        """The model must be able to forget."""
+        if not model.can_forget:
+            raise ValueError(
+                "SlidingWindow needs a model that can forget; this one cannot "
+                "(an ArmGP that drifts can in form='factor' or form='auto')"
+            )
+
+    def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
+        """Drop the oldest observation of the replicates that hold more than the window."""
+        if isinstance(clock, Tensor) or clock > self.window:
+            model.forget(1, where=model.num_observations > self.window)
+        return False
+
+
+class PeriodicRestart(ForgettingRule):
+    """Forgets everything after every ``interval`` observations, the width's clock too (R-GP-UCB, Zhou & Shroff
+    2021, Algorithm 1). Restarts before steps t with (t - 1) mod H = 0; the print's t mod H = 1 never fires for H = 1.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self.interval = validation.positive_integer("interval", interval)
+
+    def after(self, model: OnlineModel, clock: int | Tensor) -> Tensor | bool:
+        """Restart when the interval is over."""
+        return clock % self.interval == 0
+
+
+class EventTriggeredRestart(ForgettingRule):
+    """Forgets everything when an observation is too far from its prediction (ET-GP-UCB, Brunzema et al. 2022).
+
+    Restart when |y_t - mu(x_t)| > sqrt(rho_t) sigma(x_t) + w_t with rho_t = 2 ln(2 pi_t / delta),
+    w_t^2 = 2 noise_scale^2 ln(2 pi_t / delta) and pi_t = pi^2 t^2 / 6, t counting from the last restart.
+    The observation that fired the event is the first of the new data. While the function is a draw of the
+    GP and does not change, a false alarm ever happens with probability at most 2 delta.
+
+    Args:
+        delta: failure probability.
+        noise_scale: standard deviation of the noise; by default the square root of the model's noise variance.
+
+    Whether any replicate restarts is looked at in every step, so a GPU waits once a step.
+    """
+
+    def __init__(self, delta: float = 0.1, noise_scale: float | None = None) -> None:
+        self.delta = validation.probability("delta", delta)
+        self.noise_scale = None if noise_scale is None else validation.positive("noise_scale", noise_scale)
+
+    def refuted(
+        self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
+    ) -> Tensor | None:
+        """Test the reward against its prediction."""
+        mean, deviation = predict()
+        t = torch.as_tensor(clock, dtype=mean.dtype, device=mean.device) + 1
+        log_term = torch.log(math.pi**2 * t**2 / (3 * self.delta))
+        noise = model.noise_variance if self.noise_scale is None else self.noise_scale**2
+        threshold = torch.sqrt(2 * log_term) * (deviation + noise**0.5)
+        return (reward - mean).abs() > threshold

@@ -1,0 +1,229 @@
+"""Real data sets as problems: sensors of a laboratory, weather stations, air quality.
+
+Each reader takes the path of an NPZ file, or of the folder it lies in. Rows are times (integer seconds
+since 1970), columns are arms. ``bandits_torch.problems.download`` makes such files from the official
+sources.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.problems.replay import Replay
+from bandits_torch.problems.tables import Arrays, RewardTable, read_arrays
+
+_DAY = 86_400
+_HOUR = 3_600
+_LEAST_SHARE_SEEN = 0.5  # of the played day's readings, for a sensor to be an arm
+
+
+class IntelTemperature(Replay):
+    """Find the hottest spot of the Intel Berkeley laboratory: one day of temperatures.
+
+    Rewards in degrees C, one step is ten minutes, arms are sensors: those that gave a reading in at least
+    half of the played day's steps (on 14 March 2004: 46 of 52) and two or more before.
+
+    All knowledge is learned from the days before the played one, the record's first being 1 March 2004 (28
+    and 29 February are missing), and of them from real readings only: long gaps in the file are filled from
+    sensors fitted on the whole record, so filled values know the played day.
+
+    Args:
+        data: ``intel_temperature.npz``, or its folder.
+        day: the played day, year-month-day.
+        filled: play filled values where a reading is missing; False masks them.
+        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+    """
+
+    def __init__(
+        self, data: str | Path, *, day: str = "2004-03-14", filled: bool = True, **options: Any
+    ) -> None:
+        arrays = _load(data, "intel_temperature.npz", ("temperature", "observed", "time", "xy", "mote_id"))
+        values, observed = arrays["temperature"], arrays["observed"]
+        readings = np.where(observed, values, np.nan)
+        super().__init__(**_intel_day(arrays, values if filled else readings, readings, day), **options)
+
+
+class IntelLight(Replay):
+    """Find the brightest spot of the Intel Berkeley laboratory: one day of light.
+
+    Rewards in lux (sensors saturate at 1847), missing ones masked; else as ``IntelTemperature``. Gaps of up
+    to an
+    hour are linear in the file, so the last hour before the played day is left out of the history: a gap
+    across midnight would know the played day.
+
+    Args:
+        data: ``intel_light_humidity.npz``, or its folder.
+        day: the played day, year-month-day.
+        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+    """
+
+    def __init__(self, data: str | Path, *, day: str = "2004-03-14", **options: Any) -> None:
+        super().__init__(**_intel_raw(data, "light", day), **options)
+
+
+class IntelHumidity(Replay):
+    """Find the dampest spot of the Intel Berkeley laboratory: one day of relative humidity.
+
+    Rewards in percent; else as ``IntelLight``.
+
+    Args:
+        data: ``intel_light_humidity.npz``, or its folder.
+        day: the played day, year-month-day.
+        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+    """
+
+    def __init__(self, data: str | Path, *, day: str = "2004-03-14", **options: Any) -> None:
+        super().__init__(**_intel_raw(data, "humidity", day), **options)
+
+
+class MoleneWind(Replay):
+    """Find the windiest weather station of Brittany: January 2014, hour by hour.
+
+    Rewards in m/s, one step is one hour, arms are 31 stations, with their position in km if the file has
+    it. The first ``warm_up`` of the month (default 20 %, six days) is history and is not played.
+
+    Args:
+        data: ``molene_weather.npz``, or its folder.
+        options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+    """
+
+    def __init__(self, data: str | Path, **options: Any) -> None:
+        super().__init__(**_molene(data, "wind"), **options)
+
+
+class MoleneTemperature(Replay):
+    """Find the warmest weather station of Brittany: January 2014, hour by hour.
+
+    Rewards in degrees C, arms are 37 stations; else as ``MoleneWind``.
+
+    Args:
+        data: ``molene_weather.npz``, or its folder.
+        options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+    """
+
+    def __init__(self, data: str | Path, **options: Any) -> None:
+        super().__init__(**_molene(data, "temperature"), **options)
+
+
+class BeijingPM25(Replay):
+    """Find the most polluted of twelve sites in Beijing: fine dust (PM2.5), hour by hour.
+
+    Rewards in ug/m3, one step is one hour. The highest value is best: detecting pollution peaks. (For the
+    lowest, negate the table and use ``Replay``.) History is the ``history_days`` before ``start``, real
+    readings only.
+
+    Args:
+        data: ``beijing_air.npz``, or its folder.
+        start: first played day, year-month-day; the record runs from March 2013 to February 2017.
+        history_days: how many days before it to learn from.
+        filled: play filled values where a reading is missing; False masks them.
+        horizon: how many hours to play; None: to the end of the record.
+        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, replicates.
+    """
+
+    def __init__(
+        self,
+        data: str | Path,
+        *,
+        start: str = "2014-01-01",
+        history_days: int = 90,
+        filled: bool = True,
+        horizon: int | None = 1000,
+        **options: Any,
+    ) -> None:
+        validation.positive_integer("history_days", history_days)
+        arrays = _load(data, "beijing_air.npz", ("pm25", "pm25_observed", "time", "site"))
+        values, time = arrays["pm25"], arrays["time"]
+        readings = np.where(arrays["pm25_observed"], values, np.nan)
+        first = _day_start("start", start)
+        past, played = (time >= first - history_days * _DAY) & (time < first), time >= first
+        _require_rows("start", start, time, past, played)
+        super().__init__(
+            RewardTable(
+                _tensor((values if filled else readings)[played]),
+                _tensor(time[played]),
+                tuple(arrays["site"].tolist()),
+            ),
+            arms=_positions(arrays, "latlon_approx"),
+            history=_tensor(readings[past]),
+            history_times=_tensor(time[past]),
+            horizon=horizon,
+            **options,
+        )
+
+
+def _intel_raw(data: str | Path, name: str, day: str) -> dict[str, Any]:
+    """``Replay``'s arguments for light or humidity; the file does not say which values are linear gaps."""
+    arrays = _load(data, "intel_light_humidity.npz", (name, "time", "xy", "mote_id"))
+    return _intel_day(arrays, arrays[name], arrays[name], day, skipped=_HOUR)
+
+
+def _intel_day(
+    arrays: Arrays, values: np.ndarray, readings: np.ndarray, day: str, skipped: int = 0
+) -> dict[str, Any]:
+    """``Replay``'s arguments: ``values`` of the day to play, ``readings`` (NaN where none) up to ``skipped``
+    seconds before it as history, sensors that worked in both."""
+    time, first = arrays["time"], _day_start("day", day)
+    played, past = (time >= first) & (time < first + _DAY), time < first - skipped
+    _require_rows("day", day, time, past, played)
+    seen = ~np.isnan(readings)
+    arms = (seen[played].mean(0) >= _LEAST_SHARE_SEEN) & (seen[past].sum(0) >= 2)
+    validation.require(arms.sum() >= 2, "day", day, "a day with two or more working sensors")
+    names = tuple(f"mote {number}" for number in arrays["mote_id"][arms])
+    return {
+        "table": RewardTable(_tensor(values[played][:, arms]), _tensor(time[played]), names),
+        "arms": _tensor(arrays["xy"][arms]),
+        "history": _tensor(readings[past][:, arms]),
+        "history_times": _tensor(time[past]),
+    }
+
+
+def _molene(data: str | Path, name: str) -> dict[str, Any]:
+    arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"))
+    names = tuple(arrays[f"{name}_name"].tolist())
+    table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), names)
+    return {"table": table, "arms": _positions(arrays, f"{name}_xy_km")}
+
+
+def _load(data: str | Path, file_name: str, needed: tuple[str, ...]) -> Arrays:
+    """The file's arrays, ``needed`` (a table of rewards first) among them."""
+    path = Path(data)
+    path = path / file_name if path.is_dir() else path
+    expected = f"an existing file {file_name}, or the folder it is in"
+    validation.require(path.is_file(), "data", str(path), expected)
+    arrays = read_arrays("data", path)
+    has_all = all(name in arrays for name in needed)
+    validation.require(has_all, "data", str(path), f"a file with the arrays {', '.join(needed)}")
+    rewards, time = arrays[needed[0]], arrays["time"]
+    ok = rewards.ndim == 2 and time.shape == rewards.shape[:1] and len(time) > 0
+    validation.require(ok, "data", str(path), f"a file with one row of {needed[0]!r} for every 'time'")
+    return arrays
+
+
+def _day_start(name: str, day: str) -> int:
+    """Seconds since 1970 at the start of a day, by the data's own clock."""
+    try:
+        return int(np.datetime64(day, "D").astype(np.int64)) * _DAY
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a date such as 2004-03-14, got {day!r}") from None
+
+
+def _require_rows(name: str, day: str, time: np.ndarray, past: np.ndarray, played: np.ndarray) -> None:
+    ends = [str(np.datetime64(int(t), "s").astype("datetime64[D]")) for t in (time[0], time[-1])]
+    ok = bool(past.any() and played.any())
+    expected = f"a day after the first of the record, which runs from {ends[0]} to {ends[1]}"
+    validation.require(ok, name, day, expected)
+
+
+def _positions(arrays: Arrays, name: str) -> Tensor | None:
+    return _tensor(arrays[name]) if name in arrays else None
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values.astype(np.float64))

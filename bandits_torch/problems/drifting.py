@@ -1,0 +1,204 @@
+"""Functions that change: at switches, by a moving phase."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from gpytorch.kernels import ScaleKernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.problems.problem import Knowledge, per_replicate
+from bandits_torch.problems.simulated import (
+    SMALLEST_RIDGE,
+    SimulatedProblem,
+    covariance,
+    covariance_root,
+    gp_draws,
+    make_kernel,
+    place_arms,
+    problem_streams,
+    regularised_norm,
+)
+
+_AMPLITUDE = 0.8
+_FREQUENCY = 3.0
+_PHASE_BREAKS = (0.1, 0.3, 0.4, 0.6)  # of the horizon: the phase rises between the first two and the last two
+
+
+class SwitchingFunctions(SimulatedProblem):
+    """Gaussian-process draws that are replaced, or change sign, at given steps.
+
+    The switching environment of Hong, Li & Tewari (2023), section 6: r ~ N(0, K), scaled to max |r| = 0.8,
+    noise of scale 0.1, 10 000 steps with a switch at 3000 (``switches=(0.3,)``) or at 1500 and 5000
+    (``(0.15, 0.5)``). They place the arms on the unit sphere of R^10 (``layout="sphere", dim=10``), where a
+    lengthscale of 0.2 leaves the arms nearly independent; the default here is correlated arms in [0, 1].
+
+    Known beforehand: the kernel of the draws before scaling, noise variance R^2, B = the largest RKHS norm
+    among the pieces, the variation budget (sum over the switches of the largest change of any arm), and as
+    forgetting rate the one whose correlation over time is the average over switches placed at random: (1 -
+    eps)^{1/2} = 1 - m/T for m fresh draws, 1 - 2m/T for m changes of sign.
+
+    Args:
+        horizon: T.
+        switches: when the functions change; numbers below 1 are fractions of the horizon, others steps. The
+            new functions hold from that step on.
+        change: ``"fresh"``, an independent draw, or ``"flip"``, the same function with its sign changed.
+        noise_scale: R.
+        kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: int = 10_000,
+        switches: Sequence[float] = (0.3,),
+        change: str = "fresh",
+        noise_scale: float = 0.1,
+        kernel: str = "se",
+        lengthscale: float = 0.2,
+        nu: float = 2.5,
+        num_arms: int = 100,
+        dim: int = 1,
+        layout: str = "uniform",
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.require(change in ("fresh", "flip"), "change", change, "'fresh' or 'flip'")
+        validation.non_negative("noise_scale", noise_scale)
+        self.switches = _switch_steps(switches, horizon)
+        arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
+        root = covariance_root(covariance(k, arms))
+        streams = problem_streams(seed, replicates, first_replicate)
+        pieces, fresh = len(self.switches) + 1, change == "fresh"
+        weights = torch.stack([streams.normal(num_arms) for _ in range(pieces if fresh else 1)])
+        functions = gp_draws(root, weights)
+        scale = _AMPLITUDE / functions.abs().amax(-1, keepdim=True)
+        norms = (scale * weights[..., : root.shape[1]]).norm(dim=-1).amax(0)
+        functions = functions * scale
+        if not fresh:
+            functions = torch.stack([functions[0] * (-1) ** j for j in range(pieces)])
+        super().__init__(arms, replicates, noise_scale, horizon)
+        self.functions = functions  # (pieces, replicates, N)
+        turn = (1.0 if fresh else 2.0) * len(self.switches) / horizon
+        self.knowledge = Knowledge(
+            kernel=k,
+            noise_variance=float(noise_scale) ** 2,
+            rkhs_bound=per_replicate(norms),
+            forgetting_rate=1 - max(0.0, 1 - turn) ** 2,
+            variation_budget=per_replicate(functions.diff(dim=0).abs().amax(-1).sum(0)),
+        )
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """Scaled draws (replicates, N) of the piece the step lies in; a view, nothing is computed."""
+        self.check_step(step)
+        return self.functions[bisect.bisect_right(self.switches, step)]
+
+
+def _switch_steps(switches: Sequence[float], horizon: int) -> list[int]:
+    validation.positive_integer("horizon", horizon)
+    steps = [round(s * horizon) if s < 1 else s for s in switches]
+    ok = all(isinstance(s, int) and 2 <= s <= horizon for s in steps) and sorted(set(steps)) == steps
+    validation.require(
+        ok, "switches", switches, f"increasing steps in 2, ..., {horizon}, or fractions of the horizon"
+    )
+    return [int(s) for s in steps]
+
+
+class DriftingCosine(SimulatedProblem):
+    """A cosine wave whose phase moves: r_t(x) = 0.8 cos(3 x^T theta + phi(t)).
+
+    The direction theta is uniform on the unit sphere. Hong, Li & Tewari (2023), appendix J.3. At T = 10 000
+    the phase phi is 0 until step 1000, rises linearly to pi at 3000, stays, rises from 4000 to 2 pi at 6000
+    and stays; other horizons scale these steps.
+
+    Known beforehand: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 whose lengthscale
+    is sqrt(d)/3 unless given: then it equals the covariance of r averaged over theta and phase, to second
+    order in the distance; B = the largest norm over all phases of the wave fitted on the arms to within the
+    noise (``regularised_norm``); the variation budget exactly; as forgetting rate the one that halves
+    correlation while the phase moves by pi/3 at its mean speed 2 pi / T, eps = 1 - 2^{-12/T}.
+
+    Args:
+        horizon: T.
+        num_arms, dim: N, d.
+        layout: ``"sphere"`` as in the paper, or ``"uniform"`` or ``"grid"`` in [0, 1]^d.
+        lengthscale: of the known kernel; None: sqrt(d)/3.
+        noise_scale: R.
+        replicates, seed, first_replicate: as for ``GPDraws``; every replicate has a theta of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: int = 10_000,
+        num_arms: int = 100,
+        dim: int = 10,
+        layout: str = "sphere",
+        lengthscale: float | None = None,
+        noise_scale: float = 0.1,
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.positive_integer("horizon", horizon)
+        validation.non_negative("noise_scale", noise_scale)
+        arms = place_arms(layout, num_arms, dim, seed)
+        directions = problem_streams(seed, replicates, first_replicate).normal(dim)
+        self.theta = torch.nn.functional.normalize(directions, dim=-1)  # (replicates, d)
+        super().__init__(arms, replicates, noise_scale, horizon)
+        angle = _FREQUENCY * torch.stack([arms @ theta for theta in self.theta])
+        self._cosine, self._sine = _AMPLITUDE * angle.cos(), _AMPLITUDE * angle.sin()  # (replicates, N)
+        self._latest_phase, self._latest = 0.0, self._cosine
+        lengthscale = math.sqrt(dim) / _FREQUENCY if lengthscale is None else lengthscale
+        k = ScaleKernel(make_kernel("se", lengthscale)).double()
+        k.outputscale = _AMPLITUDE**2 / 2
+        self.knowledge = Knowledge(
+            kernel=k.requires_grad_(False),
+            noise_variance=float(noise_scale) ** 2,
+            rkhs_bound=per_replicate(
+                self._largest_norm(covariance(k, arms), max(noise_scale**2, SMALLEST_RIDGE))
+            ),
+            forgetting_rate=1 - 2 ** (-12 / horizon),
+            variation_budget=per_replicate(self._variation()),
+        )
+
+    def phase(self, step: int) -> float:
+        """phi(step), in radians."""
+        breaks = [share * (self.horizon or 0) for share in _PHASE_BREAKS]
+        return float(np.interp(step, breaks, [0, math.pi, math.pi, 2 * math.pi]))
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """0.8 cos(3 x^T theta + phi(step)), (replicates, N); the same tensor while the phase rests."""
+        self.check_step(step)
+        phase = self.phase(step)
+        if phase != self._latest_phase:
+            # cos(a + phi) = cos(a) cos(phi) - sin(a) sin(phi)
+            self._latest = math.cos(phase) * self._cosine - math.sin(phase) * self._sine
+            self._latest_phase = phase
+        return self._latest
+
+    def _largest_norm(self, K: Tensor, ridge: float) -> Tensor:
+        """Largest RKHS norm over the phases: the wave is u cos(phi) - v sin(phi), so its squared norm is a
+        quadratic form of (cos, sin) and at most the largest eigenvalue of the Gram matrix of u and v."""
+        u, v = regularised_norm(K, self._cosine, ridge), regularised_norm(K, self._sine, ridge)
+        sums = regularised_norm(K, self._cosine + self._sine, ridge)
+        cross = (sums**2 - u**2 - v**2) / 2
+        gram = torch.stack([u**2, cross, cross, v**2], dim=-1).reshape(-1, 2, 2)
+        return torch.linalg.eigvalsh(gram)[:, -1].sqrt()
+
+    def _variation(self) -> Tensor:
+        """Sum over the steps of the largest change of any arm, (replicates,); 256 steps at a time."""
+        phases = torch.tensor([self.phase(t) for t in range(1, (self.horizon or 0) + 1)], dtype=torch.float64)
+        moving = phases.diff() > 0
+        total = torch.zeros(self.replicates, dtype=torch.float64)
+        for before, after in zip(phases[:-1][moving].split(256), phases[1:][moving].split(256), strict=True):
+            cosine, sine = self._cosine.unsqueeze(-2), self._sine.unsqueeze(-2)
+            by_cosine = (after.cos() - before.cos()).unsqueeze(-1)
+            by_sine = (after.sin() - before.sin()).unsqueeze(-1)
+            total += (cosine * by_cosine - sine * by_sine).abs().amax(-1).sum(-1)
+        return total

@@ -1,0 +1,254 @@
+"""Real rewards, replayed from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
+from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
+from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.simulated import regularised_norm
+from bandits_torch.problems.tables import RewardTable, read_table
+from bandits_torch.streams import ReplicateStreams
+
+_WARM_UP = 0.2
+_NORM_ROWS = 100  # rows of the history that the bound on the RKHS norm is taken over
+
+
+class Replay(Problem):
+    """A table of real rewards: pulling arm n at step t gives the table's entry (t, n), without noise.
+
+    What is known beforehand is learned from past rows alone, which are not played: from ``history``, or,
+    without one, from the first ``warm_up`` of the table.
+
+    * kernel: covariance between arms (``estimate_covariance``), on the index of the arm;
+    * prior mean: each arm's own mean. The covariance is about the arms' own means, so the two belong
+      together; ``"grand"`` gives all arms one mean, for a history too short to tell arms apart;
+    * noise variance: ``noise_fraction`` of the arms' average variance, 5 % as in Chowdhury & Gopalan (2017),
+      section 6;
+    * forgetting rate: the likeliest (``fit_forgetting_rate``), per unit of time;
+    * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
+      over at most 100 rows evenly spread. It covers what has been seen, not what may come.
+
+    Times: one unit is the most common gap between rows (the median), the first played row is at time 1, and
+    gaps keep their length. Rows without a single reward are not played; ``available`` masks single missing
+    ones, whose expected reward is NaN.
+
+    Args:
+        table: (T, N) rewards in time order, NaN where missing, or a ``RewardTable``, which has times and
+            names too.
+        times: (T,) increasing; None: one row per unit of time.
+        arms: (N, d) features of the arms, None for none. ``problem.arms`` is (N, 1 + d): the arm's index,
+            which the kernel reads, then the features.
+        history: (T', N) rewards before the table's, NaN where missing, never played.
+        history_times: (T',) in the units of ``times`` and before them; needed if and only if both
+            ``history`` and ``times`` are given. Without times, history is taken to end just before the
+            table.
+        warm_up: share of the table that serves as history when none is given, in (0, 1); None: 0.2.
+        prior_mean: ``"arm"``, ``"grand"``, or a number.
+        noise_fraction: share of the average variance taken as noise variance.
+        forgetting_rate: in [0, 1), instead of the likeliest.
+        horizon: how many rows to play; None: all.
+        replicates: how many runs side by side; all see the same rewards.
+
+    Raises:
+        ValueError: bad shapes, infinities, times that do not increase, an arm with fewer than two rewards
+            in the history, history that does not vary, more steps than there are.
+    """
+
+    def __init__(
+        self,
+        table: Tensor | RewardTable,
+        times: Tensor | None = None,
+        arms: Tensor | None = None,
+        *,
+        history: Tensor | None = None,
+        history_times: Tensor | None = None,
+        warm_up: float | None = None,
+        prior_mean: str | float = "arm",
+        noise_fraction: float = 0.05,
+        forgetting_rate: float | None = None,
+        horizon: int | None = None,
+        replicates: int = 1,
+    ) -> None:
+        if not isinstance(table, RewardTable):
+            table = RewardTable(table.double(), None if times is None else times.double())
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self.arm_names = table.arm_names
+        past, played = _split(table, history, history_times, warm_up)
+        self.arms = _arms(arms, played.rewards.shape[1])
+        past, played = _in_steps(past, played)
+        self.history, self.history_times = past.rewards, past.times
+        self.knowledge = _learn(past, prior_mean, noise_fraction, forgetting_rate)
+        seen = ~torch.isnan(played.rewards)
+        some = seen.any(-1)
+        rewards = played.rewards[some]
+        steps = len(rewards)
+        if horizon is not None:
+            ok = isinstance(horizon, int) and 1 <= horizon <= steps
+            validation.require(
+                ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows there are to play"
+            )
+        self.horizon = steps if horizon is None else horizon
+        validation.require(self.horizon >= 1, "table", table.rewards, "a table with rewards left to play")
+        self.table = rewards[: self.horizon]
+        self._available = seen[some][: self.horizon]
+        self._all_available = bool(self._available.all())
+        self._times: list[float] = played.times[some].tolist() if played.times is not None else []
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """The table's row (replicates, N); NaN where a reward is missing."""
+        self.check_step(step)
+        return self.table[step - 1].expand(self.replicates, -1)
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """None: the rewards are the table's entries."""
+        return self.table.new_zeros(arm.shape)
+
+    def available(self, step: int) -> Tensor | None:
+        """Mask (N,) of the arms with a reward at this step, None if no reward of the table is missing."""
+        self.check_step(step)
+        return None if self._all_available else self._available[step - 1]
+
+    def time(self, step: int) -> float:
+        """When the step happens: 1 for the first, in units of the table's median gap."""
+        self.check_step(step)
+        return self._times[step - 1]
+
+
+def replay(
+    data: str | Path,
+    *,
+    rewards: Sequence[str] | str | None = None,
+    time: str | None = None,
+    missing: str = "mask",
+    warm_up: float = 0.2,
+    prior_mean: str | float = "arm",
+    noise_fraction: float = 0.05,
+    forgetting_rate: float | None = None,
+    horizon: int | None = None,
+    replicates: int = 1,
+) -> Replay:
+    """A table of your own rewards, from a CSV, Parquet or NPZ file.
+
+    Args:
+        data: the file; ``rewards``, ``time`` and ``missing`` are as for ``read_table``.
+        warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
+    """
+    return Replay(
+        read_table(data, rewards, time, missing=missing),
+        warm_up=warm_up,
+        prior_mean=prior_mean,
+        noise_fraction=noise_fraction,
+        forgetting_rate=forgetting_rate,
+        horizon=horizon,
+        replicates=replicates,
+    )
+
+
+def _split(
+    table: RewardTable, history: Tensor | None, history_times: Tensor | None, warm_up: float | None
+) -> tuple[RewardTable, RewardTable]:
+    """Past and played rows, both with times in the table's unit."""
+    rewards, rows = table.rewards, len(table.rewards)
+    times = torch.arange(1, rows + 1, dtype=torch.float64) if table.times is None else table.times
+    if history is None:
+        validation.require(history_times is None, "history_times", history_times, "None without history")
+        past = round(validation.probability("warm_up", _WARM_UP if warm_up is None else warm_up) * rows)
+        validation.require(0 < past < rows, "table", rewards, "long enough for a warm_up and a row to play")
+        return (
+            RewardTable(rewards[:past], times[:past], table.arm_names),
+            RewardTable(rewards[past:], times[past:], table.arm_names),
+        )
+    validation.require(warm_up is None, "warm_up", warm_up, "None when a history is given")
+    width = rewards.shape[1]
+    validation.shape_is(
+        "history", history, history.dim() == 2 and history.shape[1] == width, f"(T', {width})"
+    )
+    given = history_times is not None
+    validation.require(
+        given == (table.times is not None), "history_times", history_times, "given with times only"
+    )
+    if history_times is None:
+        history_times = torch.arange(1 - len(history), 1, dtype=torch.float64)
+    past_table = RewardTable(history.double(), history_times.double(), table.arm_names)
+    validation.require(
+        bool(history_times[-1] < times[0]), "history_times", history_times, "before the table's times"
+    )
+    return past_table, RewardTable(rewards, times, table.arm_names)
+
+
+def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, RewardTable]:
+    """The same tables with times counted in median gaps from 1 at the first played row."""
+    assert past.times is not None
+    assert played.times is not None
+    start, gaps = played.times[0], torch.cat([past.times, played.times]).diff()
+    unit = gaps.median()
+    return (
+        RewardTable(past.rewards, (past.times - start) / unit + 1, past.arm_names),
+        RewardTable(played.rewards, (played.times - start) / unit + 1, played.arm_names),
+    )
+
+
+def _arms(features: Tensor | None, num_arms: int) -> Tensor:
+    index = torch.arange(num_arms, dtype=torch.float64).unsqueeze(-1)
+    if features is None:
+        return index
+    ok = features.dim() == 2 and len(features) == num_arms
+    validation.shape_is("arms", features, ok, f"({num_arms}, d)")
+    return torch.cat([index, validation.finite_tensor("arms", features).double()], dim=-1)
+
+
+def _learn(
+    past: RewardTable, prior_mean: str | float, noise_fraction: float, forgetting_rate: float | None
+) -> Knowledge:
+    """Everything known beforehand, from past rows alone."""
+    validation.probability("noise_fraction", noise_fraction)
+    history, times = past.rewards, past.times
+    assert times is not None
+    rewards = (~torch.isnan(history)).sum(0)
+    poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
+    validation.require(
+        not poor, "history", poor, "a table with two or more rewards of every arm (these have fewer)"
+    )
+    covariance = estimate_covariance(history)
+    noise_variance = noise_fraction * float(covariance.diagonal().mean())
+    validation.require(noise_variance > 0, "history", history, "a table of rewards that vary")
+    arm_means = history.nanmean(0)
+    means: dict[str | float, float | Tensor] = {"arm": arm_means, "grand": float(arm_means.mean())}
+    if isinstance(prior_mean, str):
+        validation.require(prior_mean in means, "prior_mean", prior_mean, "'arm', 'grand' or a number")
+    mean = (
+        means[prior_mean]
+        if prior_mean in means
+        else validation.finite_number("prior_mean", float(prior_mean))
+    )
+    if forgetting_rate is None:
+        forgetting_rate = fit_forgetting_rate(history, times, covariance, noise_variance)
+    else:
+        validation.require(0 <= forgetting_rate < 1, "forgetting_rate", forgetting_rate, "a number in [0, 1)")
+    return Knowledge(
+        kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
+        noise_variance=noise_variance,
+        prior_mean=mean,
+        rkhs_bound=_largest_norm(history - mean, covariance, noise_variance),
+        forgetting_rate=forgetting_rate,
+    )
+
+
+def _largest_norm(centred: Tensor, covariance: Tensor, noise_variance: float) -> float:
+    """Largest norm of a row's fit, over at most 100 rows evenly spread; a fit leaves missing entries out."""
+    centred = centred[~torch.isnan(centred).all(-1)]
+    picked = torch.linspace(0, len(centred) - 1, min(len(centred), _NORM_ROWS)).round().long()
+    rows = centred[picked]
+    seen = ~torch.isnan(rows)
+    complete = seen.all(-1)
+    norms = [regularised_norm(covariance, rows[complete], noise_variance)]
+    for row, held in zip(rows[~complete], seen[~complete], strict=True):
+        norms.append(regularised_norm(covariance[held][:, held], row[held], noise_variance).reshape(1))
+    return float(torch.cat(norms).max())

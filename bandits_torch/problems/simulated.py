@@ -1,0 +1,131 @@
+"""What the made-up problems share: arms, kernels, draws from a Gaussian process, noise."""
+
+from __future__ import annotations
+
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.problems.problem import Problem, gaussian_noise
+from bandits_torch.streams import ReplicateStreams
+
+_RELATIVE_RANK_TOLERANCE = 1e-12  # eigenvalues below this share of the largest are rounding noise
+SMALLEST_RIDGE = 1e-6  # of regularised_norm, where the noise is smaller
+
+
+class SimulatedProblem(Problem):
+    """A problem with one reward function per replicate and normal noise.
+
+    Args:
+        arms: (N, d) features, shared by all replicates.
+        replicates: how many reward functions there are.
+        noise_scale: R, standard deviation of the noise, a number or (replicates,).
+        horizon: the last step, None if there is no end.
+    """
+
+    def __init__(
+        self, arms: Tensor, replicates: int, noise_scale: float | Tensor, horizon: int | None = None
+    ) -> None:
+        self.arms = arms
+        self.replicates = replicates
+        self.horizon = horizon
+        self.noise_scale = torch.as_tensor(noise_scale, dtype=arms.dtype).expand(replicates).clone()
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """Normal noise (S,) of the problem's ``noise_scale``, the same at every step and arm."""
+        return gaussian_noise(self.noise_scale, streams)
+
+
+def place_arms(layout: str, num_arms: int, dim: int, seed: int) -> Tensor:
+    """Arms (num_arms, dim), the same for every replicate.
+
+    Args:
+        layout: ``"uniform"``: uniform on [0, 1]^dim; ``"grid"``: an even grid of [0, 1]^dim, which needs
+            ``num_arms`` to be a whole number to the power ``dim``; ``"sphere"``: uniform on the unit sphere.
+        seed: of the random layouts; independent of the draws of the reward functions.
+    """
+    validation.require(
+        layout in ("uniform", "grid", "sphere"), "layout", layout, "'uniform', 'grid' or 'sphere'"
+    )
+    validation.positive_integer("num_arms", num_arms)
+    validation.positive_integer("dim", dim)
+    if layout == "grid":
+        side = round(num_arms ** (1 / dim))
+        validation.require(side**dim == num_arms, "num_arms", num_arms, f"a whole number to the power {dim}")
+        axis = torch.linspace(0, 1, side, dtype=torch.float64)
+        return torch.cartesian_prod(*[axis] * dim).reshape(num_arms, dim)
+    streams = ReplicateStreams(seed, purpose="arms")
+    if layout == "uniform":
+        return streams.uniform(num_arms, dim).squeeze(0)
+    return torch.nn.functional.normalize(streams.normal(num_arms, dim).squeeze(0), dim=-1)
+
+
+def make_kernel(kernel: str, lengthscale: float, nu: float = 2.5) -> Kernel:
+    """Squared exponential (``"se"``) or Matern (``"matern"``, smoothness nu) kernel, k(x, x) = 1, float64."""
+    validation.require(kernel in ("se", "matern"), "kernel", kernel, "'se' or 'matern'")
+    validation.positive("lengthscale", lengthscale)
+    validation.require(nu in (0.5, 1.5, 2.5), "nu", nu, "0.5, 1.5 or 2.5")
+    made = (RBFKernel() if kernel == "se" else MaternKernel(nu=nu)).double()
+    made.lengthscale = lengthscale
+    return made.requires_grad_(False)
+
+
+def covariance(kernel: Kernel, arms: Tensor) -> Tensor:
+    """K = k(arms, arms), (N, N), dense."""
+    with torch.no_grad():
+        return kernel(arms).to_dense()
+
+
+def covariance_root(K: Tensor) -> Tensor:
+    """A root A (N, r) with A A^T = K, from the eigenvectors of K, largest eigenvalue first.
+
+    Eigenvalues below 1e-12 of the largest, which rounding may have turned negative, are left out, so it works
+    on the nearly singular matrices of smooth kernels, where a Cholesky decomposition needs jitter. A draw
+    f = A z lies in the span kept, and its RKHS norm on these points is exactly |z|. Cost O(N^3).
+    """
+    values, vectors = torch.linalg.eigh(K)
+    values, vectors = values.flip(-1), vectors.flip(-1)
+    kept = values > _RELATIVE_RANK_TOLERANCE * values[0]
+    return vectors[:, kept] * values[kept].sqrt()
+
+
+def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
+    """Draws f = A z, (..., N), of the root A (N, r) and the first r standard normal ``weights`` (..., N).
+
+    One product per draw, of a copy: in a product of all, or at another alignment in memory, the last bits of
+    a draw would depend on how many there are.
+    """
+    rank = root.shape[1]
+    flat = weights.reshape(-1, weights.shape[-1])
+    return torch.stack([root @ w[:rank].clone() for w in flat]).reshape(*weights.shape[:-1], -1)
+
+
+def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:
+    """RKHS norm (...) of the function sum_i alpha_i k(x_i, .), alpha = (K + ridge I)^{-1} f, for f (..., N).
+
+    For functions of which no norm is known: it is the norm of their fit, as close as a noise variance
+    ``ridge`` asks for (within sqrt(ridge) |f|_K / 2), and at most their own. On nearly singular K the norm
+    sqrt(f^T K^{-1} f) of the exact interpolant is decided by rounding, and it is huge where f is rougher
+    than k.
+    """
+    factor = torch.linalg.cholesky(K + ridge * torch.eye(len(K), dtype=K.dtype))
+    alpha = torch.cholesky_solve(f.reshape(-1, len(K)).T, factor).T.reshape(f.shape)
+    return ((alpha @ K) * alpha).sum(-1).clamp_min(0).sqrt()
+
+
+def range_noise_scale(functions: Tensor, noise_scale: float | None) -> Tensor:
+    """R of each function (S, N): ``noise_scale`` if given, else R^2 = 1 % of the function's range max - min.
+
+    As in Chowdhury & Gopalan (2017), section 6; as there, the variance R^2 is set against the range itself.
+    """
+    if noise_scale is not None:
+        return torch.full(functions.shape[:1], validation.non_negative("noise_scale", noise_scale)).double()
+    return (0.01 * (functions.amax(-1) - functions.amin(-1))).sqrt()
+
+
+def problem_streams(seed: int, replicates: int, first_replicate: int) -> ReplicateStreams:
+    """The streams that replicates ``first_replicate``, ... of a problem are drawn from."""
+    ok = isinstance(first_replicate, int) and first_replicate >= 0
+    validation.require(ok, "first_replicate", first_replicate, "an integer >= 0")
+    return ReplicateStreams(seed, replicates, purpose="problem", first=first_replicate)

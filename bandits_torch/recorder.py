@@ -1,0 +1,174 @@
+"""Writes a History while a run goes on: checks, scores and stores each step without waiting for a GPU."""
+
+from __future__ import annotations
+
+import math
+import platform
+from functools import partial
+from typing import Any
+
+import botorch
+import gpytorch
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch._version import __version__
+from bandits_torch.history import COLUMNS, History
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.problem import Problem
+
+_CHECK_EVERY = 100  # steps between checks that wait for a GPU; on a CPU every step is checked
+
+
+def available_rewards(expected: Tensor, available: Tensor | None) -> Tensor:
+    """The expected rewards ((R, N) or (S, N)), minus infinity where an arm is not available."""
+    return expected if available is None else expected.masked_fill(~available, -math.inf)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's numbers depend on."""
+    return {
+        "bandits_torch": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "gpytorch": gpytorch.__version__,
+        "botorch": botorch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+class Recorder:
+    """Takes down one run, step by step, in tensors laid out beforehand on the problem's device.
+
+    Args:
+        policy, problem: who plays what; the recorder only asks for sizes, names and expected rewards.
+        horizon: T.
+
+    Cost a step: O(S), and O(S N) for the best arm when the expected rewards or the mask are not the same
+    memory, unchanged, as at the step before. A CPU run is checked every step, any other every 100 steps.
+    """
+
+    def __init__(self, policy: Policy, problem: Problem, horizon: int) -> None:
+        self._problem, self._policy = problem, policy
+        self._shape = (horizon, policy.replicates)
+        self._on_cpu = problem.arms.device.type == "cpu"
+        zeros = partial(torch.zeros, self._shape, device=problem.arms.device)
+        self._arms = zeros(dtype=torch.long)
+        self._rewards, self._expected, self._best = (zeros(dtype=torch.float64) for _ in range(3))
+        self._times, self._seconds = np.zeros(horizon), np.zeros(horizon)
+        self._trace: dict[str, Tensor] = {}
+        self._expected_seen: tuple[Tensor | None, int] = (None, 0)
+        self._mask_seen: tuple[Tensor | None, int] = (None, 0)
+        self._checked = 0
+
+    def chosen(self, step: int, arm: Tensor) -> None:
+        """Take down the arms (S,), before they are pulled."""
+        ok = arm.shape == self._shape[1:] and arm.dtype == torch.long
+        validation.shape_is("arm", arm, ok, f"{self._shape[1:]} and dtype torch.int64")
+        if self._on_cpu:
+            low, high = arm.aminmax()
+            ok = int(low) >= 0 and int(high) < self._problem.num_arms
+            validation.require(ok, f"arm of step {step}", arm, f"in 0..{self._problem.num_arms - 1}")
+        self._arms[step - 1] = arm
+
+    def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Tensor | None) -> None:
+        """Take down the rewards (S,) and score the arms."""
+        validation.shape_is("reward", reward, reward.shape == self._shape[1:], f"{self._shape[1:]}")
+        rewards, best = self._truth(self._problem.expected_rewards(step), available)
+        self._rewards[step - 1] = reward
+        self._expected[step - 1] = rewards.gather(1, arm.unsqueeze(1)).squeeze(1)
+        self._best[step - 1] = best
+        if self._on_cpu or step % _CHECK_EVERY == 0:
+            self._check(step)
+
+    def learnt(self, step: int, time: float, seconds: float, trace: dict[str, Tensor | float]) -> None:
+        """Take down when the step happened, what it cost and what the policy says of it."""
+        self._times[step - 1], self._seconds[step - 1] = time, seconds
+        for name, value in trace.items():
+            rows = self._trace.get(name)
+            if rows is None or (isinstance(value, Tensor) and value.dim() >= rows.dim()):
+                rows = self._trace[name] = self._trace_rows(name, value)
+            rows[step - 1] = value
+
+    def history(self, meta: dict[str, Any]) -> History:
+        """The History of the steps taken down; waits for the device."""
+        self._check(self._shape[0])
+        rows = (self._arms, self._rewards, self._expected, self._best)
+        arms, rewards, expected, best = (value.T.contiguous().cpu() for value in rows)
+        times, seconds = torch.from_numpy(self._times), torch.from_numpy(self._seconds)
+        trace = {name: value.cpu().movedim(0, -1).contiguous() for name, value in self._trace.items()}
+        return History(arms, rewards, expected, best, times, seconds, trace, meta)
+
+    def _truth(self, expected: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Expected rewards of the available arms, (S, N), and the best of them, (S,) or (1,)."""
+        if not (_unchanged(expected, self._expected_seen) and _unchanged(available, self._mask_seen)):
+            shape = (self._problem.replicates, self._problem.num_arms)
+            validation.shape_is("expected_rewards", expected, expected.shape == shape, f"{shape}")
+            rewards = available_rewards(expected, available)
+            self._best_now = rewards.amax(-1)
+            self._rewards_now = rewards.expand(self._shape[1], -1)
+            self._expected_seen, self._mask_seen = _seen(expected), _seen(available)
+        return self._rewards_now, self._best_now
+
+    def _check(self, last: int) -> None:
+        """Refuse rewards that are no numbers and arms not available, in the steps since the last check."""
+        rows = slice(self._checked, last)
+        kinds = {
+            "rewards": self._rewards,
+            "expected rewards": self._expected,
+            "best expected reward": self._best,
+        }
+        # One sum tells: minus infinity marks an arm that was not available, and NaN or infinity survive.
+        total = self._rewards[rows] + self._expected[rows] + self._best[rows]
+        if not math.isfinite(total.sum().item()):
+            for kind, values in kinds.items():
+                bad = (~torch.isfinite(values[rows])).nonzero()
+                if len(bad):
+                    self._refuse(kind, values, self._checked + int(bad[0, 0]), int(bad[0, 1]))
+        self._checked = last
+
+    def _refuse(self, kind: str, values: Tensor, row: int, replicate: int) -> None:
+        value, where = float(values[row, replicate]), f"at step {row + 1}, replicate {replicate}"
+        arm = int(self._arms[row, replicate])
+        if values is self._expected and value == -math.inf:
+            raise ValueError(
+                f"policy {name_of(self._policy)} chose arm {arm}, which is not available, {where}"
+            )
+        raise ValueError(
+            f"{kind} must be finite, got {value} {where}, arm {arm} from problem {name_of(self._problem)}"
+        )
+
+    def _trace_rows(self, name: str, value: Tensor | float) -> Tensor:
+        """Rows for a name's values, NaN where none was given; those written so far are kept."""
+        validation.require(name not in COLUMNS, "name in trace()", name, f"other than {COLUMNS}")
+        shape = value.shape if isinstance(value, Tensor) else ()
+        ok = shape in ((), self._shape[1:])
+        validation.require(ok, f"trace()[{name!r}]", value, f"a scalar or of shape {self._shape[1:]}")
+        device = value.device if isinstance(value, Tensor) else torch.device("cpu")
+        rows = torch.full((self._shape[0], *shape), torch.nan, dtype=torch.float64, device=device)
+        if name in self._trace:
+            rows[:] = self._trace[name].to(device).unsqueeze(1)
+        return rows
+
+
+def name_of(thing: Policy | Problem) -> str:
+    """What a policy or problem is called: its ``name`` if it has one, else its class."""
+    return str(getattr(thing, "name", type(thing).__name__))
+
+
+def _seen(tensor: Tensor | None) -> tuple[Tensor | None, int]:
+    return tensor, 0 if tensor is None else tensor._version
+
+
+def _unchanged(tensor: Tensor | None, seen: tuple[Tensor | None, int]) -> bool:
+    """Whether a tensor shows the numbers seen before, going by memory and write count, not by its values.
+
+    The tensor seen is held on to, so its memory cannot have been given to another.
+    """
+    old, version = seen
+    if tensor is None or old is None:
+        return tensor is old
+    same_memory = tensor.data_ptr() == old.data_ptr() and tensor.stride() == old.stride()
+    return version == tensor._version and same_memory and tensor.shape == old.shape

@@ -1,0 +1,110 @@
+"""Confidence widths for a reward function drawn from the model's own prior (the Bayesian setting).
+
+With f ~ GP(prior) and Gaussian noise of variance lambda, f(x) given the data is exactly
+N(mu_{t-1}(x), sigma_{t-1}^2(x)); a union bound over arms and steps gives the width. This needs the model to
+hold everything its choices were made from: not for sliding windows, whose choices also rest on data since
+dropped. For what a width is, and for functions of bounded RKHS norm instead, see ``widths.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.theory.parameters import Parameter, checked, clock, like
+from bandits_torch.theory.widths import Width
+
+
+class SrinivasBayesianWidth(Width):
+    """GP-UCB on N arms: width_t = sqrt(2 ln(N pi^2 t^2 / (6 delta))).
+
+    Source: Srinivas et al. 2010, Theorem 1 (Lemma 5.1); equals sqrt(beta_t). Also TV-GP-UCB (Bogunovic et al.
+    2016) with a model that drifts as the function does. Valid for f drawn from the prior and Gaussian noise
+    of variance lambda; after a restart ``step`` starts again, and the guarantee is then per interval.
+
+    Args:
+        num_arms: N >= 1.
+        delta: failure probability.
+    """
+
+    def __init__(self, num_arms: int, delta: Parameter) -> None:
+        self.num_arms = validation.positive_integer("num_arms", num_arms)
+        self.delta = checked(validation.probability, "delta", delta)
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """sqrt(2 ln(N pi^2 t^2 / (6 delta)))."""
+        t, delta = clock(step, model), like(model.noise_variance, self.delta)
+        return torch.sqrt(2 * torch.log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
+
+
+class PriorEliminationFiniteWidth(Width):
+    """PE-GP-UCB on N arms: width_t = sqrt(2 ln(T N pi^2 t^2 / (3 delta))).
+
+    Source: Ziomek et al. 2024, Theorem 4.1 (A); equals their beta_t^p. It is their Theorem 3.1 at
+    delta_A = delta/2: the other half is spent on the noise of the elimination test, so the band fails with
+    probability delta/2 at most. T counts the times the function is predicted at: with a space-time prior the
+    band holds at every arm and time. Valid under the true prior, with Gaussian noise of variance lambda.
+
+    Args:
+        num_arms: N >= 1.
+        horizon: T >= 1.
+        delta: failure probability of the whole algorithm.
+    """
+
+    def __init__(self, num_arms: int, horizon: int, delta: Parameter) -> None:
+        self.num_arms = validation.positive_integer("num_arms", num_arms)
+        self.horizon = validation.positive_integer("horizon", horizon)
+        self.delta = checked(validation.probability, "delta", delta)
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """sqrt(2 ln(T N pi^2 t^2 / (3 delta)))."""
+        t, delta = clock(step, model), like(model.noise_variance, self.delta)
+        return torch.sqrt(2 * torch.log(self.horizon * self.num_arms * math.pi**2 * t**2 / (3 * delta)))
+
+
+class PriorEliminationContinuousWidth(Width):
+    """PE-GP-UCB on [0, r]^d: width_t = sqrt(2 ln(pi^2 t^2/(3 D)) + 2 d ln(T d t^2 r b sqrt(ln(2 d a/D)))).
+
+    Source: Ziomek et al. 2024, Theorem 4.1 (B); equals their beta_t^p; D is their delta_A. Two corrections.
+    The theorem leaves delta_A open: D = delta/2, as part (A) has it. And b is that of Srinivas et al. 2010,
+    P(sup_x |df/dx_j| > L) <= a exp(-(L/b)^2) for every j and all times: the exp(-L^2/b) printed in their
+    Assumption 3.2 would need sqrt(b) in the width, so that its b makes the width too small wherever b < 1.
+
+    Valid at the points played, and elsewhere at the nearest point of a grid and up to 1/t^2; under the true
+    prior, with Gaussian noise of variance lambda. T enters to the power d where the proof needs it once.
+
+    Args:
+        dim: d, dimension of the domain.
+        horizon: T >= 1.
+        r: side of the domain, > 0.
+        a, b: constants of the derivative bound, > 0, with 2 d a > delta/2; b in units of reward over length.
+        delta: failure probability of the whole algorithm.
+
+    Raises:
+        ValueError: also when 2 d a <= delta/2: the inner logarithm would not be positive.
+    """
+
+    def __init__(
+        self, dim: int, horizon: int, r: Parameter, a: Parameter, b: Parameter, delta: Parameter
+    ) -> None:
+        self.dim = validation.positive_integer("dim", dim)
+        self.horizon = validation.positive_integer("horizon", horizon)
+        self.r = checked(validation.positive, "r", r)
+        self.a = checked(validation.positive, "a", a)
+        self.b = checked(validation.positive, "b", b)
+        self.delta = checked(validation.probability, "delta", delta)
+        too_small = 4 * dim * torch.as_tensor(a).min().item() <= torch.as_tensor(delta).max().item()
+        validation.require(not too_small, "a", a, f"above delta/(4 dim), with delta = {delta}")
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """sqrt(2 ln(pi^2 t^2/(3 D)) + 2 d ln(T tau_t)), tau_t = max(1, d t^2 r b sqrt(ln(2 d a/D)))."""
+        t, d = clock(step, model), self.dim
+        r, a, b, delta = (like(model.noise_variance, p) for p in (self.r, self.a, self.b, self.delta))
+        D = delta / 2
+        steepest = b * torch.sqrt(torch.log(torch.ones_like(t) * (2 * d * a / D)))
+        tau = (d * t**2 * r * steepest).clamp(min=1)  # grid points per side, and there is one at least
+        return torch.sqrt(2 * torch.log(math.pi**2 * t**2 / (3 * D)) + 2 * d * torch.log(self.horizon * tau))

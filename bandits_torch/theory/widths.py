@@ -1,0 +1,275 @@
+"""Confidence widths for a reward function of bounded RKHS norm, and what wraps any width.
+
+A width is the number that multiplies sigma: with probability at least 1 - delta,
+
+    |f(x) - mu_{t-1}(x)| <= width_t sigma_{t-1}(x)    for every arm x and every step t.
+
+Papers write it beta_t (Chowdhury & Gopalan, Zhou & Shroff), sqrt(beta_t) (Srinivas et al.) or v_t (GP-TS);
+BoTorch's ``beta`` is its square. Widths for functions drawn from the prior are in ``prior_widths.py``.
+
+| symbol | argument | meaning |
+|---|---|---|
+| B | ``rkhs_bound`` | bound on the RKHS norm of f minus the prior mean, >= 0 |
+| R | ``noise_scale`` | sub-Gaussian scale of the noise (its standard deviation, if Gaussian), > 0 |
+| delta | ``delta`` | failure probability, in (0, 1) |
+| lambda | ``model.noise_variance`` | regulariser of the model |
+| gamma_n | ``gain`` | a provider from ``information_gain.py`` |
+
+Each may be a number or a tensor that broadcasts to the model's batch shape: candidate priors may have
+different B. A value out of range raises ValueError when the width is built, an integer step below 1 when it
+is called. A call costs O(1) and never waits for a device, provided tensors lie on the model's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.theory.information_gain import GainProvider
+from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
+
+_FORMS = ("theory", "printed")
+
+
+class Width(ABC):
+    """A rule for the number that multiplies sigma."""
+
+    @abstractmethod
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """The width before the choice at ``step``.
+
+        Args:
+            step: 1, 2, ... since the last restart, an integer or an integer tensor that broadcasts to
+                ``model.batch_shape``; n = step - 1 observations have been made since.
+            model: the model whose sigma the width multiplies.
+
+        Returns:
+            A tensor that broadcasts to ``model.batch_shape``, of the dtype and device of its noise variance.
+        """
+
+
+class ConstantWidth(Width):
+    """width = c, a number >= 0: for tuning. No theorem holds it."""
+
+    def __init__(self, value: Parameter) -> None:
+        self.value = checked(validation.non_negative, "value", value)
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """c, whatever the step."""
+        check_step(step)
+        return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
+
+
+class SrinivasRKHSWidth(Width):
+    """GP-UCB for a function of bounded norm: width_t = sqrt(2 B^2 + 300 gamma_{t-1} ln^3(t/delta)).
+
+    Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
+    beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
+    lambda = R^2, growing data, and gamma_n the maximum gain, which the theorem is stated for. Very loose:
+    kept for comparison.
+
+    Args:
+        rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
+    """
+
+    def __init__(self, rkhs_bound: Parameter, delta: Parameter, gain: GainProvider) -> None:
+        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+        self.delta = checked(validation.probability, "delta", delta)
+        self.gain = gain
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """sqrt(2 B^2 + 300 gamma_{t-1} ln^3(t/delta))."""
+        t = clock(step, model)
+        B, delta = (like(model.noise_variance, p) for p in (self.rkhs_bound, self.delta))
+        return torch.sqrt(2 * B**2 + 300 * self.gain(step - 1, model) * torch.log(t / delta) ** 3)
+
+
+class _SelfNormalisedWidth(Width):
+    """What the widths that rest on Chowdhury & Gopalan's Theorem 1 share.
+
+    ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou &
+    Shroff 2021, equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2).
+    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T, and true for
+    every lambda >= 1, being wider there. Below 1 it misses the factor 1/sqrt(lambda) and does not cover,
+    though the experiments of Chowdhury & Gopalan use it with lambda = R^2.
+    m (``_events``) is how many events, of probability delta/m each, the guarantee is made of.
+    """
+
+    _events = 1
+
+    def __init__(
+        self,
+        rkhs_bound: Parameter,
+        noise_scale: Parameter,
+        delta: Parameter,
+        gain: GainProvider,
+        form: str = "theory",
+    ) -> None:
+        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
+        self.delta = checked(validation.probability, "delta", delta)
+        validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
+        self.gain, self.form = gain, form
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
+        check_step(step)
+        noise = model.noise_variance
+        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
+        gamma = self.gain(self._points(step), model)
+        log_term = log(self._events / delta)
+        if self.form == "printed":
+            return B + R * torch.sqrt(2 * (gamma + 1 + log_term))
+        return B + R / torch.sqrt(noise) * torch.sqrt(2 * gamma + 2 * log_term)
+
+    def _points(self, step: int | Tensor) -> int | Tensor:
+        """The n of gamma_n: the step - 1 observations since the last restart."""
+        return step - 1
+
+
+class IGPWidth(_SelfNormalisedWidth):
+    """IGP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(1/delta)).
+
+    Source: Chowdhury & Gopalan 2017, Theorem 2 and Algorithm 1; equals their beta_t. Algorithm 1 prints
+    B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))), which is ``form="printed"`` and needs lambda >= 1.
+    Valid for conditionally R-sub-Gaussian noise and growing data, at all steps at once; gamma_n may be the
+    realised gain.
+
+    Args:
+        rkhs_bound, noise_scale, delta, gain: B, R, delta and the provider of gamma_n.
+        form: ``"theory"`` (default) or ``"printed"``.
+    """
+
+
+class GPTSWidth(_SelfNormalisedWidth):
+    """GP-TS: v_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(2/delta)), scale of the sampled function.
+
+    Source: Chowdhury & Gopalan 2017, Algorithm 2 (f_t ~ GP(mu_{t-1}, v_t^2 k_{t-1})) and Lemma 6; equals
+    their v_t. Printed: B + R sqrt(2 (gamma_{t-1} + 1 + ln(2/delta))), ``form="printed"``, for lambda >= 1.
+    As a band it fails with probability delta/2 at most; the other half is spent on the sampling. Valid, and
+    with arguments, as ``IGPWidth``.
+    """
+
+    _events = 2
+
+
+class RestartWidth(_SelfNormalisedWidth):
+    """R-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-t0} + 2 ln(M/delta)), restarted at t0.
+
+    Source: Zhou & Shroff 2021, Algorithm 1 and Lemma 1; equals their beta_t. ``step`` counts from the
+    restart, so n = t - t0. Correction: the paper has ln(1/delta), and its Lemma 1 is about one interval;
+    over a run the failures of M = ceil(T/H) intervals add up, which ln(M/delta) pays for.
+    Valid while f does not change inside an interval; wrap in ``DriftAwareWidth`` otherwise.
+
+    Args:
+        num_intervals: M, how many intervals the guarantee is to hold over, >= 1; 1 gives the paper's width.
+        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
+    """
+
+    def __init__(
+        self,
+        num_intervals: int,
+        rkhs_bound: Parameter,
+        noise_scale: Parameter,
+        delta: Parameter,
+        gain: GainProvider,
+        form: str = "theory",
+    ) -> None:
+        super().__init__(rkhs_bound, noise_scale, delta, gain, form)
+        self._events = validation.positive_integer("num_intervals", num_intervals)
+
+
+class SlidingWindowWidth(_SelfNormalisedWidth):
+    """SW-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{min(t,w)} + 2 ln(T/delta)).
+
+    Source: Zhou & Shroff 2021, Lemma 2; equals the beta_t there. Correction: their Algorithm 2 prints
+    B + R sqrt(2 (gamma_{min(t,w)} + 1 + ln(1/delta))). Data that leave break the martingale, so each of the
+    T steps is an event of its own, of probability delta/T (Lemma 2): both forms use ln(T/delta).
+    Valid at steps up to T, for f unchanged inside each window; wrap in ``DriftAwareWidth`` otherwise.
+
+    Args:
+        window: w, most observations the model holds, >= 1.
+        horizon: T, how many steps the guarantee is to hold over, >= 1.
+        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
+    """
+
+    def __init__(
+        self,
+        window: int,
+        horizon: int,
+        rkhs_bound: Parameter,
+        noise_scale: Parameter,
+        delta: Parameter,
+        gain: GainProvider,
+        form: str = "theory",
+    ) -> None:
+        super().__init__(rkhs_bound, noise_scale, delta, gain, form)
+        self.window = validation.positive_integer("window", window)
+        self._events = validation.positive_integer("horizon", horizon)
+
+    def _points(self, step: int | Tensor) -> int | Tensor:
+        return step.clamp(max=self.window) if isinstance(step, Tensor) else min(step, self.window)
+
+
+class RealisedInformationWidth(Width):
+    """width_t = sqrt(B^2 + (R^2 / lambda) (log det(I + K_{t-1}/lambda) + 2 ln(m/delta))).
+
+    The default of index policies; no paper's symbol. Source: the likelihood-ratio supermartingale, mixed over
+    GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this kind): with
+    V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)), and
+    |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). Never above ``IGPWidth`` in its theory form with
+    the realised gain, as sqrt(a^2 + b^2) <= a + b.
+
+    Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once while data only grow (m = 1).
+    With windows, or a function that changes with time (and not in answer to the noise), each step is an event
+    of its own: m = T, the ``horizon``. Over M restart intervals give delta/M.
+
+    Args:
+        rkhs_bound, noise_scale, delta: B, R, delta.
+        horizon: T >= 1, for windows and changing functions; None for growing data and a fixed function.
+    """
+
+    def __init__(
+        self, rkhs_bound: Parameter, noise_scale: Parameter, delta: Parameter, horizon: int | None = None
+    ) -> None:
+        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
+        self.delta = checked(validation.probability, "delta", delta)
+        self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
+        check_step(step)
+        noise = model.noise_variance
+        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
+        log_det = 2 * model.information_gain
+        return torch.sqrt(B**2 + R**2 / noise * (log_det + 2 * log(self._events / delta)))
+
+
+class DriftAwareWidth(Width):
+    """base + V sqrt(n / lambda): n observations are held, and f moved by at most V since the oldest.
+
+    Source: the bias of the posterior mean is sum_s a_s (f_s(x_s) - f_t(x_s)) with a_s = C(x, x_s)/lambda;
+    lambda sum_s a_s^2 <= sigma^2(x) and Cauchy-Schwarz give |bias(x)| <= V sqrt(n/lambda) sigma(x).
+    Valid when V bounds max_x |f_s(x) - f_t(x)| over the steps s the model holds data of, t being the current
+    step, and ``base`` is valid for each f_t at every step: its B must bound the norm of every f_t, and
+    ``RealisedInformationWidth`` needs its ``horizon``.
+
+    Args:
+        base: the width that a function without drift would get.
+        drift: V >= 0, in units of reward.
+    """
+
+    def __init__(self, base: Width, drift: Parameter) -> None:
+        self.base = base
+        self.drift = checked(validation.non_negative, "drift", drift)
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """base + V sqrt(n / lambda), n = ``model.num_observations``."""
+        noise = model.noise_variance
+        n = model.num_observations.to(noise)
+        return self.base(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)

@@ -1,0 +1,229 @@
+"""Every width's claim: mu_{t-1} +- width sigma_{t-1} holds f at all steps and arms in 1 - delta of the runs.
+
+200 runs side by side, each a UCB run that the width itself drives. Every test also shows what breaks the
+claim: half the width, or the paper's print where that is wrong.
+"""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
+from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth, SrinivasBayesianWidth
+from bandits_torch.theory.widths import (
+    ConstantWidth,
+    DriftAwareWidth,
+    GPTSWidth,
+    IGPWidth,
+    RealisedInformationWidth,
+    RestartWidth,
+    SlidingWindowWidth,
+    SrinivasRKHSWidth,
+)
+from tests.reference.simulate_coverage import CovarianceGP, coverage, width_needed
+
+RUNS, ARMS, STEPS, WINDOW = 200, 50, 120, 30
+DELTA, B, R = 0.1, 5.0, 0.5
+GAIN = RealisedGain()
+X = torch.linspace(0, 1, ARMS, dtype=torch.float64)
+
+
+def kernel(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    return torch.exp(-((x[..., :, None] - z[..., None, :]) ** 2) / (2 * 0.2**2))
+
+
+K = kernel(X, X)
+NO_FUNCTION = torch.zeros(RUNS, ARMS, dtype=torch.float64)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(7)
+
+
+def normal(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def functions_of_norm(bound: float, generator: torch.Generator) -> torch.Tensor:
+    """(RUNS, ARMS) values of functions whose RKHS norm is the bound: half of them single bumps, which reach
+    bound x sigma_0 before any data; the others mixtures of ten."""
+    centres = torch.rand(RUNS, 10, generator=generator, dtype=torch.float64)
+    weights = normal(generator, RUNS, 10)
+    weights[: RUNS // 2, 1:] = 0
+    norm = torch.einsum("si,sij,sj->s", weights, kernel(centres, centres), weights).sqrt()
+    return bound * torch.einsum("sni,si->sn", kernel(X, centres), weights) / norm[:, None]
+
+
+def draws_of_prior(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    values, vectors = torch.linalg.eigh(K)
+    return normal(generator, *shape, ARMS) @ (vectors * values.clamp(min=0).sqrt()).T
+
+
+RKHS_WIDTHS = {
+    "IGP, realised gain": lambda lam: IGPWidth(B, R, DELTA, GAIN),
+    "IGP, maximum gain": lambda lam: IGPWidth(B, R, DELTA, MaximumGain(K, lam, STEPS)),
+    "GP-TS": lambda lam: GPTSWidth(B, R, DELTA, GAIN),
+    "realised information": lambda lam: RealisedInformationWidth(B, R, DELTA),
+}
+
+
+@pytest.mark.parametrize("noise_variance", [R**2, 0.1, 1.0])
+@pytest.mark.parametrize("make", RKHS_WIDTHS.values(), ids=RKHS_WIDTHS.keys())
+def test_width_covers_a_function_of_known_norm(make, noise_variance, generator):
+    f, noise = functions_of_norm(B, generator), R * normal(generator, STEPS, RUNS)
+    needed = width_needed(make(noise_variance), lambda t: f, CovarianceGP(K, noise_variance, RUNS), noise)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, factor=0.5) < 1 - DELTA
+
+
+def test_srinivas_rkhs_width_covers_under_bounded_noise(generator):
+    f = functions_of_norm(B, generator)
+    noise = R * (2 * torch.rand(STEPS, RUNS, generator=generator, dtype=torch.float64) - 1)
+    width = SrinivasRKHSWidth(B, DELTA, MaximumGain(K, R**2, STEPS))
+    needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, factor=0.5) < 1 - DELTA
+
+
+@pytest.mark.parametrize("width", [IGPWidth(0.0, R, DELTA, GAIN), RealisedInformationWidth(0.0, R, DELTA)])
+@pytest.mark.parametrize("noise_variance", [R**2, 0.1])
+def test_width_covers_when_noise_is_all_there_is(width, noise_variance, generator):
+    noise = R * normal(generator, STEPS, RUNS)
+    needed = width_needed(width, lambda t: NO_FUNCTION, CovarianceGP(K, noise_variance, RUNS), noise)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, factor=0.5) < 1 - DELTA
+
+
+@pytest.mark.parametrize("make", [IGPWidth, GPTSWidth])
+def test_printed_form_fails_below_noise_variance_one(make, generator):
+    """With lambda = R^2 = 0.01 the print is ten times too narrow in its noise part."""
+    scale = 0.1
+    noise = scale * normal(generator, STEPS, RUNS)
+    held = {}
+    for form in ("theory", "printed"):
+        width = make(0.0, scale, DELTA, GAIN, form)
+        held[form] = coverage(
+            width_needed(width, lambda t: NO_FUNCTION, CovarianceGP(K, scale**2, RUNS), noise)
+        )
+    assert held["theory"] >= 1 - DELTA
+    assert held["printed"] < 0.5
+
+
+WINDOW_WIDTHS = [
+    SlidingWindowWidth(WINDOW, STEPS, B, R, DELTA, GAIN),
+    SlidingWindowWidth(WINDOW, STEPS, B, R, DELTA, MaximumGain(K, R**2, WINDOW)),
+    RealisedInformationWidth(B, R, DELTA, horizon=STEPS),
+]
+
+
+@pytest.mark.parametrize("width", WINDOW_WIDTHS)
+def test_window_width_covers_a_function_that_stands_still(width, generator):
+    f, noise = functions_of_norm(B, generator), R * normal(generator, STEPS, RUNS)
+    needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise, window=WINDOW)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, factor=0.5) < 1 - DELTA
+
+
+def test_window_needs_every_step_to_be_an_event_of_its_own(generator):
+    """A window of one observation sees fresh noise at every step: ln(1/delta) fails, ln(T/delta) holds."""
+    noise_variance = 0.1
+    scale = math.sqrt(noise_variance)
+    noise = scale * normal(generator, STEPS, RUNS)
+    held = [
+        coverage(
+            width_needed(width, lambda t: NO_FUNCTION, CovarianceGP(K, noise_variance, RUNS), noise, window=1)
+        )
+        for width in (
+            IGPWidth(0.0, scale, DELTA, GAIN),
+            SlidingWindowWidth(1, STEPS, 0.0, scale, DELTA, GAIN),
+        )
+    ]
+    assert held[0] < 1 - DELTA
+    assert held[1] >= 1 - DELTA
+
+
+def test_restarts_need_every_interval_to_be_an_event_of_its_own(generator):
+    """The paper's ln(1/delta) holds in one interval, and over sixty of them fails; ln(60/delta) holds."""
+    noise_variance = 0.1
+    scale = math.sqrt(noise_variance)
+    noise = scale * normal(generator, STEPS, RUNS)
+    model = CovarianceGP(K, noise_variance, RUNS)
+    printed, corrected = (RestartWidth(m, 0.0, scale, DELTA, GAIN) for m in (1, STEPS // 2))
+    first_interval = width_needed(printed, lambda t: NO_FUNCTION, model, noise[:2], restart_every=2)
+    assert coverage(first_interval) >= 1 - DELTA
+    whole_run = width_needed(printed, lambda t: NO_FUNCTION, model, noise, restart_every=2)
+    assert coverage(whole_run) < 1 - DELTA
+    whole_run = width_needed(corrected, lambda t: NO_FUNCTION, model, noise, restart_every=2)
+    assert coverage(whole_run) >= 1 - DELTA
+
+
+def moving_bump(generator: torch.Generator, speed: float) -> torch.Tensor:
+    """(STEPS, RUNS, ARMS): bumps B k(x0(t), .) of norm B whose centres go to and fro at this speed a step."""
+    start = torch.rand(RUNS, generator=generator, dtype=torch.float64)
+    phase = start + speed * torch.arange(STEPS, dtype=torch.float64)[:, None]
+    centre = 1 - (phase % 2 - 1).abs()
+    return B * kernel(X, centre[..., None]).squeeze(-1)
+
+
+DRIFTER_SCALE = 0.1
+BASE_WIDTHS = [
+    SlidingWindowWidth(WINDOW, STEPS, B, DRIFTER_SCALE, DELTA, GAIN),
+    SlidingWindowWidth(WINDOW, STEPS, B, DRIFTER_SCALE, DELTA, MaximumGain(K, DRIFTER_SCALE**2, WINDOW)),
+    RealisedInformationWidth(B, DRIFTER_SCALE, DELTA, horizon=STEPS),
+]
+
+
+@pytest.mark.parametrize("base", BASE_WIDTHS)
+def test_drift_aware_width_covers_a_drifting_function(base, generator):
+    """Without the drift term the same width misses the function in most runs."""
+    f, noise = moving_bump(generator, speed=0.01), DRIFTER_SCALE * normal(generator, STEPS, RUNS)
+    drift = max(float((f[lag:] - f[:-lag]).abs().max()) for lag in range(1, WINDOW + 1))
+    without, aware = (
+        width_needed(width, lambda t: f[t - 1], CovarianceGP(K, DRIFTER_SCALE**2, RUNS), noise, window=WINDOW)
+        for width in (base, DriftAwareWidth(base, drift))
+    )
+    assert coverage(without) < 0.5
+    assert coverage(aware) >= 1 - DELTA
+
+
+def test_drift_term_bounds_the_bias_and_is_nearly_reached(generator):
+    """|mu| <= V sqrt(n/lambda) sigma when f is 0 now and n rewards were off by V, with the worst signs."""
+    noise_variance, drift, n = 0.1, 0.7, 20
+    width = DriftAwareWidth(ConstantWidth(0.0), drift)
+    arms = torch.randint(ARMS, (n, RUNS), generator=generator)
+    arms[:, 0] = ARMS // 2  # one run pulls one arm throughout: the bound is then V sqrt(n/(n + lambda))
+    first = CovarianceGP(K, noise_variance, RUNS)
+    for arm in arms:
+        first.observe(arm, torch.zeros(RUNS, dtype=torch.float64))
+    weights = first.C[torch.arange(RUNS), ARMS // 2].gather(-1, arms.T)  # of each reward in mu at this arm
+    model = CovarianceGP(K, noise_variance, RUNS)
+    for s, arm in enumerate(arms):
+        model.observe(arm, drift * weights[:, s].sign())
+    ratio = model.mean.abs() / (width(n + 1, model)[:, None] * model.sigma)
+    assert ratio.max() <= 1
+    assert ratio[0, ARMS // 2] > 0.99
+
+
+BAYESIAN_WIDTHS = [SrinivasBayesianWidth(ARMS, DELTA), PriorEliminationFiniteWidth(ARMS, STEPS, DELTA)]
+
+
+@pytest.mark.parametrize("width", BAYESIAN_WIDTHS)
+def test_bayesian_width_covers_a_draw_of_the_prior(width, generator):
+    f, noise = draws_of_prior(generator, RUNS), R * normal(generator, STEPS, RUNS)
+    needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, factor=0.5) < 1 - DELTA
+
+
+def test_bayesian_width_covers_a_function_that_drifts_as_the_model_says(generator):
+    rate = 0.05
+    f, fresh = [draws_of_prior(generator, RUNS)], draws_of_prior(generator, STEPS, RUNS)
+    for t in range(1, STEPS):
+        f.append((1 - rate) ** 0.5 * f[-1] + rate**0.5 * fresh[t])
+    noise = R * normal(generator, STEPS, RUNS)
+    width, model = SrinivasBayesianWidth(ARMS, DELTA), CovarianceGP(K, R**2, RUNS)
+    needed = width_needed(width, lambda t: f[t - 1], model, noise, drift_rate=rate)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, factor=0.5) < 1 - DELTA

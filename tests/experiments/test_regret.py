@@ -1,0 +1,75 @@
+"""Regret in summary against numbers by hand and against play."""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch.experiments.regret import per_step, random_regret, summary
+from bandits_torch.loop import run
+from bandits_torch.policies.random import RandomPolicy
+from tests.reference.stubs import FixedPolicy, TableProblem
+
+TABLE = [
+    [[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]],
+    [[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]],
+]  # 2 replicates, 2 steps, 3 arms
+
+
+def test_random_regret_equals_best_minus_mean():
+    regret = random_regret(TableProblem(TABLE), 2)
+    expected = [[1 - 0.5, 2 - 3.5 / 3], [3 - 1, 0]]
+    torch.testing.assert_close(regret, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_random_regret_counts_available_arms_only():
+    masks = [torch.tensor([True, False, True]), torch.tensor([[True, True, False], [False, False, True]])]
+    regret = random_regret(TableProblem(TABLE, masks), 2)
+    torch.testing.assert_close(regret, torch.tensor([[0.25, 0.5], [1.5, 0.0]], dtype=torch.float64))
+
+
+def test_random_regret_looks_past_unknown_rewards_of_unavailable_arms():
+    problem = TableProblem([[[0.0, 1.0, math.nan]]], [torch.tensor([True, True, False])])
+    assert random_regret(problem, 1).tolist() == [[0.5]]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_random_play_meets_its_expected_regret(masked):
+    generator = torch.Generator().manual_seed(0)
+    table = torch.rand(1, 5, 8, generator=generator, dtype=torch.float64)
+    mask = torch.rand(5, 8, generator=generator) < 0.6
+    problem = TableProblem(table, list(mask) if masked else None)
+    history = run(RandomPolicy(8, 400, seed=1), problem, 50)
+    expected = float(random_regret(problem, 50).sum())
+    assert abs(history.mean_cumulative_regret - expected) < 4 * history.standard_error
+
+
+def test_the_summary_has_one_row_per_policy():
+    problem = TableProblem(TABLE)
+    histories = {"a": run(FixedPolicy([[0, 0], [0, 0]], 3), problem, 2)}
+    histories["b"] = run(FixedPolicy([[1, 0], [0, 0]], 3), problem, 2)
+    table = summary(histories)
+    assert table.index.tolist() == ["a", "b"]
+    assert table.loc["a", ["mean_cumulative_regret", "standard_error"]].tolist() == [0.5, 0.5]
+    assert table.loc["b", ["mean_cumulative_regret", "standard_error"]].tolist() == [0, 0]
+    assert table.loc["a", "ms_per_step"] > 0
+
+
+def test_per_step_averages_equal_the_sums_by_hand():
+    frame = per_step({"a": run(FixedPolicy([[0, 1], [1, 0]], 3), TableProblem(TABLE), 2)})
+    # regrets: replicate 0: 1, 1; replicate 1: 3, 0
+    assert frame["step"].tolist() == [1, 2]
+    assert frame["time"].tolist() == [10, 20]
+    assert frame["mean_regret"].tolist() == [2, 0.5]
+    assert frame["mean_cumulative_regret"].tolist() == [2, 2.5]
+    assert frame["standard_error"].tolist() == pytest.approx([1, 0.5])
+
+
+def test_one_replicate_has_no_standard_error():
+    frame = per_step({"a": run(FixedPolicy([[0, 1]], 3), TableProblem(TABLE[:1]), 2)})
+    assert frame["standard_error"].isna().all()
+
+
+def test_a_horizon_below_one_is_refused():
+    with pytest.raises(ValueError, match="horizon must be an integer >= 1"):
+        random_regret(TableProblem(TABLE), 0)

@@ -1,0 +1,94 @@
+"""RandomPolicy: uniform, replicate by replicate, over the available arms."""
+
+import pytest
+import torch
+
+from bandits_torch.policies.random import RandomPolicy
+
+
+def play(policy, steps, available=None):
+    return torch.stack([policy.choose(float(t), available).arm for t in range(1, steps + 1)])
+
+
+def chi_square(arms, allowed, num_arms):
+    counts = torch.bincount(arms.flatten(), minlength=num_arms).double()
+    assert counts[[a for a in range(num_arms) if a not in allowed]].sum() == 0
+    expected = arms.numel() / len(allowed)
+    return float(((counts[allowed] - expected) ** 2 / expected).sum())
+
+
+def test_arms_are_uniform():
+    arms = play(RandomPolicy(5, 40, seed=1), 500)
+    assert arms.shape == (500, 40)
+    assert arms.dtype == torch.long
+    assert chi_square(arms, [0, 1, 2, 3, 4], 5) < 18.5  # 99.9 % quantile of chi^2 with 4 degrees of freedom
+
+
+def test_arms_are_uniform_over_a_shared_mask():
+    mask = torch.tensor([True, False, True, True, False])
+    arms = play(RandomPolicy(5, 40, seed=1), 500, mask)
+    assert chi_square(arms, [0, 2, 3], 5) < 13.9  # 2 degrees of freedom
+
+
+def test_arms_are_uniform_over_each_replicates_own_mask():
+    mask = torch.tensor([[True, False, False, True], [False, True, True, True]])
+    arms = play(RandomPolicy(4, 2, seed=3), 8000, mask)
+    assert chi_square(arms[:, 0], [0, 3], 4) < 10.9
+    assert chi_square(arms[:, 1], [1, 2, 3], 4) < 13.9
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_replicate_k_of_a_batch_equals_replicate_k_alone(masked):
+    mask = torch.rand(6, 9, generator=torch.Generator().manual_seed(0)) < 0.5 if masked else None
+    batch = play(RandomPolicy(9, 6, seed=7), 300, mask)
+    for k in range(6):
+        alone = RandomPolicy(9, 1, seed=7, first_replicate=k)
+        assert torch.equal(play(alone, 300, None if mask is None else mask[k : k + 1])[:, 0], batch[:, k])
+
+
+def test_replicates_differ():
+    arms = play(RandomPolicy(9, 2, seed=7), 100)
+    assert not torch.equal(arms[:, 0], arms[:, 1])
+
+
+def test_state_dict_continues_the_stream():
+    policy = RandomPolicy(9, 3, seed=7)
+    play(policy, 10)
+    state = policy.state_dict()
+    expected = play(policy, 50)
+    other = RandomPolicy(9, 3, seed=99)
+    other.load_state_dict(state)
+    assert torch.equal(play(other, 50), expected)
+
+
+def test_no_available_arm_is_an_error_and_draws_nothing():
+    policy, twin = RandomPolicy(3, 2, seed=0), RandomPolicy(3, 2, seed=0)
+    with pytest.raises(ValueError, match="at least one arm"):
+        policy.choose(1.0, torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"replicates \[1\]"):
+        policy.choose(1.0, torch.tensor([[True, True, True], [False, False, False]]))
+    assert torch.equal(play(policy, 20), play(twin, 20))
+
+
+def test_a_mask_emptied_in_place_is_noticed():
+    policy, mask = RandomPolicy(3), torch.ones(3, dtype=torch.bool)
+    policy.choose(1.0, mask)
+    mask.zero_()
+    with pytest.raises(ValueError, match="at least one arm"):
+        policy.choose(2.0, mask)
+
+
+@pytest.mark.parametrize(
+    "mask", [torch.ones(4, dtype=torch.bool), torch.ones(3), torch.ones(3, 3, dtype=torch.bool)]
+)
+def test_a_mask_of_the_wrong_shape_or_kind_is_an_error(mask):
+    with pytest.raises(ValueError, match="available must have shape"):
+        RandomPolicy(3, 2).choose(1.0, mask)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"num_arms": 0}, {"num_arms": 3, "replicates": 0}, {"num_arms": 3, "seed": -1}]
+)
+def test_bad_arguments_are_named(arguments):
+    with pytest.raises(ValueError, match=list(arguments)[-1]):
+        RandomPolicy(**arguments)

@@ -1,0 +1,200 @@
+"""What holds of every simulated problem, by name."""
+
+import pytest
+import torch
+
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.problems import Knowledge, Problem, describe, make, options_of
+from bandits_torch.problems.problem import per_replicate
+from bandits_torch.streams import ReplicateStreams
+
+SIMULATED = ["gp", "rkhs", "switching", "tv-gp", "cosine", "rosenbrock", "hartmann3", "moving-peaks"]
+STATIONARY = ["gp", "rkhs", "rosenbrock", "hartmann3"]
+RANDOM_FUNCTIONS = ["gp", "rkhs", "switching", "tv-gp", "cosine", "moving-peaks"]
+
+
+@pytest.mark.parametrize("name", RANDOM_FUNCTIONS)
+def test_replicate_of_a_batch_equals_the_replicate_alone(name: str) -> None:
+    batch = make(name, replicates=3, horizon=600, seed=5)
+    for k in range(3):
+        alone = make(name, replicates=1, horizon=600, seed=5, first_replicate=k)
+        assert torch.equal(alone.arms, batch.arms)
+        for step in (1, 200, 600):
+            assert torch.equal(alone.expected_rewards(step)[0], batch.expected_rewards(step)[k])
+        for figure in ("noise_variance", "rkhs_bound", "forgetting_rate", "variation_budget", "prior_mean"):
+            whole, single = getattr(batch.knowledge, figure), getattr(alone.knowledge, figure)
+            own = whole[k].item() if isinstance(whole, torch.Tensor) else whole
+            assert own == single or own == pytest.approx(single, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", RANDOM_FUNCTIONS)
+def test_seeds_and_replicates_differ(name: str) -> None:
+    first, second = make(name, replicates=2, horizon=50, seed=5).expected_rewards(1)
+    assert not torch.allclose(first, second)
+    other = make(name, horizon=50, seed=6)
+    assert not torch.allclose(first, other.expected_rewards(1)[0])
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_shapes_dtypes_and_knowledge_agree_with_the_arms(name: str) -> None:
+    problem = make(name, replicates=2, horizon=40, seed=1)
+    expected = problem.expected_rewards(7)
+    assert expected.shape == (2, problem.num_arms) == (2, len(problem.arms))
+    assert expected.dtype == problem.arms.dtype == torch.float64
+    assert torch.isfinite(expected).all()
+    kernel = problem.knowledge.kernel(problem.arms).to_dense()
+    assert kernel.shape == (problem.num_arms, problem.num_arms)
+    assert (kernel.diagonal() <= 1 + 1e-12).all()
+    assert problem.available(1) is None
+    assert problem.time(3) == 3.0
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+def test_stationary_problems_give_the_same_tensor_at_every_step(name: str) -> None:
+    problem = make(name, seed=1)
+    assert problem.expected_rewards(1) is problem.expected_rewards(10**9)
+    assert problem.knowledge.variation_budget == 0.0
+    assert problem.knowledge.forgetting_rate == 0.0
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_rewards_are_the_expected_ones_plus_noise_of_the_known_variance(name: str) -> None:
+    problem = make(name, replicates=2, horizon=4000, seed=1)
+    arm, streams = torch.tensor([3, 8]), ReplicateStreams(0, 2)
+    rewards = torch.stack([problem.pull(1, arm, streams) for _ in range(4000)])
+    expected = problem.expected_rewards(1)[torch.arange(2), arm]
+    variance = torch.as_tensor(problem.knowledge.noise_variance, dtype=torch.float64).expand(2)
+    assert ((rewards.mean(0) - expected).abs() < 4 * (variance / 4000).sqrt()).all()
+    assert ((rewards.var(0) / variance - 1).abs() < 4 * (2 / 4000) ** 0.5).all()
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_to_changes_the_dtype_of_everything(name: str) -> None:
+    problem = make(name, replicates=2, horizon=300, seed=1)
+    before = [problem.expected_rewards(t) for t in (1, 250)]
+    assert problem.to(torch.float32) is problem
+    for step, old in zip((1, 250), before, strict=True):
+        now = problem.expected_rewards(step)
+        assert now.dtype == torch.float32
+        torch.testing.assert_close(now.double(), old, rtol=1e-5, atol=1e-5)
+    assert problem.knowledge.kernel(problem.arms).to_dense().dtype == torch.float32
+    arm, streams = torch.tensor([0, 1]), ReplicateStreams(0, 2, dtype=torch.float32)
+    assert problem.pull(1, arm, streams).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_to_moves_everything_to_another_device(name: str) -> None:
+    # "meta" tensors have no values, but refuse to mix with the CPU's, as a GPU's would
+    problem = make(name, replicates=2, horizon=300, seed=1).to("meta")
+    arm, streams = torch.zeros(2, dtype=torch.long, device="meta"), ReplicateStreams(0, 2, device="meta")
+    for step in (1, 250):
+        assert problem.expected_rewards(step).device.type == "meta"
+        assert problem.pull(step, arm, streams).device.type == "meta"
+    known = problem.knowledge
+    for figure in (known.noise_variance, known.rkhs_bound, known.variation_budget, problem.arms):
+        assert not isinstance(figure, torch.Tensor) or figure.device.type == "meta"
+    assert all(p.device.type == "meta" for p in known.kernel.parameters())
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_knowledge_makes_a_model_of_all_replicates(name: str) -> None:
+    problem = make(name, replicates=2, horizon=40, num_arms=16)
+    known = problem.knowledge
+    model = ArmGP(
+        problem.arms, known.kernel, known.noise_variance, prior_mean=known.prior_mean, batch_shape=(2,)
+    )
+    arm = torch.tensor([3, 7])
+    reward = problem.pull(1, arm, ReplicateStreams(0, 2))
+    model.observe(arm.double().reshape(2, 1, 1), reward.reshape(2, 1, 1))
+    posterior = model.posterior(torch.arange(16.0).double().reshape(16, 1).expand(2, 16, 1))
+    assert posterior.mean.shape == (2, 16, 1)
+    assert torch.isfinite(posterior.mean).all()
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize("step", [0, -1, 1.5])
+def test_bad_step_is_refused(name: str, step: float) -> None:
+    with pytest.raises(ValueError, match="step must be an integer in 1"):
+        make(name, horizon=10).expected_rewards(step)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["switching", "tv-gp", "cosine", "moving-peaks"])
+def test_step_after_the_horizon_is_refused(name: str) -> None:
+    problem = make(name, horizon=10)
+    assert problem.horizon == 10
+    problem.expected_rewards(10)
+    with pytest.raises(ValueError, match=r"step must be an integer in 1, ..., 10, got 11"):
+        problem.expected_rewards(11)
+
+
+BAD_ARGUMENTS = [
+    ("num_arms", 0),
+    ("num_arms", 2.5),
+    ("dim", 0),
+    ("layout", "circle"),
+    ("noise_scale", -0.1),
+    ("noise_scale", float("nan")),
+    ("lengthscale", 0.0),
+    ("kernel", "linear"),
+    ("nu", 2.0),
+    ("first_replicate", -1),
+    ("replicates", 0),
+    ("seed", -1),
+    ("horizon", 0),
+]
+
+
+def _takes(name: str, option: str) -> bool:
+    if option == "horizon":
+        return name not in STATIONARY
+    return option in ("replicates", "seed") or option in options_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [(name, option, value) for name in SIMULATED for option, value in BAD_ARGUMENTS if _takes(name, option)],
+)
+def test_bad_arguments_are_refused_by_name(name: str, option: str, value: object) -> None:
+    given = {option: value} | ({"kernel": "matern"} if option == "nu" else {})
+    with pytest.raises(ValueError, match=f"{option} must be"):
+        make(name, **given)  # type: ignore[arg-type]
+
+
+def test_unknown_problem_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"problem must be one of gp, rkhs, .*moving-peaks.*got 'nope'"):
+        make("nope")
+
+
+def test_unknown_option_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"options of problem 'gp' must be among kernel, .*got colour"):
+        make("gp", colour="red")
+
+
+def test_data_for_a_simulated_problem_is_refused() -> None:
+    with pytest.raises(ValueError, match="data must be None for problem 'gp'"):
+        make("gp", data="somewhere.csv")
+
+
+def test_every_problem_has_a_line_of_description() -> None:
+    lines = describe()
+    assert set(SIMULATED) <= set(lines)
+    assert all(20 < len(line) <= 110 and line.endswith(".") for line in lines.values())
+
+
+def test_options_of_a_test_function_include_those_it_passes_on() -> None:
+    assert {"dim", "num_arms", "scale", "lengthscale"} <= set(options_of("rosenbrock"))
+    assert "function" not in options_of("rosenbrock")
+    assert make("rosenbrock", dim=3).arms.shape == (300, 3)
+
+
+def test_figures_that_agree_are_plain_numbers() -> None:
+    assert per_replicate(torch.tensor([2.0, 2.0])) == 2.0
+    assert isinstance(per_replicate(torch.tensor([2.0, 3.0])), torch.Tensor)
+
+
+def test_knowledge_moves_its_tensors() -> None:
+    problem: Problem = make("gp", replicates=2)
+    knowledge: Knowledge = problem.knowledge.to(torch.float32)
+    assert isinstance(knowledge.rkhs_bound, torch.Tensor)
+    assert knowledge.rkhs_bound.dtype == torch.float32
+    assert knowledge.forgetting_rate == 0.0

@@ -1,0 +1,237 @@
+"""The command line as its user meets it."""
+
+import csv
+import inspect
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+from bandits_torch import cli, recipes
+from bandits_torch._version import __version__
+from bandits_torch.policies.random import RandomPolicy
+
+SMALL = ["--horizon", "30", "--replicates", "3", "--option", "num_arms=8", "--policies", "first,lucky"]
+
+
+def first(arms, kernel, noise_variance, *, replicates=1, prior_mean=0.0, seed=0, offset=0):
+    """Plays at random, offset in its seed.
+
+    And more, which a list leaves out.
+    """
+    return RandomPolicy(arms.shape[-2], replicates, seed=seed + offset)
+
+
+def lucky(arms, kernel, noise_variance, *, replicates=1, prior_mean=0.0, seed=0, luck=1.0):
+    """Plays at random too."""
+    if luck < 0:
+        raise ValueError(f"luck must be >= 0, got {luck}")
+    return RandomPolicy(arms.shape[-2], replicates, seed=seed + 100)
+
+
+@pytest.fixture
+def stub_recipes(monkeypatch):
+    """Two recipes that cost nothing, and what ``build`` was asked for."""
+    asked = []
+
+    def build(name, problem, *, replicates, horizon, seed, **options):
+        asked.append({"name": name, "horizon": horizon, "seed": seed, **options})
+        return stub.RECIPES[name](
+            problem.arms, problem.knowledge.kernel, 0.1, replicates=replicates, seed=seed, **options
+        )
+
+    def options_of(name):
+        signature = inspect.signature(stub.RECIPES[name])
+        return {key: p.default for key, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+    stub = SimpleNamespace(
+        RECIPES={"first": first, "lucky": lucky}, build=build, options_of=options_of, asked=asked
+    )
+    monkeypatch.setattr(cli, "recipes", stub)
+    return stub
+
+
+def call(*arguments):
+    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+
+
+def test_a_race_writes_a_table_a_picture_and_a_record(stub_recipes, tmp_path):
+    out = tmp_path / "made" / "on the way"
+    result = call("race", *SMALL, "--seed", "5", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in out.iterdir()) == ["regret.csv", "regret.png", "run.json"]
+
+    record = json.loads((out / "run.json").read_text())
+    assert record["format"] == "bandits_torch race"
+    assert record["problem"] == "switching"
+    assert (record["horizon"], record["replicates"], record["seed"], record["device"]) == (30, 3, 5, "cpu")
+    assert record["options"] == {"problem": {"num_arms": 8}, "first": {}, "lucky": {}}
+    assert {"bandits_torch", "torch", "botorch", "gpytorch", "python"} <= set(record["versions"])
+    assert record["seconds"] > 0
+    assert list(record["results"]) == ["first", "lucky"]
+    for row in record["results"].values():
+        totals = row["cumulative_regret"]
+        assert row["mean_cumulative_regret"] == pytest.approx(sum(totals) / 3)
+        assert row["standard_error"] > 0
+        assert row["ms_per_step"] > 0
+    assert 0 < record["references"]["random"] < 2 * record["results"]["first"]["mean_cumulative_regret"]
+    assert record["references"]["oracle"] == 0
+
+    with open(out / "regret.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 30
+    last = [row for row in rows if row["policy"] == "lucky"][-1]
+    assert float(last["mean_cumulative_regret"]) == pytest.approx(
+        record["results"]["lucky"]["mean_cumulative_regret"], rel=1e-8
+    )
+    assert float(last["standard_error"]) == pytest.approx(
+        record["results"]["lucky"]["standard_error"], rel=1e-8
+    )
+    assert imread(out / "regret.png").shape[:2] == (750, 1200)
+
+
+def test_the_table_shows_regret_against_random_and_the_oracle(stub_recipes, tmp_path):
+    output = call("race", *SMALL, "--out", tmp_path).output
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert "switching: 30 steps, 3 replicates, seed 0, cpu" in output
+    lines = {line.split("│")[1].strip(): line for line in output.splitlines() if line.startswith("│")}
+    assert list(lines)[2:] == ["random (expected)", "oracle"]
+    for name, row in record["results"].items():
+        assert f"{row['mean_cumulative_regret']:.2f}" in lines[name]
+        assert f"{row['standard_error']:.2f}" in lines[name]
+        share = 100 * row["mean_cumulative_regret"] / record["references"]["random"]
+        assert f"{share:.1f}" in lines[name]
+
+
+def test_the_same_seed_gives_the_same_race(stub_recipes, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert call("race", *SMALL, "--seed", seed, "--out", tmp_path / name).exit_code == 0
+    tables = [(tmp_path / name / "regret.csv").read_text() for name in "abc"]
+    assert tables[0] == tables[1] != tables[2]
+
+
+def test_a_single_replicate_has_no_standard_error(stub_recipes, tmp_path):
+    result = call("race", *SMALL, "--replicates", "1", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["results"]["first"]["standard_error"] is None
+
+
+def test_options_reach_the_problem_and_the_policies(stub_recipes, tmp_path):
+    settings = ["problem.switches=[10, 20]", "luck=2", "prior_mean=0.5", "first.prior_mean=0.25", "offset=3"]
+    arguments = [part for setting in settings for part in ("--option", setting)]
+    result = call("race", *SMALL, *arguments, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert stub_recipes.asked == [
+        {"name": "first", "horizon": 30, "seed": 0, "prior_mean": 0.25, "offset": 3},
+        {"name": "lucky", "horizon": 30, "seed": 0, "luck": 2, "prior_mean": 0.5},
+    ]
+    options = json.loads((tmp_path / "run.json").read_text())["options"]
+    assert options["problem"] == {"num_arms": 8, "switches": [10, 20]}
+    assert options["first"] == {"prior_mean": 0.25, "offset": 3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policies", "frist"], "policy must be one of first, lucky, got 'frist'"),
+        (["--policies", "first,first"], "policies must be different names"),
+        (["--policies", ","], "policies must be different names"),
+        (["--problem", "swtiching"], "problem must be one of gp, rkhs, switching"),
+        (["--option", "windw=3"], "'windw' is accepted by nobody; there are problem's options (switches"),
+        (
+            ["--option", "first.luck=3"],
+            "'luck' is not one of first's options (prior_mean, offset)",
+        ),
+        (["--option", "seed=3"], "'seed' is accepted by nobody"),
+        (["--option", "luck=-1"], "luck must be >= 0, got -1"),
+        (["--option", "luck=much"], "TypeError: "),
+        (["--option", "num_arms"], "option must be key=value"),
+        (["--option", "lengthscale=-1"], "lengthscale must be a finite number > 0, got -1"),
+        (["--device", "quantum"], "device must be cpu or cuda, got 'quantum'"),
+        (["--horizon", "0"], "horizon must be an integer >= 1, got 0"),
+        (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),
+        (["--seed", "-1"], "seed must be an integer >= 0, got -1"),
+        (["--data", "nowhere.csv"], "data must be None for problem 'switching'"),
+    ],
+)
+def test_errors_are_one_clear_line_and_exit_code_2(stub_recipes, tmp_path, arguments, message):
+    result = call("race", *SMALL, "--out", tmp_path, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_where_there_is_none_is_an_error(stub_recipes, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = call("race", *SMALL, "--out", tmp_path, "--device", "cuda")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: device 'cuda' is not there: torch sees no CUDA device\n",
+    )
+
+
+def test_a_file_in_the_way_of_the_folder_is_an_error(stub_recipes, tmp_path):
+    (tmp_path / "taken").write_text("")
+    result = call("race", *SMALL, "--out", tmp_path / "taken")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {tmp_path / 'taken'}: File exists\n"
+
+
+@pytest.mark.parametrize("arguments", [["--horizon", "ten"], ["--nonsense"], ["left over"]])
+def test_misused_flags_exit_with_2(arguments):
+    result = call("race", *arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+
+
+def test_list_names_problems_and_policies_with_a_line_each(stub_recipes):
+    result = call("list")
+    assert result.exit_code == 0
+    words = " ".join(result.output.split())
+    assert "switching Gaussian-process draws that are replaced" in words
+    assert "first Plays at random, offset in its seed." in words
+    assert "And more" not in words
+
+
+def test_every_problem_and_policy_has_a_line():
+    output = call("list").output
+    for name in (*cli.problems.PROBLEMS, *recipes.RECIPES):
+        assert any(
+            line.startswith(name + " ") and line.split(name, 1)[1].strip() for line in output.splitlines()
+        )
+
+
+def test_the_defaults_exist():
+    assert set(cli.DEFAULT_POLICIES.split(",")) <= set(recipes.RECIPES)
+    assert len(call().output) > 0
+
+
+def test_version():
+    assert call("--version").output.strip() == f"bandits_torch {__version__}"
+
+
+def test_it_runs_as_a_module(tmp_path):
+    command = [sys.executable, "-m", "bandits_torch", "race", "--horizon", "20", "--replicates", "2"]
+    command += ["--option", "num_arms=10", "--out", str(tmp_path / "results")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "oracle" in done.stdout
+    assert done.stderr == ""
+    record = json.loads((tmp_path / "results" / "run.json").read_text())
+    assert list(record["results"]) == cli.DEFAULT_POLICIES.split(",")
+
+
+def test_an_error_of_the_module_shows_no_traceback():
+    command = [sys.executable, "-m", "bandits_torch", "race", "--problem", "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: problem must be one of")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,75 @@
+"""key=value settings: what they mean and who gets them."""
+
+import math
+
+import pytest
+
+from bandits_torch.cli_options import parse_value, send_options
+
+ACCEPTED = {
+    "problem": ["num_arms", "lengthscale", "delta"],
+    "sw_gp_ucb": ["window", "delta", "b"],
+    "r_gp_ucb": ["interval", "b"],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-3", -3),
+        ("3.0", 3.0),
+        ("1e-3", 0.001),
+        (".5", 0.5),
+        ("inf", math.inf),
+        ("true", True),
+        ("False", False),
+        ("none", None),
+        ("null", None),
+        ("[0.1, 20]", [0.1, 20]),
+        ('{"a": 1}', {"a": 1}),
+        ('"3"', "3"),
+        ("matern", "matern"),
+        ("a=b", "a=b"),
+        ("", ""),
+    ],
+)
+def test_values_are_read_as_what_they_look_like(text, value):
+    parsed = parse_value(text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_settings_go_to_those_who_accept_them():
+    sent = send_options(
+        ["num_arms=7", "window=20", "b=2", "r_gp_ucb.interval=9", "problem.delta=1"], ACCEPTED
+    )
+    assert sent == {
+        "problem": {"num_arms": 7, "delta": 1},
+        "sw_gp_ucb": {"window": 20, "b": 2},
+        "r_gp_ucb": {"b": 2, "interval": 9},
+    }
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_named_setting_goes_before_a_general_one(order):
+    sent = send_options(["b=2", "r_gp_ucb.b=3"][::order], ACCEPTED)
+    assert (sent["sw_gp_ucb"], sent["r_gp_ucb"]) == ({"b": 2}, {"b": 3})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["window"], "option must be key=value, got 'window'"),
+        (["=3"], "option must be key=value, got '=3'"),
+        (["window=1", "window=2"], "'window' must be given once"),
+        (["windw=1"], r"'windw' is accepted by nobody; .*sw_gp_ucb's options \(window, delta, b\)"),
+        (["opkb.window=1"], "must be for one of problem, sw_gp_ucb, r_gp_ucb, got 'opkb'"),
+        (["r_gp_ucb.window=1"], r"'window' is not one of r_gp_ucb's options \(interval, b\)"),
+        (["delta=0.1"], r"must say for whom: problem\.delta or sw_gp_ucb\.delta"),
+        (["window=[1"], "must be JSON"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        send_options(options, ACCEPTED)

@@ -1,0 +1,266 @@
+"""run: what a History says is what happened."""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch.loop import run
+from bandits_torch.policies.policy import Choice
+from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.recorder import Recorder
+from tests.reference.plain_loop import play
+from tests.reference.stubs import FixedPolicy, TableProblem
+
+RISING_AND_FALLING = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5], [2.0, 1.0, 4.0]]]  # one replicate, 3 steps, 3 arms
+
+
+def test_dynamic_regret_equals_the_sum_by_hand():
+    history = run(FixedPolicy([[0, 0, 1], [1, 2, 2]], 3), TableProblem(RISING_AND_FALLING), 3)
+    # bests are 1, 2, 4; replicate 0 earns 0, 2, 1 and replicate 1 earns 1, 0.5, 4
+    assert history.best.tolist() == [[1, 2, 4], [1, 2, 4]]
+    assert history.regret.tolist() == [[1, 0, 3], [0, 1.5, 0]]
+    assert history.cumulative_regret.tolist() == [[1, 1, 4], [0, 1.5, 1.5]]
+    assert history.mean_cumulative_regret == 2.75
+    assert history.standard_error == pytest.approx(1.25)  # |4 - 1.5| / 2
+
+
+def test_the_best_arm_is_the_best_available_one():
+    masks = [
+        torch.tensor([True, False, True]),
+        torch.tensor([False, True, True]),
+        torch.tensor([True, True, False]),
+    ]
+    history = run(FixedPolicy([[0, 1, 1]], 3), TableProblem(RISING_AND_FALLING, masks), 3)
+    assert history.best.tolist() == [[0.5, 1, 2]]
+    assert history.regret.tolist() == [[0.5, 0, 1]]
+
+
+@pytest.mark.parametrize("problem_replicates", [1, 4])
+@pytest.mark.parametrize("masked", [None, "shared", "own"])
+def test_run_equals_the_plain_loop_replicate_by_replicate(problem_replicates, masked):
+    generator = torch.Generator().manual_seed(5)
+    table = torch.rand(problem_replicates, 7, 6, generator=generator, dtype=torch.float64)
+    table[:, 3] = table[:, 2]  # an unchanged step, so that the remembered best is used
+    shape = {None: None, "shared": (7, 6), "own": (7, 4, 6)}[masked]
+    masks = None if shape is None else torch.rand(shape, generator=generator) < 0.6
+    if masks is not None:
+        masks[..., 0] = True
+    problem = TableProblem(table, None if masks is None else list(masks), noise_scale=0.3)
+    history = run(RandomPolicy(6, 4, seed=2), problem, 30, seed=9)
+    for k in range(4):
+        alone = TableProblem(table[k % problem_replicates].unsqueeze(0), noise_scale=0.3)
+        if masks is not None:
+            alone.masks = list(masks if masked == "shared" else masks[:, k])
+        arms, rewards, expected, best = play(
+            RandomPolicy(6, 1, seed=2, first_replicate=k), alone, 30, seed=9, replicate=k
+        )
+        assert history.arms[k].tolist() == arms
+        assert history.rewards[k].tolist() == rewards
+        assert history.expected_rewards[k].tolist() == expected
+        assert history.best[k].tolist() == best
+
+
+def test_replicate_k_of_a_run_equals_replicate_k_alone():
+    problem = TableProblem(RISING_AND_FALLING, noise_scale=1.0)
+    batch = run(RandomPolicy(3, 5, seed=4), problem, 400, seed=4)
+    for k in range(5):
+        alone = run(RandomPolicy(3, 1, seed=4, first_replicate=k), problem, 400, seed=4, first_replicate=k)
+        assert torch.equal(alone.arms[0], batch.arms[k])
+        assert torch.equal(alone.rewards[0], batch.rewards[k])
+        assert alone.to_frame()["replicate"].unique().tolist() == [k]
+
+
+def test_expected_rewards_changed_in_place_are_noticed():
+    class InPlace(TableProblem):
+        held = torch.zeros(1, 3, dtype=torch.float64)
+
+        def expected_rewards(self, step):
+            if step == 2:
+                self.held[0, 1] = 5.0
+            return self.held
+
+    assert run(FixedPolicy([[0, 0]], 3), InPlace(RISING_AND_FALLING), 2).best.tolist() == [[0, 5]]
+
+
+def test_a_mask_changed_in_place_is_noticed():
+    class InPlace(TableProblem):
+        mask = torch.tensor([True, False, True])
+
+        def available(self, step):
+            self.mask[1] = step == 2
+            return self.mask
+
+    history = run(FixedPolicy([[0, 0]], 3), InPlace([[[0.0, 1.0, 0.5]]]), 2)
+    assert history.best.tolist() == [[0.5, 1.0]]
+
+
+def test_the_policy_learns_what_it_chose_with_its_reasons():
+    policy = FixedPolicy([[0, 2]], 3)
+    run(policy, TableProblem(RISING_AND_FALLING), 2)
+    assert [o.time for o in policy.observations] == [10.0, 20.0]
+    assert [o.why["asked"] for o in policy.observations] == [10.0, 20.0]
+    assert [o.arm.tolist() for o in policy.observations] == [[0], [2]]
+    assert [o.reward.tolist() for o in policy.observations] == [[0.0], [0.5]]
+
+
+def test_traces_are_kept_with_nan_where_there_was_none():
+    notes = ({"width": 1.5}, {"width": torch.tensor([2.0, 3.0]), "priors": torch.tensor(4)}, {"priors": 3})
+    history = run(FixedPolicy([[0, 0, 0], [1, 1, 1]], 3, notes), TableProblem(RISING_AND_FALLING), 3)
+    torch.testing.assert_close(
+        history.trace["width"],
+        torch.tensor([[1.5, 2, math.nan], [1.5, 3, math.nan]], dtype=torch.float64),
+        equal_nan=True,
+    )
+    assert history.trace["priors"].shape == (3,)
+    assert history.trace["priors"].tolist()[1:] == [4, 3]
+
+
+def test_every_step_is_timed():
+    history = run(FixedPolicy([[0, 0, 0]], 3), TableProblem(RISING_AND_FALLING), 3)
+    assert bool((history.seconds > 0).all())
+    assert 0 < history.ms_per_step <= 1e3 * history.meta["wall_seconds"] / 3
+    assert history.meta["policy"] == "FixedPolicy"
+    assert history.meta["problem"] == "TableProblem"
+    assert "torch" in history.meta["versions"]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_reward_that_is_no_number_is_refused_before_it_is_learnt(bad):
+    class Broken(TableProblem):
+        def noise(self, step, arm, streams):
+            return torch.tensor([0.0, bad if step == 2 else 0.0], dtype=torch.float64)
+
+    policy = FixedPolicy([[0, 0, 0], [1, 1, 1]], 3)
+    with pytest.raises(
+        ValueError, match=r"rewards must be finite.*step 2, replicate 1, arm 1 from problem Broken"
+    ):
+        run(policy, Broken(RISING_AND_FALLING), 3)
+    assert len(policy.observations) == 1
+
+
+def test_a_gpu_run_is_checked_in_blocks_and_at_the_end(monkeypatch):
+    class Broken(TableProblem):
+        def noise(self, step, arm, streams):
+            return torch.tensor([math.nan if step == self.bad else 0.0], dtype=torch.float64)
+
+    problem = Broken(RISING_AND_FALLING)
+
+    class OnAnotherDevice(Recorder):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self._on_cpu = False
+
+    monkeypatch.setattr("bandits_torch.loop.Recorder", OnAnotherDevice)
+    for problem.bad, learnt in ((20, 99), (120, 130)):
+        policy = FixedPolicy(torch.zeros(1, 130, dtype=torch.long), 3)
+        with pytest.raises(ValueError, match=f"step {problem.bad}, replicate 0"):
+            run(policy, problem, 130)
+        assert len(policy.observations) == learnt
+
+
+def test_an_arm_that_is_not_available_is_refused():
+    masks = [torch.tensor([True, True, False])]
+    with pytest.raises(ValueError, match="FixedPolicy chose arm 2, which is not available, at step 2"):
+        run(FixedPolicy([[0, 2]], 3), TableProblem(RISING_AND_FALLING, masks), 2)
+
+
+def test_expected_rewards_that_are_no_numbers_are_refused():
+    table = [[[0.0, 1.0, math.nan]]]
+    with pytest.raises(ValueError, match="best expected reward must be finite, got nan at step 1"):
+        run(FixedPolicy([[0]], 3), TableProblem(table), 1)
+    masks = [torch.tensor([True, True, False])]
+    assert run(FixedPolicy([[0]], 3), TableProblem(table, masks), 1).best.tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("arm", "message"),
+    [
+        (torch.tensor([3]), "arm of step 1 must be in 0..2, got .3."),
+        (torch.tensor([-1]), "arm of step 1 must be in 0..2"),
+        (torch.tensor([0.0]), "arm must have shape"),
+        (torch.tensor([0, 0]), "arm must have shape"),
+        (torch.tensor(0), "arm must have shape"),
+    ],
+)
+def test_an_arm_that_does_not_exist_is_refused(arm, message):
+    policy = FixedPolicy([[0]], 3)
+    policy.choose = lambda time, available: Choice(arm)
+    with pytest.raises(ValueError, match=message):
+        run(policy, TableProblem(RISING_AND_FALLING), 1)
+    assert policy.observations == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"horizon": 0}, "horizon must be an integer >= 1"),
+        ({"horizon": 2.0}, "horizon must be an integer >= 1"),
+        ({"horizon": 4, "end": 3}, "horizon must be at most the problem's 3, got 4"),
+        ({"table": RISING_AND_FALLING * 3}, "problem.replicates must be 1 or the policy's 2, got 3"),
+        ({"num_arms": 4}, "policy.num_arms must be the problem's 3, got 4"),
+        ({"seed": -1}, "seed must be an integer >= 0"),
+    ],
+)
+def test_sizes_that_disagree_are_refused_before_the_first_step(changes, message):
+    policy = FixedPolicy([[0] * 5, [0] * 5], changes.get("num_arms", 3))
+    problem = TableProblem(changes.get("table", RISING_AND_FALLING), horizon=changes.get("end"))
+    with pytest.raises(ValueError, match=message):
+        run(policy, problem, changes.get("horizon", 3), seed=changes.get("seed", 0))
+    assert policy.observations == []
+
+
+def test_a_reward_of_the_wrong_shape_is_refused():
+    class Broken(TableProblem):
+        def pull(self, step, arm, streams):
+            return torch.zeros(1)
+
+    with pytest.raises(ValueError, match="reward must have shape"):
+        run(FixedPolicy([[0], [0]], 3), Broken(RISING_AND_FALLING), 1)
+
+
+def test_expected_rewards_of_the_wrong_shape_are_refused():
+    class Broken(TableProblem):
+        pull = lambda self, step, arm, streams: torch.zeros(1)  # noqa: E731
+        expected_rewards = lambda self, step: torch.zeros(3)  # noqa: E731
+
+    with pytest.raises(ValueError, match="expected_rewards must have shape"):
+        run(FixedPolicy([[0]], 3), Broken(RISING_AND_FALLING), 1)
+
+
+@pytest.mark.parametrize(
+    ("notes", "message"),
+    [
+        (({"regret": 1.0},), "name in trace"),
+        (({"width": torch.zeros(3)},), r"trace\(\)\['width'\] must be a scalar"),
+    ],
+)
+def test_traces_that_cannot_be_kept_are_refused(notes, message):
+    with pytest.raises(ValueError, match=message):
+        run(FixedPolicy([[0]], 3, notes), TableProblem(RISING_AND_FALLING), 1)
+
+
+def test_an_interruption_passes_through_and_the_policy_stands_between_two_steps():
+    class Interrupted(TableProblem):
+        def expected_rewards(self, step):
+            if step == 3:
+                raise KeyboardInterrupt
+            return super().expected_rewards(step)
+
+    policy = FixedPolicy([[0, 0, 0]], 3)
+    with pytest.raises(KeyboardInterrupt):
+        run(policy, Interrupted(RISING_AND_FALLING), 3, progress=True)
+    assert len(policy.observations) == 2
+
+
+def test_progress_is_drawn_on_standard_error_and_changes_nothing(capsys, monkeypatch):
+    problem = TableProblem(RISING_AND_FALLING, noise_scale=1.0)
+    quiet = run(RandomPolicy(3), problem, 50)
+    run(RandomPolicy(3), problem, 50, progress=True)
+    assert capsys.readouterr() == ("", "")  # not a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    loud = run(RandomPolicy(3), problem, 50, progress="a title")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "a title" in err
+    assert torch.equal(quiet.rewards, loud.rewards)

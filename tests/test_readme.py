@@ -1,0 +1,35 @@
+"""The README's own code runs, and its tables name what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bandits_torch import recipes
+from bandits_torch.problems import PROBLEMS
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_python_blocks_run_in_order_as_one_session(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(blocks) >= 3
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["igp_ucb", "sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb"]
+
+
+def test_two_commands_are_exactly_two_lines() -> None:
+    section = README.split("## Two commands")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```sh\n(.*?)```", section, re.S)
+    assert len(block.splitlines()) == 2
+
+
+def test_tables_name_every_recipe_and_problem() -> None:
+    (listed,) = re.findall(r"\| Recipes \| `(.*?)` \|", README)
+    assert listed.split() == list(recipes.RECIPES)
+    row = next(line for line in README.splitlines() if line.startswith("| Problems |"))
+    named = {name for group in re.findall(r"`(.*?)`", row) for name in group.split()}
+    assert named == set(PROBLEMS)

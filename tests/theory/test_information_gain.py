@@ -1,0 +1,167 @@
+import math
+
+import pytest
+import torch
+
+from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
+from tests.reference.dense_information_gain import gain_of, greedy_gain, largest_gain
+from tests.reference.simulate_coverage import CovarianceGP, stand_in
+
+MODEL = stand_in()
+
+
+def covariance(num_arms: int, seed: int = 0, length_scale: float = 0.3) -> torch.Tensor:
+    """Squared-exponential over random points; variances are unequal, so that greedy has no ties."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(num_arms, generator=generator, dtype=torch.float64)
+    scale = 0.5 + torch.rand(num_arms, generator=generator, dtype=torch.float64)
+    return scale[:, None] * scale * torch.exp(-((x[:, None] - x) ** 2) / (2 * length_scale**2))
+
+
+def test_realised_gain_is_the_models_whatever_the_points():
+    model = stand_in(information_gain=[1.5, 2.5], batch_shape=(2,))
+    assert RealisedGain()(7, model).tolist() == [1.5, 2.5]
+    assert RealisedGain()(torch.tensor([1, 2]), model).tolist() == [1.5, 2.5]
+
+
+def test_stand_in_model_keeps_the_gain_of_the_data_it_holds():
+    K = covariance(6)
+    model = CovarianceGP(K, 0.1, runs=1)
+    for arm in (0, 3, 3, 5):
+        model.observe(torch.tensor([arm]), torch.zeros(1, dtype=torch.float64))
+    assert model.information_gain.item() == pytest.approx(gain_of(K, 0.1, (0, 3, 3, 5)), rel=1e-12)
+    model.forget()
+    assert model.information_gain.item() == pytest.approx(gain_of(K, 0.1, (3, 3, 5)), rel=1e-12)
+
+
+@pytest.mark.parametrize("noise_variance", [1.0, 0.01])
+def test_greedy_gain_equals_the_dense_twin(noise_variance):
+    K = covariance(7)
+    gain = MaximumGain(K, noise_variance, 9, upper_bound=False)
+    expected = [greedy_gain(K, noise_variance, n) for n in range(10)]
+    assert [gain(n, MODEL).item() for n in range(10)] == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_true_maximum_lies_between_greedy_and_its_upper_bound(seed):
+    K = covariance(5, seed)
+    greedy, bound = (MaximumGain(K, 0.05, 5, upper_bound=upper) for upper in (False, True))
+    for n in range(1, 6):
+        best = largest_gain(K, 0.05, n)
+        assert greedy(n, MODEL).item() <= best * (1 + 1e-12)
+        assert best <= bound(n, MODEL).item()
+        assert bound(n, MODEL).item() == pytest.approx(greedy(n, MODEL).item() / (1 - math.exp(-1)))
+
+
+def test_independent_arms_share_the_pulls_evenly():
+    gain = MaximumGain(torch.eye(4, dtype=torch.float64), 0.5, 9, upper_bound=False)
+    # nine pulls of four arms: 3 + 2 + 2 + 2, each arm giving 1/2 ln(1 + pulls/lambda)
+    assert gain(9, MODEL).item() == pytest.approx(0.5 * math.log(7) + 1.5 * math.log(5))
+
+
+def test_each_point_adds_no_more_than_the_one_before():
+    gain = MaximumGain(covariance(20), 0.01, 200, upper_bound=False)
+    added = gain(torch.arange(201), MODEL).diff()
+    assert (added > 0).all()
+    assert (added.diff() <= 1e-12).all()
+
+
+def test_gain_of_thirty_thousand_points_is_that_of_the_counts():
+    """Long runs lose no accuracy: the picks' counts, put into one determinant, give the same number."""
+    K = covariance(30)
+    steps, noise_variance = 30_000, 0.01
+    C, counts = K.clone(), torch.zeros(30, dtype=torch.float64)
+    for _ in range(steps):
+        i = int(C.diagonal().argmax())
+        counts[i] += 1
+        C = C - C[:, i : i + 1] * C[i] / (C[i, i] + noise_variance)
+    root = counts.sqrt() / noise_variance**0.5
+    expected = 0.5 * torch.logdet(torch.eye(30, dtype=torch.float64) + root[:, None] * K * root).item()
+    found = MaximumGain(K, noise_variance, steps, upper_bound=False)(steps, MODEL).item()
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_batch_of_priors_gives_what_each_gives_alone():
+    Ks, noise = (
+        torch.stack([covariance(8, 0), covariance(8, 1)]),
+        torch.tensor([0.1, 0.5], dtype=torch.float64),
+    )
+    together = MaximumGain(Ks, noise, 6)
+    alone = [MaximumGain(K, float(s), 6) for K, s in zip(Ks, noise, strict=True)]
+    expected = torch.stack([gain(4, MODEL) for gain in alone])
+    torch.testing.assert_close(together(4, MODEL), expected)
+    points = torch.tensor([[0], [4], [6]])  # S = 3 replicates beside P = 2 priors
+    found = together(points, MODEL)
+    assert found.shape == (3, 2)
+    torch.testing.assert_close(found[1], expected)
+    assert found[0].tolist() == [0.0, 0.0]
+
+
+def test_look_up_follows_the_models_dtype():
+    gain = MaximumGain(covariance(5), 0.1, 4)
+    model = stand_in(dtype=torch.float32)
+    assert gain(2, model).dtype == torch.float32
+    assert gain(torch.tensor([2]), model).dtype == torch.float32
+    assert GrowthBound("linear", 2)(3, model).dtype == torch.float32
+    assert GrowthBound("linear", 2)(torch.tensor([0, 3]), model).dtype == torch.float32
+
+
+@pytest.mark.parametrize("points", [-1, 5, torch.tensor([0, 5]), torch.tensor(-1)])
+def test_points_outside_the_table_are_refused(points):
+    with pytest.raises(ValueError, match=r"points must be between 0 and max_points = 4"):
+        MaximumGain(covariance(3), 0.1, 4)(points, MODEL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.ones(2, 3), 0.1, 4), "covariance must have shape"),
+        ((torch.full((2, 2), float("nan")), 0.1, 4), "covariance must be finite"),
+        ((torch.tensor([[1.0, 0.5], [0.2, 1.0]]), 0.1, 4), "covariance must be symmetric"),
+        ((torch.tensor([[1.0, 2.0], [2.0, 1.0]]), 0.1, 4), "covariance must be positive semi-definite"),
+        ((torch.eye(2), 0.0, 4), "noise_variance must be finite and > 0"),
+        ((torch.eye(2), torch.tensor([0.1, -0.1]), 4), "noise_variance must be finite and > 0"),
+        ((torch.eye(2), torch.tensor([0.1, 0.1]), 4), "noise_variance must have shape"),
+        ((torch.eye(2), 0.1, 0), "max_points must be an integer >= 1"),
+    ],
+)
+def test_bad_arguments_of_the_maximum_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MaximumGain(*arguments)
+
+
+def test_growth_bounds_at_a_hundred_points():
+    # ln 100 = 4.60517: 4.60517^4; 100^(2/7) 4.60517^(5/7) at nu = 5/2, d = 2; 3 x 4.60517
+    assert GrowthBound("squared_exponential", 3)(100, MODEL).item() == pytest.approx(449.7619771823)
+    assert GrowthBound("matern", 2, nu=2.5)(100, MODEL).item() == pytest.approx(11.0962309893)
+    assert GrowthBound("linear", 3, constant=0.5)(100, MODEL).item() == pytest.approx(13.8155105580 / 2)
+
+
+@pytest.mark.parametrize("bound", [GrowthBound("squared_exponential", 1), GrowthBound("matern", 1, nu=1.5)])
+def test_growth_bound_starts_at_zero_and_never_falls(bound):
+    values = bound(torch.arange(200), MODEL)
+    assert values[0] == 0
+    assert (values[1:] > 0).all()
+    assert (values.diff() >= 0).all()
+    assert bound(7, MODEL).item() == pytest.approx(values[7].item(), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "rbf", "dim": 1}, "kind must be one of"),
+        ({"kind": "matern", "dim": 1}, "nu must be given with 'matern' alone"),
+        ({"kind": "linear", "dim": 1, "nu": 1.5}, "nu must be given with 'matern' alone"),
+        ({"kind": "matern", "dim": 1, "nu": 0.0}, "nu must be a finite number > 0"),
+        ({"kind": "linear", "dim": 0}, "dim must be an integer >= 1"),
+        ({"kind": "linear", "dim": 1, "constant": -1.0}, "constant must be a finite number > 0"),
+    ],
+)
+def test_bad_arguments_of_the_growth_bound_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        GrowthBound(**arguments)
+
+
+def test_growth_bound_refuses_negative_points():
+    with pytest.raises(ValueError, match="points must be an integer >= 0"):
+        GrowthBound("linear", 1)(-1, MODEL)

@@ -1,0 +1,252 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
+from bandits_torch.theory.prior_widths import (
+    PriorEliminationContinuousWidth,
+    PriorEliminationFiniteWidth,
+    SrinivasBayesianWidth,
+)
+from bandits_torch.theory.widths import (
+    ConstantWidth,
+    DriftAwareWidth,
+    GPTSWidth,
+    IGPWidth,
+    RealisedInformationWidth,
+    RestartWidth,
+    SlidingWindowWidth,
+    SrinivasRKHSWidth,
+)
+from tests.reference.simulate_coverage import stand_in
+
+GAIN = RealisedGain()
+B, R, DELTA = 2.0, 1.0, 0.1
+NORM, SCALE = (B, DELTA, GAIN), (B, R, DELTA, GAIN)
+
+# At gamma = 3, lambda = 1/4, B = 2, R = 1, delta = 0.1 (so R/sqrt(lambda) = 2), the sum beside each.
+BY_HAND = [
+    (ConstantWidth(1.5), 1, 1.5),
+    (SrinivasRKHSWidth(*NORM), 4, 212.5697190416),  # sqrt(2 x 4 + 300 x 3 x ln(40)^3)
+    (IGPWidth(*SCALE), 4, 8.5131160549),  # 2 + 2 sqrt(6 + 2 ln 10)
+    (IGPWidth(*SCALE, form="printed"), 4, 5.5503760626),  # 2 + sqrt(2 (3 + 1 + ln 10))
+    (GPTSWidth(*SCALE), 4, 8.9257388190),  # 2 + 2 sqrt(6 + 2 ln 20)
+    (GPTSWidth(*SCALE, form="printed"), 4, 5.7405166150),  # 2 + sqrt(2 (4 + ln 20))
+    (RestartWidth(1, *SCALE), 4, 8.5131160549),  # as IGP
+    (RestartWidth(10, *SCALE), 4, 9.8000872744),  # 2 + 2 sqrt(6 + 2 ln 100)
+    (SlidingWindowWidth(5, 100, *SCALE), 4, 10.9029232408),  # 2 + 2 sqrt(6 + 2 ln 1000)
+    (SlidingWindowWidth(5, 100, *SCALE, form="printed"), 4, 6.6707077149),  # 2 + sqrt(2 (4 + ln 1000))
+    (RealisedInformationWidth(B, R, DELTA), 4, 6.8132723961),  # sqrt(4 + 4 (6 + 2 ln 10))
+    (RealisedInformationWidth(B, R, DELTA, horizon=100), 4, 9.1248036818),  # sqrt(4 + 4 (6 + 2 ln 1000))
+    (DriftAwareWidth(ConstantWidth(1.0), 0.5), 4, 4.0),  # 1 + 0.5 sqrt(9 / 0.25), nine held observations
+    (SrinivasBayesianWidth(50, DELTA), 3, 4.2212635498),  # sqrt(2 ln(50 pi^2 9 / 0.6))
+    (PriorEliminationFiniteWidth(50, 200, DELTA), 3, 5.4591203550),  # sqrt(2 ln(200 x 50 pi^2 9 / 0.3))
+    # D = 0.05: sqrt(2 ln(pi^2 9 / 0.15) + 4 ln(100 x 2 x 9 x 1 x 2 sqrt(ln(4 / 0.05))))
+    (PriorEliminationContinuousWidth(2, 100, 1.0, 1.0, 2.0, DELTA), 3, 6.9625704883),
+    # b so small that one grid point will do: sqrt(2 ln(pi^2 / 0.15) + 4 ln(100))
+    (PriorEliminationContinuousWidth(2, 100, 1.0, 1.0, 1e-3, DELTA), 1, 5.1762766790),
+]
+IDS = [f"{type(width).__name__}-{i}" for i, (width, _, _) in enumerate(BY_HAND)]
+
+
+def model(dtype=torch.float64, batch_shape=()):
+    return stand_in(3.0, 0.25, 9, batch_shape, dtype)
+
+
+@pytest.mark.parametrize(("width", "step", "value"), BY_HAND, ids=IDS)
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
+def test_width_equals_the_number_computed_by_hand(width, step, value, dtype, rel):
+    for batch_shape in [(), (3, 2)]:
+        for when in (step, torch.tensor(step), torch.full((3, 1), step)):
+            found = width(when, model(dtype, batch_shape))
+            assert found.dtype == dtype
+            expected = torch.full_like(found, value)
+            torch.testing.assert_close(found, expected, rtol=rel, atol=0)
+
+
+@pytest.mark.parametrize(("width", "step", "value"), BY_HAND, ids=IDS)
+def test_width_broadcasts_to_the_models_batch_shape(width, step, value):
+    found = width(torch.tensor([[step], [step + 1], [step + 7]]), model(batch_shape=(3, 2)))
+    assert torch.broadcast_shapes(found.shape, (3, 2)) == (3, 2)
+
+
+@pytest.mark.parametrize(("width", "step", "value"), BY_HAND, ids=IDS)
+def test_width_refuses_a_step_before_the_first(width, step, value):
+    with pytest.raises(ValueError, match="step must be an integer >= 1"):
+        width(0, model())
+
+
+@pytest.mark.parametrize(("width", "step", "value"), BY_HAND, ids=IDS)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_width_on_a_gpu_waits_for_nothing(width, step, value):
+    on_gpu = model(batch_shape=(3, 2))
+    for name in ("information_gain", "noise_variance", "num_observations"):
+        setattr(on_gpu, name, getattr(on_gpu, name).cuda())
+    step_there = torch.full((3, 1), step, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = [width(when, on_gpu) for when in (step, step_there)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for answer in found:
+        assert answer.cpu().flatten()[0].item() == pytest.approx(value)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gain_look_up_on_a_gpu_waits_for_nothing_and_marks_what_it_lacks():
+    there = stand_in()
+    there.noise_variance = there.noise_variance.cuda()
+    gain = MaximumGain(torch.eye(2, dtype=torch.float64, device="cuda"), 0.5, 4)
+    points = torch.tensor([0, 4, 5, -1], device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found, growth = gain(points, there), GrowthBound("linear", 1)(points, there)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert found.isnan().tolist() == [False, False, True, True]
+    assert growth.isfinite().all()
+
+
+def test_parameters_may_differ_between_priors():
+    bounds, scales, deltas = (
+        torch.tensor(v, dtype=torch.float64) for v in ([1.0, 2.0], [1.0, 0.5], [0.1, 0.2])
+    )
+    two = model(batch_shape=(3, 2))
+    for make in (
+        lambda b, r, d: IGPWidth(b, r, d, GAIN),
+        lambda b, r, d: GPTSWidth(b, r, d, GAIN, form="printed"),
+        lambda b, r, d: RestartWidth(3, b, r, d, GAIN),
+        lambda b, r, d: SlidingWindowWidth(5, 50, b, r, d, GAIN),
+        lambda b, r, d: RealisedInformationWidth(b, r, d, horizon=7),
+        lambda b, r, d: SrinivasRKHSWidth(b, d, GAIN),
+        lambda b, r, d: DriftAwareWidth(ConstantWidth(b), r),
+        lambda b, r, d: SrinivasBayesianWidth(9, d),
+        lambda b, r, d: PriorEliminationFiniteWidth(9, 5, d),
+        lambda b, r, d: PriorEliminationContinuousWidth(2, 9, b, r, b, d),
+    ):
+        together = make(bounds, scales, deltas)(4, two).expand(3, 2)
+        for p in range(2):
+            alone = make(bounds[p].item(), scales[p].item(), deltas[p].item())(4, model())
+            torch.testing.assert_close(together[:, p], alone.expand(3))
+        single = make(bounds.float(), scales.float(), deltas)(4, model(torch.float32))
+        assert single.dtype == torch.float32
+
+
+def test_gain_is_asked_for_the_observations_made():
+    asked = []
+
+    def spy(points, model):
+        asked.append(points)
+        return model.information_gain
+
+    for width in (
+        SrinivasRKHSWidth(B, DELTA, spy),
+        IGPWidth(B, R, DELTA, spy),
+        GPTSWidth(B, R, DELTA, spy),
+        RestartWidth(3, B, R, DELTA, spy),
+    ):
+        width(4, model())
+        width(torch.tensor([4]), model())
+    assert asked == [3, 3] * 4
+    asked.clear()
+    window = SlidingWindowWidth(5, 100, B, R, DELTA, spy)
+    for step in (4, 9, torch.tensor([4, 9])):
+        window(step, model())
+    assert asked[:2] == [4, 5]
+    assert asked[2].tolist() == [4, 5]
+
+
+def test_width_takes_the_gain_of_a_table_at_step_minus_one():
+    # one arm of variance 1, lambda = 1/4: gamma_1 = 1/2 ln 5, and greedy is exact but for 1/(1 - 1/e)
+    gain = MaximumGain(torch.ones(1, 1, dtype=torch.float64), 0.25, 10)
+    gamma = 0.5 * math.log(5) / (1 - math.exp(-1))
+    found = IGPWidth(0.0, R, DELTA, gain)(2, model()).item()
+    assert found == pytest.approx(2 * math.sqrt(2 * gamma + 2 * math.log(10)))
+
+
+positive = st.floats(1e-3, 1e3)
+
+
+@given(
+    gain=st.floats(0, 1e4),
+    noise_variance=positive,
+    bound=st.floats(0, 1e3),
+    scale=positive,
+    delta=st.floats(1e-6, 0.999),
+    horizon=st.integers(1, 100_000),
+)
+def test_realised_information_is_never_wider_than_igp(gain, noise_variance, bound, scale, delta, horizon):
+    held = stand_in(gain, noise_variance)
+    realised = RealisedInformationWidth(bound, scale, delta)(5, held)
+    assert realised <= IGPWidth(bound, scale, delta, GAIN)(5, held) * (1 + 1e-12)
+    realised = RealisedInformationWidth(bound, scale, delta, horizon)(5, held)
+    assert realised <= SlidingWindowWidth(3, horizon, bound, scale, delta, GAIN)(5, held) * (1 + 1e-12)
+
+
+@given(
+    gain=st.floats(0, 1e4),
+    noise_variance=st.floats(1, 1e3),
+    bound=st.floats(0, 1e3),
+    delta=st.floats(1e-6, 0.99),
+)
+def test_printed_form_is_the_wider_one_for_noise_variance_at_least_one(gain, noise_variance, bound, delta):
+    held = stand_in(gain, noise_variance)
+    assert IGPWidth(bound, R, delta, GAIN)(5, held) <= IGPWidth(bound, R, delta, GAIN, form="printed")(
+        5, held
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ConstantWidth(-1.0), "value must be a finite number >= 0"),
+        (lambda: ConstantWidth(math.nan), "value must be a finite number >= 0"),
+        (lambda: IGPWidth(-1.0, R, DELTA, GAIN), "rkhs_bound must be a finite number >= 0"),
+        (lambda: IGPWidth(B, 0.0, DELTA, GAIN), "noise_scale must be a finite number > 0"),
+        (lambda: IGPWidth(B, R, 1.0, GAIN), "delta must be a number strictly between 0 and 1"),
+        (lambda: IGPWidth(B, R, torch.tensor([0.1, 0.0]), GAIN), "delta must be a number strictly"),
+        (lambda: IGPWidth(torch.tensor([1.0, math.inf]), R, DELTA, GAIN), "rkhs_bound must be a finite"),
+        (lambda: IGPWidth(*SCALE, form="practice"), "form must be one of"),
+        (lambda: GPTSWidth(B, -R, DELTA, GAIN), "noise_scale must be a finite number > 0"),
+        (lambda: RestartWidth(0, *SCALE), "num_intervals must be an integer >= 1"),
+        (lambda: SlidingWindowWidth(0, 10, *SCALE), "window must be an integer >= 1"),
+        (lambda: SlidingWindowWidth(5, 0, *SCALE), "horizon must be an integer >= 1"),
+        (lambda: RealisedInformationWidth(-B, R, DELTA), "rkhs_bound must be a finite number >= 0"),
+        (lambda: RealisedInformationWidth(B, 0.0, DELTA), "noise_scale must be a finite number > 0"),
+        (lambda: RealisedInformationWidth(B, R, 0.0), "delta must be a number strictly"),
+        (lambda: RealisedInformationWidth(B, R, DELTA, 1.5), "horizon must be an integer >= 1"),
+        (lambda: SrinivasRKHSWidth(-B, DELTA, GAIN), "rkhs_bound must be a finite number >= 0"),
+        (lambda: SrinivasRKHSWidth(B, 2.0, GAIN), "delta must be a number strictly"),
+        (lambda: DriftAwareWidth(ConstantWidth(1.0), -0.5), "drift must be a finite number >= 0"),
+        (lambda: SrinivasBayesianWidth(0, DELTA), "num_arms must be an integer >= 1"),
+        (lambda: SrinivasBayesianWidth(5, 0.0), "delta must be a number strictly"),
+        (lambda: PriorEliminationFiniteWidth(0, 10, DELTA), "num_arms must be an integer >= 1"),
+        (lambda: PriorEliminationFiniteWidth(5, 0, DELTA), "horizon must be an integer >= 1"),
+        (lambda: PriorEliminationFiniteWidth(5, 10, 1.0), "delta must be a number strictly"),
+        (lambda: PriorEliminationContinuousWidth(0, 10, 1.0, 1.0, 1.0, DELTA), "dim must be an integer"),
+        (lambda: PriorEliminationContinuousWidth(1, 0, 1.0, 1.0, 1.0, DELTA), "horizon must be an integer"),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 0.0, 1.0, 1.0, DELTA),
+            "r must be a finite number > 0",
+        ),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 1.0, -1.0, 1.0, DELTA),
+            "a must be a finite number > 0",
+        ),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 1.0, 0.0, DELTA),
+            "b must be a finite number > 0",
+        ),
+        (
+            lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 1.0, 1.0, 1.0),
+            "delta must be a number strictly",
+        ),
+        (lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 0.02, 1.0, DELTA), "a must be above delta"),
+    ],
+)
+def test_bad_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
