@@ -9,6 +9,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -306,7 +307,7 @@ class ArmGP(OnlineModel):
             )
         else:
             posterior = self._posterior_at(X, noise)
-        return posterior if posterior_transform is None else posterior_transform(posterior)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
@@ -338,7 +339,7 @@ class ArmGP(OnlineModel):
             return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(points))
-        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
     # -- inputs ----------------------------------------------------------------------------------------
 
