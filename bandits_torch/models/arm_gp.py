@@ -308,7 +308,7 @@ class ArmGP(OnlineModel):
             )
         else:
             posterior = self._posterior_at(X, noise)
-        return posterior if posterior_transform is None else posterior_transform(posterior)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""

@@ -152,6 +152,26 @@ def test_state_comes_back_in_a_fresh_model_and_goes_on_the_same(form, drifts, st
     assert not torch.equal(before[0], snapshot(model)[0])
 
 
+def test_hyperparameters_that_come_with_a_state_are_used():
+    """A step of the same length as the last must not be taken at the old rate."""
+    slow, fast = (
+        ArmGP(
+            N,
+            SpatioTemporalKernel(
+                ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(torch.tensor(rate).double())
+            ),
+            0.1,
+        )
+        for rate in (0.01, 0.5)
+    )
+    for model in (slow, fast):
+        for time in (1.0, 2.0):
+            model.observe_arms(torch.tensor(3), torch.tensor(1.0), time)
+    slow.load_state_dict(fast.state_dict())
+    for a, b in zip(slow.marginals(3.0), fast.marginals(3.0), strict=True):
+        assert torch.equal(a, b)
+
+
 def test_state_of_another_model_is_refused():
     state = learn(blank("covariance"), 4).state_dict()
     with pytest.raises(RuntimeError, match="size mismatch"):
