@@ -1,6 +1,7 @@
 """What is optimised: simulated reward functions and tables of real rewards."""
 
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
 from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
@@ -14,6 +15,7 @@ __all__ = [
     "DriftingCosine",
     "GPDraws",
     "Hartmann3",
+    "Hills",
     "Knowledge",
     "MovingPeaks",
     "Problem",

@@ -7,6 +7,8 @@ Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
 * ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
 * ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
 * ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies.
+
+Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``).
 """
 
 from bandits_torch.recipes.index_policies import (
@@ -24,9 +26,17 @@ from bandits_torch.recipes.index_policies import (
     ui_gp_ucb,
 )
 from bandits_torch.recipes.registry import RECIPES, build, options_of
+from bandits_torch.recipes.unknown_prior import (
+    bayes_gp_ucb,
+    known_prior_gp_ucb,
+    mle_gp_ucb,
+    pe_gp_ucb,
+    regret_balancing,
+)
 
 __all__ = [
     "RECIPES",
+    "bayes_gp_ucb",
     "build",
     "et_gp_ucb",
     "gp_ei",
@@ -34,10 +44,14 @@ __all__ = [
     "gp_ts",
     "gp_ucb",
     "igp_ucb",
+    "known_prior_gp_ucb",
     "memory_length",
+    "mle_gp_ucb",
     "options_of",
+    "pe_gp_ucb",
     "r_gp_ucb",
     "random",
+    "regret_balancing",
     "sw_gp_ucb",
     "tv_gp_ucb",
     "ui_gp_ucb",

@@ -64,7 +64,7 @@ def gp_ucb(
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
     model = _model(arms, kernel, noise_variance, **prior)
     return IndexPolicy(
-        model, UpperConfidenceBound, width=_width(width) or SrinivasBayesianWidth(model.num_arms, delta)
+        model, UpperConfidenceBound, width=as_width(width) or SrinivasBayesianWidth(model.num_arms, delta)
     )
 
 
@@ -83,7 +83,7 @@ def igp_ucb(
     """IGP-UCB with the realised information gain (Chowdhury & Gopalan 2017, Algorithm 1)."""
     model = _model(arms, kernel, noise_variance, **prior)
     own = IGPWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own)
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
 
 
 def gp_ts(
@@ -104,7 +104,7 @@ def gp_ts(
     model = _model(arms, kernel, noise_variance, **prior)
     own = GPTSWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
     return IndexPolicy(
-        model, ThompsonSampling, width=_width(width) or own, seed=seed, first_replicate=first_replicate
+        model, ThompsonSampling, width=as_width(width) or own, seed=seed, first_replicate=first_replicate
     )
 
 
@@ -147,7 +147,7 @@ def r_gp_ucb(
         math.ceil(horizon / interval), rkhs_bound, _scale(noise_scale, model), delta, RealisedGain()
     )
     return IndexPolicy(
-        model, UpperConfidenceBound, width=_width(width) or own, forgetting=PeriodicRestart(interval)
+        model, UpperConfidenceBound, width=as_width(width) or own, forgetting=PeriodicRestart(interval)
     )
 
 
@@ -170,7 +170,7 @@ def sw_gp_ucb(
     window = window or memory_length(model, horizon, variation_budget)
     own = SlidingWindowWidth(window, horizon, rkhs_bound, _scale(noise_scale, model), delta, RealisedGain())
     return IndexPolicy(
-        model, UpperConfidenceBound, width=_width(width) or own, forgetting=SlidingWindow(window)
+        model, UpperConfidenceBound, width=as_width(width) or own, forgetting=SlidingWindow(window)
     )
 
 
@@ -220,7 +220,7 @@ def et_gp_ucb(
     model = _model(arms, kernel, noise_variance, **prior)
     own = SrinivasBayesianWidth(model.num_arms, delta)
     rule = EventTriggeredRestart(delta, noise_scale)
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, forgetting=rule)
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
 def memory_length(model: ArmGP, horizon: int, variation_budget: Number | None = None) -> int:
@@ -254,7 +254,8 @@ def _kernel(kernel: Kernel | Tensor) -> Kernel:
     return ArmCovarianceKernel(kernel) if isinstance(kernel, Tensor) else kernel
 
 
-def _width(width: float | Width | None) -> Width | None:
+def as_width(width: float | Width | None) -> Width | None:
+    """A number as the width that is always that; anything else as it is."""
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import index_policies
+from bandits_torch.recipes import index_policies, unknown_prior
 
 # One line a recipe, in the order of the README.
 _RECIPES: tuple[Callable[..., Policy], ...] = (
@@ -24,6 +24,11 @@ _RECIPES: tuple[Callable[..., Policy], ...] = (
     index_policies.tv_gp_ucb,
     index_policies.ui_gp_ucb,
     index_policies.et_gp_ucb,
+    unknown_prior.pe_gp_ucb,
+    unknown_prior.mle_gp_ucb,
+    unknown_prior.bayes_gp_ucb,
+    unknown_prior.regret_balancing,
+    unknown_prior.known_prior_gp_ucb,
 )
 RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _RECIPES}
 _PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
@@ -41,9 +46,9 @@ def build(
     if unknown:
         raise ValueError(f"options of {name} must be among {', '.join(accepted)}, got {', '.join(unknown)}")
     known = vars(problem.knowledge) | {"replicates": replicates, "horizon": horizon, "seed": seed} | options
-    kernel, noise_variance = known.pop("kernel"), known.pop("noise_variance")
+    noise_variance, belief = known.pop("noise_variance"), _belief(name, problem)
     wanted = {key: value for key, value in known.items() if key in accepted}
-    return RECIPES[name](problem.arms, kernel, noise_variance, **wanted)
+    return RECIPES[name](problem.arms, belief, noise_variance, **wanted)
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -53,3 +58,16 @@ def options_of(name: str) -> dict[str, Any]:
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return own | (_PRIOR_OPTIONS if passes_on else {})
+
+
+def _belief(name: str, problem: Problem) -> Any:
+    """What a recipe takes beside the arms, by the name of its second argument: kernel, priors or the true prior."""
+    kind = list(inspect.signature(RECIPES[name]).parameters)[1]
+    knowledge = problem.knowledge
+    belief = {"kernel": knowledge.kernel, "priors": knowledge.priors, "prior": problem.true_prior}[kind]
+    if belief is None:
+        raise ValueError(
+            f"policy {name} must have a problem with candidate priors, such as hills or "
+            f"intel-temperature-priors, got {type(problem).__name__}, which has none"
+        )
+    return belief
