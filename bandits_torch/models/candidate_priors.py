@@ -73,7 +73,7 @@ def arm_gp_over_priors(
     kernel: Kernel = _kernel(priors, features)
     rates = [prior.forgetting_rate for prior in priors]
     if any(rates):
-        positive = torch.tensor([max(rate, _ALMOST_STATIC) for rate in rates]).to(features).unsqueeze(-1)
+        positive = features.new_tensor([max(rate, _ALMOST_STATIC) for rate in rates]).unsqueeze(-1)
         time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
         kernel = SpatioTemporalKernel(kernel, time_kernel)
     given = torch.as_tensor(noise_variance, dtype=features.dtype, device=features.device)
@@ -96,7 +96,7 @@ def arm_gp_of_prior(
     features = _features(arms)
     kernel: Kernel = _kernel([prior], features)
     if prior.forgetting_rate:
-        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(prior.forgetting_rate))
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(features.new_tensor(prior.forgetting_rate)))
     noise = noise_variance if prior.noise_variance is None else prior.noise_variance
     return ArmGP(
         features, kernel, noise, prior_mean=_mean(0, prior, features), form=form, batch_shape=(replicates,)

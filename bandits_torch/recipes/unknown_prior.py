@@ -89,7 +89,7 @@ def regret_balancing(
     width: Any = None,
     form: str = "auto",
 ) -> RegretBalancing:
-    """Regret balancing over a GP-UCB of each prior, for functions that do not change (Ziomek et al. 2024, Algorithm 2)."""
+    """Regret balancing over a GP-UCB of each prior, for what does not change (Ziomek et al. 2024, Algorithm 2)."""
     known = {"horizon": horizon, "replicates": replicates, "delta": delta, "width": width, "form": form}
     policies = [known_prior_gp_ucb(arms, prior, noise_variance, **known) for prior in priors]
     return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
