@@ -93,7 +93,7 @@ def policies(**changes):
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        (lambda: [], "policies must be at least one IndexPolicy"),
+        (list, "policies must be at least one IndexPolicy"),
         (lambda: [policies(), policies(replicates=3)], r"policies must be one \(replicates, arms\)"),
         (lambda: [policies(), policies(arms=ARMS[:3])], r"policies must be one \(replicates, arms\)"),
         (
