@@ -96,7 +96,9 @@ def arm_gp_of_prior(
     features = _features(arms)
     kernel: Kernel = _kernel([prior], features)
     if prior.forgetting_rate:
-        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(features.new_tensor(prior.forgetting_rate)))
+        kernel = SpatioTemporalKernel(
+            kernel, ExponentialForgettingKernel(features.new_tensor(prior.forgetting_rate))
+        )
     noise = noise_variance if prior.noise_variance is None else prior.noise_variance
     return ArmGP(
         features, kernel, noise, prior_mean=_mean(0, prior, features), form=form, batch_shape=(replicates,)

@@ -17,6 +17,7 @@ from bandits_torch.problems.datasets import (
 )
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
 from bandits_torch.problems.hills import Hills
+from bandits_torch.problems.intel_priors import IntelTemperaturePriors
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import replay
@@ -42,6 +43,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "hills": Hills,
     "replay": replay,
     "intel-temperature": IntelTemperature,
+    "intel-temperature-priors": IntelTemperaturePriors,
     "intel-light": IntelLight,
     "intel-humidity": IntelHumidity,
     "molene-wind": MoleneWind,
