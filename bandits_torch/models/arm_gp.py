@@ -7,8 +7,10 @@ import copy
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.constraints import Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -151,8 +153,8 @@ class ArmGP(OnlineModel):
 
     @property
     def can_forget(self) -> bool:
-        """False in covariance form under drift, unless the form is "auto" (which then changes form)."""
-        return self.form == "auto" or self._belief.form.can_forget
+        """False under drift for ``form="covariance"``; ``"auto"`` then changes form."""
+        return not self.drifts or self.form != "covariance"
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
@@ -245,10 +247,7 @@ class ArmGP(OnlineModel):
             held = int(self._belief.observations.count.min())
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
             mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
-        if not self._belief.form.can_forget:
-            self._belief.relearn("factor")
-        for _ in range(count):
-            self._belief.forget_oldest(mask)
+        self._belief.forget(count, mask)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
@@ -309,7 +308,7 @@ class ArmGP(OnlineModel):
             )
         else:
             posterior = self._posterior_at(X, noise)
-        return posterior if posterior_transform is None else posterior_transform(posterior)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
@@ -341,7 +340,9 @@ class ArmGP(OnlineModel):
             return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(points))
-        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        # An operator is factored when somebody samples, with jitter if need be; a tensor would be factored here, and
+        # the same arm twice makes it singular.
+        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
     # -- inputs ----------------------------------------------------------------------------------------
 
@@ -356,16 +357,13 @@ class ArmGP(OnlineModel):
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        wide = torch.Size(batch_shape)
         members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
-        source = members.reshape(self._batch_shape).expand(batch_shape).reshape(-1)
+        source = arm_inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
         model = copy.deepcopy(self)
-        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        model._batch_shape, model._candidates = wide, None
         model.prior.fill(model._batch_shape)
-        belief = model._belief
-        belief.prior_mean, belief.noise_variance = belief.prior_mean[source], belief.noise_variance[source]
-        for name, held in list(belief.observations.named_buffers()):
-            setattr(belief.observations, name, held[source])
-        belief.relearn(belief.form_name)
+        model._belief.widen(source)
         return model
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
@@ -377,7 +375,9 @@ def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
     """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
-    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
+    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
+    values = [v for v in values if v.is_floating_point()]
     if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
         return kernel
     return copy.deepcopy(kernel).to(arms)
