@@ -31,8 +31,8 @@ Figure 3, the priors' means: [figure3.png](figure3.png).
 _INTEL = """## Figure 4: Intel temperatures, 14 March 2004 (`intel-temperature-priors`)
 
 46 sensors, 144 steps of ten minutes, 13 priors from the earlier March days: each day's covariance (shrunk) and
-likeliest forgetting rate. Chosen, since the paper does not say: rewards centred by the one average of the earlier days; noise
-variance 5 % of the sensors' average variance, which is also added to the rewards (so that replicates differ).
+likeliest forgetting rate. Chosen, since the paper does not say: rewards centred by the one average of the earlier days;
+noise variance 5 % of the sensors' average variance, which is also added to the rewards (so that replicates differ).
 `known_prior_gp_ucb` is told the played day's own covariance: hindsight, not a competitor.
 
 ![Regret](figure4a.png)
