@@ -34,7 +34,8 @@ class IndexPolicy(Policy):
         seed: of the policy's random numbers (Thompson sampling).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
-    Ties go to the arm of the smallest index. An index that is NaN is never chosen.
+    Ties go to the arm of the smallest index. An arm whose index is NaN is chosen only where no available arm's
+    index is a finite number; an arm that is not available never is.
     """
 
     def __init__(
@@ -78,12 +79,15 @@ class IndexPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The best available arm of each replicate."""
-        inputs = self._inputs(time)
-        scores = self._acquisition_now(time)(inputs).reshape(self.num_arms, -1)  # N x S
         if available is not None:
             check_available(available, self.replicates, self.num_arms)
+        inputs = self._inputs(time)
+        scores = self._acquisition_now(time)(inputs).reshape(self.num_arms, -1)  # N x S
+        lowest = torch.finfo(scores.dtype).min  # still above an arm that is not available
+        scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
+        if available is not None:
             scores = scores.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
-        return Choice(scores.nan_to_num(nan=-torch.inf).argmax(0).expand(self.replicates))
+        return Choice(scores.argmax(0).expand(self.replicates))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -124,7 +128,7 @@ class IndexPolicy(Policy):
             if isinstance(self.model, ArmGP):
                 arguments["time"] = time
             else:
-                arguments["choices"] = self._inputs(time).squeeze(-2)
+                arguments["choices"] = self._inputs(time).reshape(self.num_arms, -1)
         return self.acquisition(self.model, **arguments)
 
     def _inputs(self, time: float) -> Tensor:

@@ -50,13 +50,16 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The best available arm of each replicate, and the prior it was chosen by."""
+        if available is not None:
+            check_available(available, self.replicates, self.num_arms)
         width = self.width(self._step(1), self.model).expand(self.model.batch_shape)
         base = UpperConfidenceBound(self.model, width)
         scores = base(self.model.candidates(time))  # N x S x P
         values, priors = self._over(base).reduce(scores)  # N x S each
-        values = values.nan_to_num(nan=torch.finfo(values.dtype).min)
+        values = values.nan_to_num(
+            nan=torch.finfo(values.dtype).min
+        )  # still above an arm that is not available
         if available is not None:
-            check_available(available, self.replicates, self.num_arms)
             values = values.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
         arm = values.argmax(0)
         prior = priors.gather(0, arm.unsqueeze(0)).squeeze(0)
