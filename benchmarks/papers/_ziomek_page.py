@@ -45,6 +45,11 @@ _SENSITIVITY = """## Sensitivity: {name}
 One choice at a time changed from the defaults. The last column says whether PE-GP-UCB ends lowest of the four beyond
 two standard errors ("yes"), lowest but not beyond them ("lowest"), or not lowest ("no").
 """
+_SPEED = """## Speed of PE-GP-UCB
+
+Every prior with a covariance matrix, a mean and a forgetting rate of its own; wall-clock seconds on a CPU shared with
+other work, with as many threads as the column says.
+"""
 
 
 def write(out: Path) -> None:
@@ -59,6 +64,8 @@ def write(out: Path) -> None:
         path = out / f"{stem}.csv"
         if path.is_file():
             parts += [_SENSITIVITY.format(name=name), _sensitivity(pd.read_csv(path, dtype={"value": str}))]
+    if (out / "speed.csv").is_file():
+        parts += [_SPEED, _table(pd.read_csv(out / "speed.csv"))]
     (out / "RESULTS.md").write_text("\n".join(parts))
 
 

@@ -39,7 +39,7 @@ def problem(folder, **options):
 
 def test_each_earlier_day_with_two_readings_of_every_arm_is_a_prior(folder) -> None:
     made = problem(folder)
-    assert [prior.name for prior in made.knowledge.priors] == ["3 days before", "1 days before"]
+    assert [prior.name for prior in made.knowledge.priors] == ["2004-03-01", "2004-03-03"]
     for prior, day in zip(made.knowledge.priors, (0, 2), strict=True):
         readings = torch.from_numpy(folder[1][day * STEPS : (day + 1) * STEPS])
         times = torch.arange(STEPS, dtype=torch.float64)
