@@ -5,6 +5,7 @@ from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
+    elimination_xi,
 )
 from bandits_torch.theory.widths import (
     ConstantWidth,
@@ -34,4 +35,5 @@ __all__ = [
     "SrinivasBayesianWidth",
     "SrinivasRKHSWidth",
     "Width",
+    "elimination_xi",
 ]
