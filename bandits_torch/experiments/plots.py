@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -15,7 +16,6 @@ from bandits_torch import validation
 from bandits_torch.history import History, standard_error
 
 _MOST_POINTS = 1000
-_MOST_BINS = 120
 # Okabe and Ito's colours, told apart with any kind of colour vision; the eighth line starts over, dashed.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
@@ -64,9 +64,9 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
         histories: by policy; those whose trace has no ``prior`` are left out.
         names: of the P priors; default: their numbers, as many as were played.
 
-    Left, the share of replicates that played each prior, over the steps (in at most 120 bins); where the trace has
-    ``surviving``, a line over it, by the axis on the right, is the mean number of surviving priors. Right, the share of
-    all steps and replicates. Returns a figure that no window manager knows of.
+    Left, the share of replicates that played each prior, over the steps; where the trace has ``surviving``, a line over
+    it, by the axis on the right, is the mean number of surviving priors. Right, the share of all steps and replicates.
+    Returns a figure that no window manager knows of.
     """
     played = {name: h.trace["prior"] for name, h in histories.items() if "prior" in h.trace}
     validation.require(
@@ -79,27 +79,17 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
     axes = figure.subplots(len(played), 2, squeeze=False, sharey=True, width_ratios=[4, 1])
     ticks = list(range(count)) if names is None else [f"{p}  {name}" for p, name in enumerate(names)]
     for (left, right), (name, prior) in zip(axes, played.items(), strict=True):
-        shares = _prior_shares(prior, count)
+        shares = torch.stack([(prior == p).double().mean(0) for p in range(count)])  # P x T
         extent = (0.5, prior.shape[1] + 0.5, count - 0.5, -0.5)
-        left.imshow(
-            shares, aspect="auto", cmap="Blues", vmin=0, vmax=1, extent=extent, interpolation="nearest"
-        )
+        left.imshow(shares.numpy(), aspect="auto", cmap="Blues", vmin=0, vmax=1, extent=extent)
         left.set_title(name, loc="left", fontsize=10)
         left.set_yticks(range(count), ticks, fontsize=6)
-        right.barh(
-            range(count), [float((prior == p).double().mean()) for p in range(count)], color=_COLOURS[0]
-        )
+        right.barh(range(count), shares.mean(-1).numpy(), color=_COLOURS[0])
         right.set_xlim(0, 1)
         _draw_surviving(left, histories[name], count)
     axes[-1][0].set_xlabel("step (colour: share of replicates; line, right axis: priors surviving)")
     axes[-1][1].set_xlabel("share of all plays")
     return figure
-
-
-def _prior_shares(prior: Tensor, count: int) -> np.ndarray:
-    """(P, bins) share of the plays (S, T) of a bin that went to each prior."""
-    bins = np.array_split(prior.numpy(), min(prior.shape[1], _MOST_BINS), axis=1)
-    return np.array([[(part == p).mean() for part in bins] for p in range(count)])
 
 
 def _draw_surviving(ax: Axes, history: History, count: int) -> None:

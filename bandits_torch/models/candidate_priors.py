@@ -48,7 +48,7 @@ def arm_gp_over_priors(
     priors: Sequence[CandidatePrior],
     noise_variance: float | Tensor,
     *,
-    replicates: int,
+    replicates: int | None = None,
     form: str = "auto",
 ) -> ArmGP:
     """One ``ArmGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
@@ -60,14 +60,14 @@ def arm_gp_over_priors(
         arms: ``(N, d)`` features, or N.
         priors: P of them.
         noise_variance: lambda, a number or one for each replicate, (S,), where a prior has none of its own.
-        replicates: S.
+        replicates: S; None for a model of batch shape (P,), for a BoTorch loop of one's own.
         form: of ``ArmGP``.
 
     Raises ValueError for an empty set, a mean or a covariance of another arm set, a covariance that is not
     positive semi-definite, a kernel over time, a rate outside [0, 1).
     """
     check_priors(priors)
-    validation.positive_integer("replicates", replicates)
+    runs = () if replicates is None else (validation.positive_integer("replicates", replicates),)
     features = _features(arms)
     means = torch.stack([_mean(p, prior, features) for p, prior in enumerate(priors)])
     kernel: Kernel = _kernel(priors, features)
@@ -79,7 +79,7 @@ def arm_gp_over_priors(
     given = torch.as_tensor(noise_variance, dtype=features.dtype, device=features.device)
     own = [prior.noise_variance for prior in priors]
     noise = torch.stack([given if value is None else torch.full_like(given, value) for value in own], -1)
-    return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(replicates, len(priors)))
+    return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(*runs, len(priors)))
 
 
 def arm_gp_of_prior(

@@ -20,6 +20,8 @@ from bandits_torch.problems.simulated import (
 )
 from bandits_torch.problems.synthetic import StationaryProblem
 
+_ROUNDING = 1e-9  # of distances between arms and hills, so that both ends of a region count
+
 
 class Hills(StationaryProblem):
     """Find the tall hill: draws of one of eleven Gaussian-process priors whose means differ in one hill.
@@ -81,7 +83,7 @@ class Hills(StationaryProblem):
         draws = gp_draws(covariance_root(K), streams.normal(num_arms))
         self.true_prior = priors[true_prior]
         super().__init__(arms, draws + self.true_prior.mean, noise_scale)
-        self._outside = (arms.squeeze(-1) - tops[true_prior - 1]).abs() > excluded
+        self._outside = (arms.squeeze(-1) - tops[true_prior - 1]).abs() > excluded + _ROUNDING
         validation.require(bool(self._outside.any()), "excluded", excluded, "small enough to leave an arm")
         average = torch.stack([torch.as_tensor(prior.mean) for prior in priors]).mean(0)
         norm = regularised_norm(K, self.functions - average, max(noise_scale**2, SMALLEST_RIDGE))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,7 +72,9 @@ class IntelTemperaturePriors(IntelTemperature):
             readings = past[days == d]
             if bool(((~torch.isnan(readings)).sum(0) >= 2).all()):
                 priors.append(
-                    self._prior(readings, times[days == d], f"{-d:.0f} days before", shrinkage, rate)
+                    self._prior(
+                        readings, times[days == d], str(np.datetime64(day, "D") + int(d)), shrinkage, rate
+                    )
                 )
         validation.require(len(priors) > 0, "day", day, "after a day on which every arm has two readings")
         self.knowledge = replace(self.knowledge, priors=priors)

@@ -31,8 +31,8 @@ Figure 3, the priors' means: [figure3.png](figure3.png).
 _INTEL = """## Figure 4: Intel temperatures, 14 March 2004 (`intel-temperature-priors`)
 
 46 sensors, 144 steps of ten minutes, 13 priors from the earlier March days: each day's covariance (shrunk) and
-likeliest forgetting rate. Chosen, since the paper does not say: rewards centred by the one average of the earlier days; noise
-variance 5 % of the sensors' average variance, which is also added to the rewards (so that replicates differ).
+likeliest forgetting rate. Chosen, since the paper does not say: rewards centred by the one average of the earlier days;
+noise variance 5 % of the sensors' average variance, which is also added to the rewards (so that replicates differ).
 `known_prior_gp_ucb` is told the played day's own covariance: hindsight, not a competitor.
 
 ![Regret](figure4a.png)
@@ -44,6 +44,11 @@ _SENSITIVITY = """## Sensitivity: {name}
 
 One choice at a time changed from the defaults. The last column says whether PE-GP-UCB ends lowest of the four beyond
 two standard errors ("yes"), lowest but not beyond them ("lowest"), or not lowest ("no").
+"""
+_SPEED = """## Speed of PE-GP-UCB
+
+Every prior with a covariance matrix, a mean and a forgetting rate of its own; wall-clock seconds on a CPU shared with
+other work, with as many threads as the column says.
 """
 
 
@@ -59,6 +64,8 @@ def write(out: Path) -> None:
         path = out / f"{stem}.csv"
         if path.is_file():
             parts += [_SENSITIVITY.format(name=name), _sensitivity(pd.read_csv(path, dtype={"value": str}))]
+    if (out / "speed.csv").is_file():
+        parts += [_SPEED, _table(pd.read_csv(out / "speed.csv"))]
     (out / "RESULTS.md").write_text("\n".join(parts))
 
 

@@ -1,6 +1,6 @@
 """Ziomek, Adachi & Osborne 2024, Time-varying Gaussian process bandits with unknown prior: figures 2 to 4.
 
-``python -m benchmarks.papers ziomek [toy|intel|sensitivity|report ...] [--data DIR] [--fast] [--out DIR]``
+``python -m benchmarks.papers ziomek [toy|intel|sensitivity|speed|report ...] [--data DIR] [--fast] [--out DIR]``
 
 Without a name all parts run (Intel ones need ``--data``, the folder of intel_temperature.npz). Each part writes
 CSV files and pictures; the page RESULTS.md is then written from the CSV files alone.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from matplotlib.figure import Figure
 from bandits_torch import History, Problem, make, recipes, run
 from bandits_torch.experiments.plots import plot_priors, plot_regret
 from bandits_torch.experiments.regret import per_step, random_regret
+from bandits_torch.models import CandidatePrior
+from bandits_torch.policies import Observation
 from benchmarks.papers import _ziomek_page as page
 
 POLICIES = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb", "random")
@@ -57,12 +60,18 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers ziomek", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("parts", nargs="*", help="toy, intel, sensitivity or report; default: all")
+    parser.add_argument("parts", nargs="*", help="toy, intel, sensitivity, speed or report; default: all")
     parser.add_argument("--data", type=Path, help="folder of intel_temperature.npz")
     parser.add_argument("--fast", action="store_true", help="3 replicates, 40 steps, two values a setting")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ziomek")
     asked = parser.parse_args(arguments)
-    parts = {"toy": toy, "intel": intel, "sensitivity": sensitivity, "report": lambda *_: None}
+    parts = {
+        "toy": toy,
+        "intel": intel,
+        "sensitivity": sensitivity,
+        "speed": speed,
+        "report": lambda *_: None,
+    }
     unknown = sorted(set(asked.parts) - set(parts))
     if unknown:
         parser.error(f"parts must be among {', '.join(parts)}, got {', '.join(unknown)}")
@@ -111,6 +120,33 @@ def sensitivity(out: Path, data: Path | None, fast: bool) -> None:
             fast,
             {"data": data},
         )
+
+
+def speed(out: Path, data: Path | None, fast: bool) -> None:
+    """Seconds that PE-GP-UCB takes at the size of the Intel run and with a thousand priors."""
+    rows = []
+    for priors, arms, steps, replicates in ((13, 46, 144, 30), (1000, 100, 200, 1)):
+        steps = 10 if fast else steps
+        generator = torch.Generator().manual_seed(0)
+        tables = torch.randn(priors, arms, 2 * arms, generator=generator, dtype=torch.float64)
+        means = torch.randn(priors, arms, generator=generator, dtype=torch.float64)
+        given = [
+            CandidatePrior(table.cov(), mean, forgetting_rate=0.03)
+            for table, mean in zip(tables, means, strict=True)
+        ]
+        start = perf_counter()
+        policy = recipes.pe_gp_ucb(arms, given, 0.1, horizon=steps, replicates=replicates)
+        built = perf_counter() - start
+        truth = torch.randn(replicates, arms, generator=generator, dtype=torch.float64)
+        start = perf_counter()
+        for step in range(1, steps + 1):
+            choice = policy.choose(step)
+            reward = truth.gather(1, choice.arm.unsqueeze(1)).squeeze(1)
+            policy.learn(Observation(step, choice.arm, reward, choice.why))
+        sizes = {"priors": priors, "arms": arms, "steps": steps, "replicates": replicates}
+        seconds = {"build seconds": built, "run seconds": perf_counter() - start}
+        rows.append(sizes | {"threads": torch.get_num_threads()} | seconds)
+    pd.DataFrame(rows).to_csv(out / "speed.csv", index=False, float_format="%.3g")
 
 
 def _replicates(fast: bool) -> int:
