@@ -68,7 +68,7 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward."""
-        check_observation(observation, self.replicates)
+        check_observation(observation, self.replicates, self.num_arms)
         arm, reward = observation.arm.unsqueeze(-1), observation.reward.unsqueeze(-1)
         self.model.observe_arms(arm, reward, observation.time)
         self._clock = self._clock + 1
@@ -172,7 +172,7 @@ class PriorElimination(UnknownPriorPolicy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward; then the prior played is judged by what it had predicted."""
-        check_observation(observation, self.replicates)
+        check_observation(observation, self.replicates, self.num_arms)
         mean, variance = self.model.marginals(observation.time)
         super().learn(observation)
         run = torch.arange(self.replicates, device=mean.device)

@@ -78,7 +78,7 @@ class RegretBalancing(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every policy learns the reward; then the survivors' records are compared."""
-        check_observation(observation, self.replicates)
+        check_observation(observation, self.replicates, self.num_arms)
         for policy in self.policies:
             policy.learn(Observation(observation.time, observation.arm, observation.reward))
         self._clock = self._clock + 1

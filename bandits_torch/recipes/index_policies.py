@@ -190,7 +190,7 @@ def tv_gp_ucb(
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016)."""
     if forgetting_rate == 0:  # a function known not to change
         return gp_ucb(arms, kernel, noise_variance, delta=delta, width=width, **prior)
-    drifting = SpatioTemporalKernel(_kernel(kernel), ExponentialForgettingKernel(forgetting_rate))
+    drifting = SpatioTemporalKernel(_kernel(kernel), ExponentialForgettingKernel(_float64(forgetting_rate)))
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 
@@ -205,7 +205,7 @@ def ui_gp_ucb(
     **prior: Any,
 ) -> IndexPolicy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time."""
-    drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(drift_variance))
+    drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64(drift_variance)))
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 
@@ -260,6 +260,11 @@ def _kernel(kernel: Kernel | Tensor) -> Kernel:
 def as_width(width: float | Width | None) -> Width | None:
     """A number as the width that is always that; anything else as it is."""
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
+
+
+def _float64(value: float) -> Tensor:
+    """A hyperparameter as it was written: GPyTorch would round a Python number to its default dtype."""
+    return torch.as_tensor(value, dtype=torch.float64)
 
 
 def _scale(noise_scale: Number | None, model: ArmGP) -> Number:
