@@ -16,6 +16,7 @@ from bandits_torch import validation
 from bandits_torch.history import History, standard_error
 
 _MOST_POINTS = 1000
+_MOST_COLUMNS = 500
 # Okabe and Ito's colours, told apart with any kind of colour vision; the eighth line starts over, dashed.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
@@ -80,8 +81,11 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
     ticks = list(range(count)) if names is None else [f"{p}  {name}" for p, name in enumerate(names)]
     for (left, right), (name, prior) in zip(axes, played.items(), strict=True):
         shares = torch.stack([(prior == p).double().mean(0) for p in range(count)])  # P x T
-        extent = (0.5, prior.shape[1] + 0.5, count - 0.5, -0.5)
-        left.imshow(shares.numpy(), aspect="auto", cmap="Blues", vmin=0, vmax=1, extent=extent)
+        steps = -(-prior.shape[1] // _MOST_COLUMNS)  # to a column
+        columns = torch.nn.functional.avg_pool1d(shares, steps, ceil_mode=True).numpy()
+        extent = (0.5, columns.shape[1] * steps + 0.5, count - 0.5, -0.5)
+        left.imshow(columns, "Blues", aspect="auto", vmin=0, vmax=1, extent=extent, interpolation="nearest")
+        left.set_xlim(0.5, prior.shape[1] + 0.5)
         left.set_title(name, loc="left", fontsize=10)
         left.set_yticks(range(count), ticks, fontsize=6)
         right.barh(range(count), shares.mean(-1).numpy(), color=_COLOURS[0])

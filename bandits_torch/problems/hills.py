@@ -33,7 +33,7 @@ class Hills(StationaryProblem):
 
     The paper leaves the heights, the hills' shape and width, l, the noise, the arms and the excluded region
     out. The defaults are chosen so that a hill's height shows on the hill alone, as the paper's results need:
-    feet of wider hills (0.015 and more) reach the neighbours' tops, where even 1e-10 of them tells the
+    the feet of hills of 0.015 or 0.02 reach the neighbours' tops, where even 1e-10 of them tells the
     likeliest prior what it then need not explore (benchmarks/papers: sensitivity table).
 
     Known beforehand: the eleven priors and the noise variance R^2, not which prior is true; so the prior mean

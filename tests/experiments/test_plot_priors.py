@@ -35,6 +35,15 @@ def test_the_line_is_the_mean_number_of_survivors() -> None:
     np.testing.assert_allclose(twin.lines[0].get_xdata(), [1, 2, 3, 4])
 
 
+def test_columns_of_a_long_run_average_as_many_steps_each() -> None:
+    prior = torch.arange(1003).ge(600).long().expand(3, 1003)
+    left = plot_priors({"one": history(prior)}).axes[0]
+    image = left.images[0].get_array()
+    assert image.shape == (2, 335)  # three steps each
+    np.testing.assert_allclose(image[1], [0] * 200 + [1] * 135)
+    assert left.get_xlim() == (0.5, 1003.5)
+
+
 def test_histories_without_priors_are_left_out_and_none_left_is_an_error() -> None:
     zeros = torch.zeros(1, 3, dtype=torch.float64)
     bare = History(zeros.long(), zeros, zeros, zeros, zeros[0], zeros[0], {}, {})
