@@ -85,6 +85,7 @@ def test_both_forms_agree_under_drift_too(sequence):
     one, other = drifting("auto"), drifting("factor")
     now = live(one, sequence)
     live(other, sequence)
+    assert one.now == other.now
     assert_same(one, other, now)
     assert_same(one, other, now + 2.5)
 
