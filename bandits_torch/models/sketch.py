@@ -1,0 +1,386 @@
+"""Posterior over N arms seen through a small dictionary of them (DTC), resampled by ridge leverage scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.online_model import ResizableState
+from bandits_torch.streams import ReplicateStreams
+
+_SLACK = 1.25  # a dictionary may be this many times larger than the last draw before it is built anew
+_ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they fit a core's cache
+
+
+class Sketch(ResizableState):
+    """BKB's posterior for one batch member.
+
+    | symbol | here | meaning |
+    |---|---|---|
+    | u, n_i, sum of r | ``arm``, ``count``, ``total`` | the distinct arms pulled, how often, the sum of their residuals (reward - prior mean) |
+    | S, m | ``dictionary``, ``size`` | places in ``arm`` of the inducing arms, and how many they are |
+    | L | ``lower`` | Cholesky factor of K_S, rows in the order the arms entered |
+    | z(x) = L^{-1} k_S(x) | ``rows`` (m x N), ``pulled`` (m x u) | embedding of all arms, and of those pulled |
+    | A = sum_i n_i z_i z_i^T | ``gram`` | V = A + lambda I |
+    | Z^T r | ``moment`` | |
+
+    mean = z^T V^{-1} Z^T r and variance = k - z^T z + lambda z^T V^{-1} z, which is lambda times the sigma~^2 that
+    Calandriello et al. (2019) print. Their z = K_S^{-1/2} k_S differs by a rotation, which changes neither.
+
+    A draw S' is joined to the dictionary held as long as the union is at most 1.25 times as large as S': a
+    superset projects onto more, so whatever accuracy S' has it has too, and a new row costs O(mN) where a new
+    dictionary costs O(m^2 N). An arm within 1e-12 of the span of the dictionary gets no row.
+
+    Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
+    dictionary; a draw O(m^2 u). Memory O((N + u) m), or O(N + um) with ``chunk_size``: then nothing of size m x N
+    is kept and reading the marginals costs O(m^2 N). The size of a dictionary depends on the data, so a draw waits for the device.
+    """
+
+    noise_variance: Tensor
+    mean: Tensor
+    variance: Tensor
+    arm: Tensor
+    count: Tensor
+    total: Tensor
+    dictionary: Tensor
+    lower: Tensor
+    rows: Tensor
+    pulled: Tensor
+    gram: Tensor
+    moment: Tensor
+
+    def __init__(
+        self,
+        prior: ArmPrior,
+        noise_variance: Tensor,
+        sampling: LeverageSampling,
+        streams: ReplicateStreams,
+        chunk_size: int | None,
+    ) -> None:
+        super().__init__()
+        self.prior, self.sampling, self._streams, self.chunk_size = prior, sampling, streams, chunk_size
+        diagonal = prior.diagonal()[0]
+        self.register_buffer("noise_variance", noise_variance)
+        self.register_buffer("prior_variance", diagonal, persistent=False)
+        self.prior_variance: Tensor
+        for name in ("mean", "variance", "count", "total", "lower", "rows", "pulled", "gram", "moment"):
+            self.register_buffer(name, diagonal.new_zeros(0))
+        for name in ("arm", "dictionary"):
+            self.register_buffer(name, torch.zeros(0, dtype=torch.long, device=diagonal.device))
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the prior; the random numbers go on."""
+        new, n = self.prior_variance.new_zeros, self.prior_variance.shape[0]
+        self.mean, self.variance = new(n), self.prior_variance.clone()
+        self.arm, self.dictionary = self.arm[:0], self.dictionary[:0]
+        self.count, self.total, self.moment = new(0), new(0), new(0)
+        self.lower, self.gram, self.pulled = new(0, 0), new(0, 0), new(0, 0)
+        self.rows = new(0, n if self.chunk_size is None else 0)
+        self._place_of: dict[int, int] = {}
+        self._in_dictionary: set[int] = set()
+        self._drawn: list[int] | None = None
+        self.observations = self.draws = 0
+        self._start_interval(new(0, 0))
+        self._settled(new(0, 0))
+
+    @property
+    def size(self) -> int:
+        """m: arms in the dictionary with a row of their own."""
+        return self.lower.shape[0]
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, arm: int, residual: Tensor) -> None:
+        """Learn reward - prior mean = ``residual`` of ``arm``, and draw a dictionary if one is due."""
+        self.place(arm)
+        self.reward(arm, residual)
+        self.settle()
+
+    def place(self, arm: int, defer: bool = False) -> None:
+        """Count a pull of ``arm`` whose reward comes later: variances fall, means wait.
+
+        ``defer`` leaves a dictionary that is due to the next ``settle``, where rewards have come in.
+        """
+        place = self._place(arm)
+        z, before = self.pulled[:, place], self.factor
+        self.spent += float(self._variance(self._start_factor, z, self.prior_variance[arm]) / self.noise_variance)
+        self.count[place] += 1
+        self.observations += 1
+        if self.is_due and not defer:
+            self._drawn = self._draw(before, place)  # with the variances of before this pull, as in Figure 1
+        self.gram.addr_(z, z)
+        self._factor = None
+        self._pending.append(place)
+
+    def reward(self, arm: int, residual: Tensor) -> None:
+        """Add the reward of an earlier ``place``."""
+        place = self._place_of[arm]
+        self.total[place] += residual
+        self.moment.add_(self.pulled[:, place] * residual)
+        self._mean_is_old = True
+
+    def settle(self) -> None:
+        """Take up the dictionary that is due, if one is."""
+        if not self.is_due:
+            return
+        chosen = self._draw(self.factor, self._pending[-1]) if self._drawn is None else self._drawn
+        new = [place for place in chosen if place not in self._in_dictionary]
+        work = len(self._pending) + 2 * len(new)  # vectors that pass over the rows
+        if len(self._in_dictionary) + len(new) > _SLACK * len(chosen) or work > max(8, self.size):
+            self._rebuild(chosen)
+        elif new:
+            self._append(new)
+        self._drawn = None
+        self.draws += 1
+        self._start_interval(self.factor)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the observations since the last draw call for another: 1 + sum sigma~^2 / lambda > C."""
+        return self.spent > 0 and 1 + self.spent > self.sampling.growth
+
+    def _start_interval(self, factor: Tensor) -> None:
+        self._start_factor, self.spent = factor, 0.0
+
+    def _place(self, arm: int) -> int:
+        """Where ``arm`` stands among the arms pulled; a new one is added."""
+        if arm in self._place_of:
+            return self._place_of[arm]
+        place = self._place_of[arm] = len(self._place_of)
+        index = torch.tensor([arm], device=self.arm.device)
+        column = self.rows[:, index] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), index))
+        self.arm = torch.cat([self.arm, index])
+        self.count, self.total = (torch.nn.functional.pad(v, (0, 1)) for v in (self.count, self.total))
+        self.pulled = torch.cat([self.pulled, column], 1)
+        return place
+
+    def _draw(self, factor: Tensor, newest: int) -> list[int]:
+        """Places of a fresh dictionary: every observation flips its own coin; never empty."""
+        leverage = self._variance(factor, self.pulled, self.prior_variance[self.arm]) / self.noise_variance
+        u = self.arm.shape[0]
+        room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
+        coins = self._streams.uniform(room)[0, :u]
+        chosen = torch.nonzero(coins < self.sampling.probabilities(leverage, self.count)).flatten().tolist()
+        return chosen or [newest]
+
+    # -- the dictionary --------------------------------------------------------------------------------
+
+    def _rebuild(self, places: list[int]) -> None:
+        """A dictionary of these places alone."""
+        self.dictionary = torch.tensor(places, device=self.arm.device)
+        inducing = self._inducing()
+        self.lower = safe_cholesky(self._kernel(inducing, inducing), self._tolerance())
+        if self.chunk_size is None:
+            n = self.prior_variance.shape[0]
+            if self.rows.shape[0] != len(places):
+                self.rows = self.rows.new_empty(len(places), n)
+            for arms in self._chunks():
+                self.rows[:, arms] = self.embed(self._kernel(inducing, arms))
+            self.pulled = self.rows[:, self.arm]
+        else:
+            self.pulled = self.embed(self._kernel(inducing, self.arm))
+        self.gram = (self.pulled * self.count) @ self.pulled.mT
+        self.moment = self.pulled @ self.total
+        self._in_dictionary = set(places)
+        self._factor = None
+        self._settled(None)
+
+    def _append(self, places: list[int]) -> None:
+        """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
+        self._in_dictionary.update(places)
+        scale = self.prior_variance.max()
+        cross = self.pulled[:, places]
+        left = self.prior_variance[self.arm[places]] - cross.square().sum(0)
+        kept = (left > self._tolerance() * scale).tolist()
+        places = [place for place, keep in zip(places, kept, strict=True) if keep]
+        if not places:
+            return
+        new, cross = self.arm[places], self.pulled[:, places]
+        corner = safe_cholesky(self._kernel(new, new) - cross.mT @ cross, self._tolerance(), scale)
+        to_pulled = _solve(corner, self._kernel(new, self.arm) - cross.mT @ self.pulled)  # j x u
+        weighted = to_pulled * self.count
+        side, end = self.pulled @ weighted.mT, to_pulled @ weighted.mT  # the new block of A
+        old_factor, j = self.factor, len(places)
+        # V^{-1} of the old rows against the new ones, and the Schur complement of the new ones.
+        against = torch.cholesky_solve(side, old_factor)
+        schur = safe_cholesky(end + self.noise_variance * _eye(j, end) - side.mT @ against, 0.0)
+        pull = self._pull_vectors()
+
+        self.lower = _bordered(self.lower, torch.zeros_like(cross), cross.mT, corner)
+        self.gram = _bordered(self.gram, side, side.mT, end)
+        self.pulled = torch.cat([self.pulled, to_pulled])
+        self.moment = torch.cat([self.moment, to_pulled @ self.total])
+        self.dictionary = torch.cat([self.dictionary, torch.tensor(places, device=self.arm.device)])
+        self._factor = _bordered(old_factor, torch.zeros_like(side), _solve(old_factor, side).mT, schur)
+        if self.chunk_size is not None or pull is None:
+            if self.chunk_size is None:
+                self.rows = torch.cat([self.rows, _solve(corner, self._kernel(new, slice(None)) - cross.mT @ self.rows)])
+            self._settled(None)
+            return
+        weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self._factor)
+        size = self.rows.shape[0]
+        by_pulls, by_cross, by_side, mean = torch.split(
+            torch.cat([pull, cross.mT, against.mT, weights[:size].mT]) @ self.rows, [pull.shape[0], j, j, 1]
+        )
+        rows = _solve(corner, self._kernel(new, slice(None)) - by_cross)
+        gained = _solve(schur, rows - by_side).square().sum(0) - by_pulls.square().sum(0)
+        self.variance = self.variance - rows.square().sum(0) + self.noise_variance * gained
+        self.mean = (mean + weights[size:].mT @ rows).squeeze(0)
+        self.rows = torch.cat([self.rows, rows])
+        self._settled(self._factor)
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    @property
+    def factor(self) -> Tensor:
+        """Cholesky factor of V = A + lambda I."""
+        if self._factor is None:
+            self._factor = safe_cholesky(self.gram + self.noise_variance * _eye(self.size, self.gram), 0.0)
+        return self._factor
+
+    def refresh(self) -> None:
+        """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
+        if self._settled_factor is not None and not self._pending and not self._mean_is_old:
+            return
+        pull = self._pull_vectors()
+        weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self.factor).mT
+        if pull is None:
+            self.mean, self.variance = (torch.empty_like(self.prior_variance) for _ in range(2))
+            for arms in self._chunks():
+                z = self.rows[:, arms] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), arms))
+                self.mean[arms] = (weights @ z).squeeze(0)
+                self.variance[arms] = self._variance(self.factor, z, self.prior_variance[arms])
+        else:
+            passed = torch.cat([pull, weights]) @ self.rows
+            self.mean = passed[-1]
+            self.variance = self.variance - self.noise_variance * passed[:-1].square().sum(0)
+        self._settled(self.factor)
+
+    def variance_of(self, arms: Tensor) -> Tensor:
+        """Variance of these arms (n,) now, O(n m^2), without refreshing all."""
+        z = self.rows[:, arms] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), arms))
+        return self._variance(self.factor, z, self.prior_variance[arms]).clamp_min(0.0)
+
+    def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (..., n), embedding z (..., m, n) and V^{-1/2} z for points with covariance ``cross`` (..., m, n) to the dictionary."""
+        z = self.embed(cross)
+        weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self.factor)
+        return (z * weights).sum(-2), z, _solve(self.factor, z)
+
+    @property
+    def effective_dimension(self) -> Tensor:
+        """sum_s sigma~^2(x_s) / lambda over the observations: sum n (k - z^T z) / lambda + m - lambda tr V^{-1}."""
+        lost = (self.count * (self.prior_variance[self.arm] - self.pulled.square().sum(0)).clamp_min(0.0)).sum()
+        inverse = _solve(self.factor, _eye(self.size, self.gram))
+        return lost / self.noise_variance + self.size - self.noise_variance * inverse.square().sum()
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(I + Z Z^T / lambda)."""
+        return (self.factor.diagonal().log() - self.noise_variance.log() / 2).sum()
+
+    def embed(self, cross: Tensor) -> Tensor:
+        """z = L^{-1} k_S for columns ``cross`` (..., m, n)."""
+        return _solve(self.lower, cross)
+
+    def inducing_inputs(self) -> Tensor:
+        """Inputs of the dictionary, m x d."""
+        return self.prior.inputs[self._inducing()]
+
+    def _inducing(self) -> Tensor:
+        return self.arm[self.dictionary]
+
+    def _variance(self, factor: Tensor, z: Tensor, prior_variance: Tensor) -> Tensor:
+        """k - z^T z + lambda z^T V^{-1} z for columns z (m, n), or one of them (m,)."""
+        columns = z if z.dim() == 2 else z.unsqueeze(-1)
+        columns = columns[: factor.shape[0]]
+        explained = columns.square().sum(0) - self.noise_variance * _solve(factor, columns).square().sum(0)
+        return prior_variance - (explained if z.dim() == 2 else explained.squeeze(0))
+
+    def _pull_vectors(self) -> Tensor | None:
+        """(q, m) vectors w with variance -= lambda sum (w z)^2 for the q pulls since the marginals were right; None: all anew."""
+        q, settled = len(self._pending), self._settled_factor
+        if settled is None or self.chunk_size is not None or q > max(8, self.size):
+            return None
+        t = _solve(settled, self.pulled[:, self._pending])
+        inner = safe_cholesky(_eye(q, t) + t.mT @ t, 0.0)
+        return _solve(inner, torch.linalg.solve_triangular(settled.mT, t, upper=True).mT)
+
+    def _settled(self, factor: Tensor | None) -> None:
+        """The marginals stand at V's ``factor``; None: they must be computed anew."""
+        self._settled_factor, self._mean_is_old = factor, False
+        self._pending: list[int] = []
+        if factor is not None:
+            self._factor: Tensor | None = factor
+
+    def _kernel(self, one: Tensor, other: Tensor | slice) -> Tensor:
+        """Prior covariance between two sets of arms by index."""
+        with torch.no_grad():
+            return self.prior.space_kernel(self.prior.inputs[one], self.prior.inputs[other]).to_dense()
+
+    def _chunks(self) -> Iterator[slice]:
+        n, step = self.prior_variance.shape[0], self.chunk_size or _ARMS_AT_ONCE
+        return (slice(start, start + step) for start in range(0, n, step))
+
+    def _tolerance(self) -> float:
+        return 1e-12 if self.lower.dtype == torch.float64 else 1e-5
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the tensors alone do not tell."""
+        self.refresh()
+        return {
+            "in_dictionary": sorted(self._in_dictionary),
+            "observations": self.observations,
+            "draws": self.draws,
+            "spent": self.spent,
+            "start_factor": self._start_factor.clone(),
+            "streams": self._streams.state_dict(),
+        }
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self._in_dictionary = set(state["in_dictionary"])
+        self.observations, self.draws = state["observations"], state["draws"]
+        self._streams.load_state_dict(state["streams"])
+        self._start_interval(state["start_factor"].clone())
+        self.spent = state["spent"]
+        self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
+        self._factor, self._drawn = None, None
+        self._settled(self.factor)
+
+
+def safe_cholesky(matrix: Tensor, jitter: float, scale: Tensor | None = None) -> Tensor:
+    """Lower Cholesky factor of a positive semi-definite matrix plus ``jitter`` times its scale, ten times more where needed.
+
+    ``scale``: by default the largest entry of the diagonal. Waits for the device.
+    """
+    if matrix.shape[-1] == 0:
+        return matrix
+    scale = matrix.diagonal().amax() if scale is None else scale
+    for _ in range(12):
+        factor, failed = torch.linalg.cholesky_ex(matrix + jitter * scale * _eye(matrix.shape[-1], matrix))
+        if not bool(failed):
+            return factor
+        jitter = max(10 * jitter, torch.finfo(matrix.dtype).eps)
+    raise RuntimeError("the kernel's covariance is not positive semi-definite, even up to jitter")
+
+
+def _solve(lower: Tensor, right: Tensor) -> Tensor:
+    return torch.linalg.solve_triangular(lower, right, upper=False)
+
+
+def _eye(size: int, like: Tensor) -> Tensor:
+    return torch.eye(size, dtype=like.dtype, device=like.device)
+
+
+def _bordered(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    """[[a, b], [c, d]]."""
+    return torch.cat([torch.cat([a, b], 1), torch.cat([c, d], 1)])
