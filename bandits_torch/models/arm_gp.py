@@ -35,7 +35,8 @@ class ArmGP(ArmModel):
         kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
             or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
             these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
-            Hyperparameters are read once; call ``rebuild`` after changing them.
+            Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which
+            is the kernel given, or a copy if that has another dtype or device.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
@@ -74,8 +75,9 @@ class ArmGP(ArmModel):
             kernel = ArmCovarianceKernel(kernel.to(arms))
         self.register_buffer("arms", arms)
         self.arms: Tensor
-        self.prior = ArmPrior(arms, kernel.to(arms))
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
+        self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
+        # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
+        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).clone()
         validation.require(
             bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
         )
@@ -180,8 +182,8 @@ class ArmGP(ArmModel):
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
         n = X.shape[-2]
-        index = arm_inputs.flat("X", index, self._batch_shape)
-        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape)
+        index = arm_inputs.flat("X", index, self._batch_shape, n)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape, n)
         moments = arm_inputs.moments(times, n)
         if self.drifts and moments:
             self._check_not_past(moments[0])
@@ -195,24 +197,27 @@ class ArmGP(ArmModel):
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
         Args:
-            arm: integers that broadcast to ``batch_shape``.
+            arm: integers (int64) that broadcast to ``batch_shape``.
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
 
-        Raises ValueError on a non-finite reward, an arm out of range or reversed time, with nothing changed;
-        the first two only on the CPU, since looking at values would make a GPU wait (``run`` checks there).
+        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
+        with nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU
+        wait (``run`` checks there).
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
             self._check_not_past(float(time))  # type: ignore[arg-type]
+        expected = f"int64 from 0 to {self.num_arms - 1}"
+        validation.require(arm.dtype == torch.long, "arm", arm, expected)
         if not reward.is_cuda:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
-            validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+            validation.require(in_range, "arm", arm, expected)
         self._belief.learn(
-            arm.expand(self._batch_shape).reshape(-1),
-            reward.to(self.arms.dtype).expand(self._batch_shape).reshape(-1),
+            arm_inputs.flat("arm", arm, self._batch_shape),
+            arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
             self._mask(where),
         )
@@ -259,9 +264,10 @@ class ArmGP(ArmModel):
         An acquisition called with this very tensor is answered from the cached marginals, without look-ups.
         """
         if not self.drifts:
-            if self._candidates is None:
-                self._candidates = self._arm_inputs()
-            return self._candidates
+            kept, like = self._candidates, self.arms  # the model may have moved since
+            if kept is None or kept.dtype != like.dtype or kept.device != like.device:
+                kept = self._candidates = self._arm_inputs()
+            return kept
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         moment = float(time)  # type: ignore[arg-type]
         self._check_not_past(moment)
@@ -279,14 +285,16 @@ class ArmGP(ArmModel):
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x d`` of indices (and time); marginal look-ups when q = 1.
 
-        Raises ValueError on an index out of range, a fraction, or a time before the latest observation.
+        ``observation_noise``: True adds ``noise_variance``; a tensor of variances, ``(t_batch) x q x 1``, is
+        added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
+        observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
         """
         validation.require(
             output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output"
         )
         noise: float | Tensor = 0.0
         if isinstance(observation_noise, Tensor):
-            noise = observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
+            noise = observation_noise.squeeze(-1)
         elif observation_noise:
             noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
         if X is self._candidates:
@@ -319,7 +327,7 @@ class ArmGP(ArmModel):
         if times is not None:
             self._check_not_past(float(times.min()))
         q, b = X.shape[-2], self._batch_shape.numel()
-        points = (*torch.broadcast_shapes(X.shape[:-2], self._batch_shape), q)
+        points = (*arm_inputs.broadcast(X, self._batch_shape), q)
         flat = (-1, b, q)
         flat_times = None if times is None else times.expand(points).reshape(flat)
         mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
@@ -358,3 +366,13 @@ class ArmGP(ArmModel):
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""
         return X
+
+
+def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
+    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
+    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
+        return kernel
+    return copy.deepcopy(kernel).to(arms)

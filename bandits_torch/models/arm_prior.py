@@ -34,7 +34,11 @@ class ArmPrior(torch.nn.Module):
             type(self.time_kernel).__name__,
             "a MarkovTimeKernel (ExponentialForgettingKernel, WienerKernel); OnlineGP takes any other",
         )
-        by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.space_kernel.modules())
+        covariances = [part for part in self.space_kernel.modules() if isinstance(part, ArmCovarianceKernel)]
+        by_index = len(covariances) > 0
+        for part in covariances:  # a larger matrix would be cut to its first arms without a word
+            expected = f"{arms.shape[-2]} x {arms.shape[-2]}, one row per arm"
+            validation.shape_is("kernel", part.covariance, part.num_arms == arms.shape[-2], expected)
         indices = torch.arange(arms.shape[-2], dtype=arms.dtype, device=arms.device).unsqueeze(-1)
         self.register_buffer("inputs", indices if by_index else arms)
         self.inputs: Tensor

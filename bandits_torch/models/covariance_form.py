@@ -101,7 +101,8 @@ class CovarianceForm(ResizableState):
         self.surprise.sub_(innovation.squeeze(-1).square())
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._set_row(arm, column * left)
-        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(1 - 1e-15), where))
+        below_one = 1 - torch.finfo(column.dtype).eps  # 1 - 1e-15 is 1 in float32, and its logarithm infinite
+        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(below_one), where))
 
     def _set_row(self, arm: Tensor, row: Tensor) -> None:
         self.covariance[self._member, arm] = row
