@@ -142,8 +142,8 @@ class Sketch(ResizableState):
 
     @property
     def is_due(self) -> bool:
-        """Whether the observations since the last draw call for another: 1 + sum sigma~^2 / lambda > C."""
-        return self.spent > 0 and 1 + self.spent > self.sampling.growth
+        """Whether the observations since the last draw call for another: 1 + sum sigma~^2 / lambda > C, or the first one."""
+        return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self._in_dictionary)
 
     def _start_interval(self, factor: Tensor) -> None:
         self._start_factor, self.spent = factor, 0.0
