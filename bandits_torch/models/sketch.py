@@ -44,6 +44,7 @@ class Sketch(ResizableState):
     noise_variance: Tensor
     mean: Tensor
     variance: Tensor
+    unexplained: Tensor
     arm: Tensor
     count: Tensor
     total: Tensor
@@ -68,7 +69,9 @@ class Sketch(ResizableState):
         self.register_buffer("noise_variance", noise_variance)
         self.register_buffer("prior_variance", diagonal, persistent=False)
         self.prior_variance: Tensor
-        for name in ("mean", "variance", "count", "total", "lower", "rows", "pulled", "gram", "moment"):
+        for name in ("mean", "variance", "unexplained"):  # follow from the others
+            self.register_buffer(name, diagonal.new_zeros(0), persistent=False)
+        for name in ("count", "total", "lower", "rows", "pulled", "gram", "moment"):
             self.register_buffer(name, diagonal.new_zeros(0))
         for name in ("arm", "dictionary"):
             self.register_buffer(name, torch.zeros(0, dtype=torch.long, device=diagonal.device))
@@ -86,8 +89,10 @@ class Sketch(ResizableState):
         self._in_dictionary: set[int] = set()
         self._drawn: list[int] | None = None
         self.observations = self.draws = 0
-        self._start_interval(new(0, 0))
-        self._settled(new(0, 0))
+        self._factor: Tensor | None = None
+        self._project()
+        self._start_interval(self.factor)
+        self._settled(True)
 
     @property
     def size(self) -> int:
@@ -109,14 +114,20 @@ class Sketch(ResizableState):
         """
         place = self._place(arm)
         z, before = self.pulled[:, place], self.factor
-        self.spent += float(self._variance(self._start_factor, z, self.prior_variance[arm]) / self.noise_variance)
+        explained = _solve(self._start_factor, z[: self._start_factor.shape[0]].unsqueeze(-1)).square().sum()
+        self.spent += float(self.unexplained[place] / self.noise_variance + explained)
         self.count[place] += 1
         self.observations += 1
         if self.is_due and not defer:
             self._drawn = self._draw(before, place)  # with the variances of before this pull, as in Figure 1
+        # V^{-1} loses w w^T:
+        w = torch.cholesky_solve(z.unsqueeze(-1), before).squeeze(-1)
+        w = w / torch.sqrt(1 + z @ w)
+        self._pending.append(w)
+        if self._trace is not None:
+            self._trace = self._trace - w @ w
         self.gram.addr_(z, z)
         self._factor = None
-        self._pending.append(place)
 
     def reward(self, arm: int, residual: Tensor) -> None:
         """Add the reward of an earlier ``place``."""
@@ -129,10 +140,10 @@ class Sketch(ResizableState):
         """Take up the dictionary that is due, if one is."""
         if not self.is_due:
             return
-        chosen = self._draw(self.factor, self._pending[-1]) if self._drawn is None else self._drawn
+        chosen = self._draw(self.factor, len(self._place_of) - 1) if self._drawn is None else self._drawn
         new = [place for place in chosen if place not in self._in_dictionary]
-        work = len(self._pending) + 2 * len(new)  # vectors that pass over the rows
-        if len(self._in_dictionary) + len(new) > _SLACK * len(chosen) or work > max(8, self.size):
+        too_large = len(self._in_dictionary) + len(new) > _SLACK * len(chosen)
+        if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
             self._rebuild(chosen)
         elif new:
             self._append(new)
@@ -158,11 +169,13 @@ class Sketch(ResizableState):
         self.arm = torch.cat([self.arm, index])
         self.count, self.total = (torch.nn.functional.pad(v, (0, 1)) for v in (self.count, self.total))
         self.pulled = torch.cat([self.pulled, column], 1)
+        left = self.prior_variance[index] - column.square().sum(0)
+        self.unexplained = torch.cat([self.unexplained, left.clamp_min(0.0)])
         return place
 
     def _draw(self, factor: Tensor, newest: int) -> list[int]:
         """Places of a fresh dictionary: every observation flips its own coin; never empty."""
-        leverage = self._variance(factor, self.pulled, self.prior_variance[self.arm]) / self.noise_variance
+        leverage = self.unexplained / self.noise_variance + _solve(factor, self.pulled).square().sum(0)
         u = self.arm.shape[0]
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
         coins = self._streams.uniform(room)[0, :u]
@@ -185,19 +198,19 @@ class Sketch(ResizableState):
             self.pulled = self.rows[:, self.arm]
         else:
             self.pulled = self.embed(self._kernel(inducing, self.arm))
+        self._project()
         self.gram = (self.pulled * self.count) @ self.pulled.mT
         self.moment = self.pulled @ self.total
         self._in_dictionary = set(places)
         self._factor = None
-        self._settled(None)
+        self._settled(False)
 
     def _append(self, places: list[int]) -> None:
         """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
         self._in_dictionary.update(places)
         scale = self.prior_variance.max()
         cross = self.pulled[:, places]
-        left = self.prior_variance[self.arm[places]] - cross.square().sum(0)
-        kept = (left > self._tolerance() * scale).tolist()
+        kept = (self.unexplained[places] > self._tolerance() * scale).tolist()
         places = [place for place, keep in zip(places, kept, strict=True) if keep]
         if not places:
             return
@@ -209,19 +222,21 @@ class Sketch(ResizableState):
         old_factor, j = self.factor, len(places)
         # V^{-1} of the old rows against the new ones, and the Schur complement of the new ones.
         against = torch.cholesky_solve(side, old_factor)
-        schur = safe_cholesky(end + self.noise_variance * _eye(j, end) - side.mT @ against, 0.0)
+        end_lifted = end + self.noise_variance * torch.eye(j, dtype=end.dtype, device=end.device)
+        schur = safe_cholesky(end_lifted - side.mT @ against, scale=end_lifted.diagonal().amax())
         pull = self._pull_vectors()
 
         self.lower = _bordered(self.lower, torch.zeros_like(cross), cross.mT, corner)
         self.gram = _bordered(self.gram, side, side.mT, end)
         self.pulled = torch.cat([self.pulled, to_pulled])
+        self._project()
         self.moment = torch.cat([self.moment, to_pulled @ self.total])
         self.dictionary = torch.cat([self.dictionary, torch.tensor(places, device=self.arm.device)])
         self._factor = _bordered(old_factor, torch.zeros_like(side), _solve(old_factor, side).mT, schur)
         if self.chunk_size is not None or pull is None:
             if self.chunk_size is None:
                 self.rows = torch.cat([self.rows, _solve(corner, self._kernel(new, slice(None)) - cross.mT @ self.rows)])
-            self._settled(None)
+            self._settled(False)
             return
         weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self._factor)
         size = self.rows.shape[0]
@@ -233,7 +248,7 @@ class Sketch(ResizableState):
         self.variance = self.variance - rows.square().sum(0) + self.noise_variance * gained
         self.mean = (mean + weights[size:].mT @ rows).squeeze(0)
         self.rows = torch.cat([self.rows, rows])
-        self._settled(self._factor)
+        self._settled(True)
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -241,12 +256,14 @@ class Sketch(ResizableState):
     def factor(self) -> Tensor:
         """Cholesky factor of V = A + lambda I."""
         if self._factor is None:
-            self._factor = safe_cholesky(self.gram + self.noise_variance * _eye(self.size, self.gram), 0.0)
+            lifted = self.gram.clone()
+            lifted.diagonal().add_(self.noise_variance)
+            self._factor = safe_cholesky(lifted)
         return self._factor
 
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
-        if self._settled_factor is not None and not self._pending and not self._mean_is_old:
+        if self._marginals_kept and not self._pending and not self._mean_is_old:
             return
         pull = self._pull_vectors()
         weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self.factor).mT
@@ -260,7 +277,7 @@ class Sketch(ResizableState):
             passed = torch.cat([pull, weights]) @ self.rows
             self.mean = passed[-1]
             self.variance = self.variance - self.noise_variance * passed[:-1].square().sum(0)
-        self._settled(self.factor)
+        self._settled(True)
 
     def variance_of(self, arms: Tensor) -> Tensor:
         """Variance of these arms (n,) now, O(n m^2), without refreshing all."""
@@ -276,9 +293,11 @@ class Sketch(ResizableState):
     @property
     def effective_dimension(self) -> Tensor:
         """sum_s sigma~^2(x_s) / lambda over the observations: sum n (k - z^T z) / lambda + m - lambda tr V^{-1}."""
-        lost = (self.count * (self.prior_variance[self.arm] - self.pulled.square().sum(0)).clamp_min(0.0)).sum()
-        inverse = _solve(self.factor, _eye(self.size, self.gram))
-        return lost / self.noise_variance + self.size - self.noise_variance * inverse.square().sum()
+        if self._trace is None:
+            inverse = _solve(self.factor, torch.eye(self.size, dtype=self.gram.dtype, device=self.gram.device))
+            self._trace = inverse.square().sum()
+        lost = self.count @ self.unexplained
+        return lost / self.noise_variance + self.size - self.noise_variance * self._trace
 
     @property
     def information_gain(self) -> Tensor:
@@ -304,20 +323,21 @@ class Sketch(ResizableState):
         return prior_variance - (explained if z.dim() == 2 else explained.squeeze(0))
 
     def _pull_vectors(self) -> Tensor | None:
-        """(q, m) vectors w with variance -= lambda sum (w z)^2 for the q pulls since the marginals were right; None: all anew."""
-        q, settled = len(self._pending), self._settled_factor
-        if settled is None or self.chunk_size is not None or q > max(8, self.size):
+        """(q, m) vectors w with variance -= lambda sum (w^T z)^2 for the q pulls since the marginals were right; None: all anew."""
+        q = len(self._pending)
+        if not self._marginals_kept or self.chunk_size is not None or q > max(8, self.size):
             return None
-        t = _solve(settled, self.pulled[:, self._pending])
-        inner = safe_cholesky(_eye(q, t) + t.mT @ t, 0.0)
-        return _solve(inner, torch.linalg.solve_triangular(settled.mT, t, upper=True).mT)
+        return torch.stack(self._pending) if q else self.gram[:0]
 
-    def _settled(self, factor: Tensor | None) -> None:
-        """The marginals stand at V's ``factor``; None: they must be computed anew."""
-        self._settled_factor, self._mean_is_old = factor, False
-        self._pending: list[int] = []
-        if factor is not None:
-            self._factor: Tensor | None = factor
+    def _settled(self, kept: bool) -> None:
+        """Pulls from here on add to the marginals, or (not ``kept``) the marginals must be computed anew."""
+        self._marginals_kept, self._mean_is_old = kept, False
+        self._pending: list[Tensor] = []
+
+    def _project(self) -> None:
+        """Note what of the arms pulled lies outside the span of the dictionary."""
+        self.unexplained = (self.prior_variance[self.arm] - self.pulled.square().sum(0)).clamp_min(0.0)
+        self._trace: Tensor | None = None
 
     def _kernel(self, one: Tensor, other: Tensor | slice) -> Tensor:
         """Prior covariance between two sets of arms by index."""
@@ -335,7 +355,6 @@ class Sketch(ResizableState):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""
-        self.refresh()
         return {
             "in_dictionary": sorted(self._in_dictionary),
             "observations": self.observations,
@@ -354,19 +373,23 @@ class Sketch(ResizableState):
         self.spent = state["spent"]
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
         self._factor, self._drawn = None, None
-        self._settled(self.factor)
+        self._project()
+        self._settled(False)
 
 
-def safe_cholesky(matrix: Tensor, jitter: float, scale: Tensor | None = None) -> Tensor:
+def safe_cholesky(matrix: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
     """Lower Cholesky factor of a positive semi-definite matrix plus ``jitter`` times its scale, ten times more where needed.
 
     ``scale``: by default the largest entry of the diagonal. Waits for the device.
     """
     if matrix.shape[-1] == 0:
         return matrix
-    scale = matrix.diagonal().amax() if scale is None else scale
     for _ in range(12):
-        factor, failed = torch.linalg.cholesky_ex(matrix + jitter * scale * _eye(matrix.shape[-1], matrix))
+        lifted = matrix
+        if jitter:
+            lifted = matrix.clone()
+            lifted.diagonal().add_(jitter * (matrix.diagonal().amax() if scale is None else scale))
+        factor, failed = torch.linalg.cholesky_ex(lifted)
         if not bool(failed):
             return factor
         jitter = max(10 * jitter, torch.finfo(matrix.dtype).eps)
@@ -375,10 +398,6 @@ def safe_cholesky(matrix: Tensor, jitter: float, scale: Tensor | None = None) ->
 
 def _solve(lower: Tensor, right: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(lower, right, upper=False)
-
-
-def _eye(size: int, like: Tensor) -> Tensor:
-    return torch.eye(size, dtype=like.dtype, device=like.device)
 
 
 def _bordered(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:

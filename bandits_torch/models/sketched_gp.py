@@ -176,10 +176,11 @@ class SketchedGP(ArmModel):
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
-        index = arm_inputs.flat("X", index, self._batch_shape)
-        rewards = arm_inputs.flat("Y", Y.squeeze(-1), self._batch_shape)
+        n = X.shape[-2]
+        index = arm_inputs.flat("X", index, self._batch_shape, n)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1), self._batch_shape, n)
         mask = self._mask(where)
-        for k in range(X.shape[-2]):
+        for k in range(n):
             self._learn(index[:, k], rewards[:, k], mask)
 
     def observe_arms(
@@ -188,7 +189,7 @@ class SketchedGP(ArmModel):
         """``observe`` for one pull per member; ``time`` is not looked at."""
         arm, mask = self._checked_arm(arm), self._mask(where)
         validation.finite_tensor("reward", reward)
-        self._learn(arm, reward.expand(self._batch_shape).reshape(-1), mask)
+        self._learn(arm, arm_inputs.flat("reward", reward, self._batch_shape), mask)
 
     def place(self, arm: Tensor) -> None:
         """Count a pull of one arm per member before its reward is known: variances fall, means and dictionaries wait."""
@@ -198,9 +199,11 @@ class SketchedGP(ArmModel):
     def reward(self, arm: Tensor, reward: Tensor) -> None:
         """Rewards of arms placed before, ``batch_shape x n`` each; then the dictionary is drawn if one is due."""
         validation.finite_tensor("reward", reward)
-        arms = arm_inputs.flat("arm", arm, self._batch_shape)
-        residuals = arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape) - self._means_of(arms)
-        for sketch, indices, values in zip(self.sketches, arms.tolist(), residuals, strict=True):
+        n = arm.shape[-1]
+        arms = arm_inputs.flat("arm", arm, self._batch_shape, n)
+        rewards = arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
+        residuals = rewards - self._means_of(arms)
+        for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
             unknown = [index for index in indices if index not in sketch._place_of]
             validation.require(not unknown, "arm", unknown, "arms that were placed before")
         for sketch, indices, values in zip(self.sketches, arms.tolist(), residuals, strict=True):
@@ -235,7 +238,7 @@ class SketchedGP(ArmModel):
     def _checked_arm(self, arm: Tensor) -> Tensor:
         in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
         validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
-        return arm.expand(self._batch_shape).reshape(-1)
+        return arm_inputs.flat("arm", arm, self._batch_shape)
 
     def _mask(self, where: Tensor | None) -> list[bool] | None:
         return None if where is None else arm_inputs.flat_mask(where, self._batch_shape).tolist()
