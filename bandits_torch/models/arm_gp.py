@@ -146,8 +146,8 @@ class ArmGP(ArmModel):
 
     @property
     def can_forget(self) -> bool:
-        """False in covariance form under drift, unless the form is "auto" (which then changes form)."""
-        return self.form == "auto" or self._belief.form.can_forget
+        """False under drift for ``form="covariance"``; ``"auto"`` then changes form."""
+        return not self.drifts or self.form != "covariance"
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
@@ -240,10 +240,7 @@ class ArmGP(ArmModel):
             held = int(self._belief.observations.count.min())
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
             mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
-        if not self._belief.form.can_forget:
-            self._belief.relearn("factor")
-        for _ in range(count):
-            self._belief.forget_oldest(mask)
+        self._belief.forget(count, mask)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
@@ -351,16 +348,13 @@ class ArmGP(ArmModel):
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        wide = torch.Size(batch_shape)
         members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
-        source = members.reshape(self._batch_shape).expand(batch_shape).reshape(-1)
+        source = arm_inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
         model = copy.deepcopy(self)
-        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        model._batch_shape, model._candidates = wide, None
         model.prior.fill(model._batch_shape)
-        belief = model._belief
-        belief.prior_mean, belief.noise_variance = belief.prior_mean[source], belief.noise_variance[source]
-        for name, held in list(belief.observations.named_buffers()):
-            setattr(belief.observations, name, held[source])
-        belief.relearn(belief.form_name)
+        model._belief.widen(source)
         return model
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:

@@ -48,13 +48,12 @@ def new_rows(prior: GaussianPrior, data: GrowingCholesky, X: Tensor, Y: Tensor, 
     [[L, 0], [V^T, D]] is the factor of [[L L^T, B], [B^T, C]] with V = L^{-1} B and D D^T = C - V^T V.
 
     Args:
-        X: ``batch x n x d``, Y: ``batch x n``; ``data`` has been widened to the batch of X and ``where``.
+        X: ``batch x n x d``, Y: ``batch x n``, where: ``batch``.
     """
     old, noise = data.rows(), prior.noise_variance[..., None, None]
     one = torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
     held = torch.ones(1, dtype=torch.bool, device=X.device) if where is None else where.unsqueeze(-1)
-    cross = _only_held(prior.covariance(old.inputs, X), data) * held.unsqueeze(-1)
-    V = solve_lower(old.corner, cross)
+    V = _whiten(prior, data, X) * held.unsqueeze(-1)
     left = prior.covariance(X, X) + noise * one - V.mT @ V
     # C - V^T V = lambda + posterior variance, so lambda bounds what rounding may do to a single one.
     single = X.shape[-2] == 1
@@ -86,16 +85,17 @@ def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Ten
     spread = prior.variance(X) if marginal else prior.covariance(X, X)
     if data.size == 0:
         return mean, spread
-    old = data.rows()
-    points, unfold = fold(X, data.factor_shape)
-    V = unfold(solve_lower(old.corner, _only_held(prior.covariance(old.inputs, points), data)))
-    mean = mean + (V * old.whitened.unsqueeze(-1)).sum(-2)
+    V = _whiten(prior, data, X)
+    mean = mean + (V * data.rows().whitened.unsqueeze(-1)).sum(-2)
     if not marginal:
         return mean, spread - V.mT @ V
     # What rounding leaves below machine precision of the prior variance is no information.
     return mean, torch.maximum(spread - V.square().sum(-2), torch.finfo(spread.dtype).eps * spread)
 
 
-def _only_held(cross: Tensor, data: GrowingCholesky) -> Tensor:
-    """``batch x t x n`` covariances with the rows that members do not hold set to 0."""
-    return cross * data.rows().held.unsqueeze(-1) if data.ragged else cross
+def _whiten(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> Tensor:
+    """V = L^{-1} k(X) with k set to 0 in rows that a member does not hold, ``batch x t x n``."""
+    old = data.rows()
+    points, unfold = fold(X, data.factor_shape)
+    cross = prior.covariance(old.inputs, points)
+    return unfold(solve_lower(old.corner, cross * old.held.unsqueeze(-1) if data.ragged else cross))

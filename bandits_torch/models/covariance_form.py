@@ -124,6 +124,16 @@ class CovarianceForm(ResizableState):
         self.gain.masked_fill_(where, 0.0)
         self.surprise.masked_fill_(where, 0.0)
 
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        old_q, new_q = self.prior_covariance.shape[0], self.prior.flat_batch
+        for name, held in list(self.named_buffers(recurse=False)):
+            if name != "prior_covariance":
+                setattr(self, name, held[source])
+        if new_q != old_q:
+            self.prior_covariance = self.prior_covariance[source[:new_q] % old_q]
+        self._member = torch.arange(len(source), device=source.device)
+
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
         member = self._member[:, None, None]

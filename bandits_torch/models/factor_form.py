@@ -43,7 +43,8 @@ class FactorForm(ResizableState):
 
     Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
     once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
-    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points.
+    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points; not so
+    with ``keeps_faint_points``, for models that forget: what is removed must be there, for the gain's sake.
     """
 
     mean: Tensor
@@ -60,8 +61,6 @@ class FactorForm(ResizableState):
     point_time: Tensor
     point_count: Tensor
     point_total: Tensor
-
-    can_forget = True
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
         super().__init__()
@@ -88,6 +87,12 @@ class FactorForm(ResizableState):
         self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
         self._member: Tensor
         self._rows_bound = self._points_bound = 0  # upper bounds that need no look at the device
+        self.keeps_faint_points = self._dropped_any = False
+
+    @property
+    def can_forget(self) -> bool:
+        """An observation can be removed as long as its point is there: gain and likelihood know it, however faint."""
+        return not self._dropped_any
 
     # -- the three moves ------------------------------------------------------------------------------
 
@@ -153,7 +158,6 @@ class FactorForm(ResizableState):
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
         match = self._match(arm, time.unsqueeze(-1))
-        where = where & match.any(-1)  # a point too faint to matter may be gone already
         point = match.to(torch.uint8).argmax(-1)
         at, mask = point.unsqueeze(-1), where.unsqueeze(-1)
         among_points = self.covariance[self._member, point]
@@ -261,8 +265,20 @@ class FactorForm(ResizableState):
         if self._points_bound == self.point_arm.shape[-1]:
             self._pack(now)
         known = self.row_of_arm[arm] >= 0
-        if not known.is_cuda and bool(known.all()):
-            return
+        if known.is_cuda or not bool(known.all()):
+            self._bring_rows(arm, known)
+
+    def _bring_rows(self, arm: Tensor, known: Tensor) -> None:
+        """A row of G for every arm not ``known``; members that pull the same new arm share one."""
+        # The first member that pulls it brings it: O(N) to find.
+        none = torch.full_like(self.row_of_arm, arm.shape[0])
+        first = none.scatter_reduce(0, arm, self._member, "amin")[arm]
+        brings = ~known & (first == self._member)
+        row = (self.rows_used + brings.cumsum(0) - 1)[first]
+        if arm.is_cuda:  # how many are new is not known here: write all rows again
+            row = torch.where(known, self.row_of_arm[arm], row)
+        else:
+            arm, row = arm[brings], row[brings]
         if self._rows_bound + arm.shape[0] > self.rows.shape[1]:
             self._rows_bound = int(self.rows_used)
             short = self._rows_bound + arm.shape[0] - self.rows.shape[1]
@@ -270,11 +286,9 @@ class FactorForm(ResizableState):
                 more = max(short, min(self.rows.shape[1], 4096))
                 q, _, n = self.rows.shape
                 self.rows = torch.cat([self.rows, self.rows.new_zeros(q, more, n)], 1)
-        # Two replicates that pull the same new arm get two equal rows; either one serves.
-        row = torch.where(known, self.row_of_arm[arm], self.rows_used + torch.cumsum(~known, 0) - 1)
         self.rows[:, row] = self.prior.rows(arm)
         self.row_of_arm[arm] = row
-        self.rows_used += (~known).sum()
+        self.rows_used += brings.sum()
         self._rows_bound += arm.shape[0]
 
     def _pack(self, now: float) -> None:
@@ -282,9 +296,10 @@ class FactorForm(ResizableState):
 
         Every step works on the whole room squared, while moving is paid once in many steps: so little to spare.
         """
-        live = self.point_count > 0
-        if self.prior.time_kernel is not None:
-            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)
+        held = live = self.point_count > 0
+        if self.prior.time_kernel is not None and not self.keeps_faint_points:
+            live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now))
+            self._dropped_any = self._dropped_any or bool((held != live).any())
         used = int(live.sum(-1).max())
         capacity = used + max(32, used // 4)
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
@@ -300,8 +315,20 @@ class FactorForm(ResizableState):
 
     def get_extra_state(self) -> dict[str, int]:
         """What the tensors alone do not tell."""
-        return {"rows_bound": self._rows_bound, "points_bound": self._points_bound}
+        names = ("_rows_bound", "_points_bound", "keeps_faint_points", "_dropped_any")
+        return {name: getattr(self, name) for name in names}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self._rows_bound, self._points_bound = state["rows_bound"], state["points_bound"]
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        old_q, new_q = self.rows.shape[0], self.prior.flat_batch
+        for name, held in list(self.named_buffers(recurse=False)):
+            if name not in ("rows", "row_of_arm", "rows_used"):
+                setattr(self, name, held[source])
+        if new_q != old_q:
+            self.rows = self.rows[source[:new_q] % old_q]
+        self._member = torch.arange(len(source), device=source.device)

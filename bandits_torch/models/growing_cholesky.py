@@ -116,21 +116,21 @@ class GrowingCholesky(ResizableState):
         self.inputs[..., s:e, :] = new.inputs
         self.targets[..., s:e] = new.targets
         self.upper[..., :s, s:e] = new.columns
-        self.upper[..., s:e, :s] = 0.0
         self.upper[..., s:e, s:e] = new.corner
         self.whitened[..., s:e] = new.whitened
         self.held[..., s:e] = new.held
         self.size = e
 
     def join(self, new: Rows) -> None:
-        """As ``append``, into new tensors: keeps the graph of autograd. O(t^2)."""
+        """As ``append``, into new tensors, which keeps the graph of autograd; widens as needed. O(t^2)."""
         old, t, n = self.rows(), self.size, new.targets.shape[-1]
-        factor, batch = self.factor_shape, self.batch_shape
-        top = torch.cat([old.corner, new.columns.expand(*factor, t, n)], -1)
+        batch, d = self.batch_shape, self.inputs.shape[-1]
+        factor = torch.broadcast_shapes(self.factor_shape, new.columns.shape[:-2])
+        top = torch.cat([old.corner.expand(*factor, t, t), new.columns.expand(*factor, t, n)], -1)
         below = torch.cat([top.new_zeros(*factor, n, t), new.corner.expand(*factor, n, n)], -1)
         self.upper = torch.cat([top, below], -2)
-        self.inputs = torch.cat([old.inputs, new.inputs.expand(*factor, *new.inputs.shape[-2:])], -2)
-        self.held = torch.cat([old.held, new.held.expand(*factor, n)], -1)
+        self.inputs = torch.cat([old.inputs.expand(*factor, t, d), new.inputs.expand(*factor, n, d)], -2)
+        self.held = torch.cat([old.held.expand(*factor, t), new.held.expand(*factor, n)], -1)
         self.targets = torch.cat([old.targets, new.targets.expand(*batch, n)], -1)
         self.whitened = torch.cat([old.whitened, new.whitened.expand(*batch, n)], -1)
         self.size = t + n
@@ -217,12 +217,11 @@ class GrowingCholesky(ResizableState):
         """A copy for a batch to which this one broadcasts; shares no memory."""
         padding = (1,) * (len(batch_shape) - len(self.batch_shape))
         copy = GrowingCholesky(0, torch.Size(), torch.Size(), self.upper.dtype, self.upper.device)
-        for name in ("inputs", "upper", "held"):
-            buffer = getattr(self, name)
-            setattr(copy, name, buffer.reshape(*padding, *buffer.shape).clone())
-        for name in ("targets", "whitened"):
-            buffer = getattr(self, name)
-            setattr(copy, name, buffer.expand(*batch_shape, buffer.shape[-1]).clone())
+        old, t = self.rows(), self.size
+        for name, part in (("inputs", old.inputs), ("upper", old.corner), ("held", old.held)):
+            setattr(copy, name, part.reshape(*padding, *part.shape).clone())
+        copy.targets = old.targets.expand(*batch_shape, t).clone()
+        copy.whitened = old.whitened.expand(*batch_shape, t).clone()
         copy.set_extra_state(self.get_extra_state())
         return copy
 

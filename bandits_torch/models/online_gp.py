@@ -204,7 +204,6 @@ class OnlineGP(OnlineModel):
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = observations(X, Y, wide, self.data.inputs)
         model = self.expand(wide)
-        model._widen(X, None)
         model.data.join(new_rows(model._prior, model.data, X, Y, None))
         return model
 

@@ -5,8 +5,10 @@ import torch
 from gpytorch.kernels import RBFKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.models.conditioning import new_rows, predict
 from bandits_torch.models.online_gp import OnlineGP
 from tests.reference.gp_histories import Histories
 
@@ -104,6 +106,12 @@ def test_a_mask_on_one_design_gives_every_member_its_own_factor():
         one.forget(2, where=mask)
         one.observe(draw(2, 2, seed=2), draw(3, 2, 1, seed=3), where=~mask)
     assert_exact(model, twin, lambda index: kernel)
+    rows = model.data.rows()
+    null = ~rows.held
+    assert null.any()
+    assert torch.equal(rows.corner[null], torch.eye(8, **F64).expand(3, 8, 8)[null])
+    assert torch.equal(rows.corner.mT[null], torch.eye(8, **F64).expand(3, 8, 8)[null])
+    assert (rows.whitened[null] == 0).all()
 
 
 MASK = st.lists(st.booleans(), min_size=6, max_size=6)
@@ -112,7 +120,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(steps=st.lists(STEP, max_size=25))
 def test_any_history_of_masked_operations_is_exact(steps):
     kernel = priors((3,))
@@ -220,3 +228,52 @@ def test_predicting_evaluates_the_kernel_once_per_training_point():
     ((_, train, test),) = [call for call in seen if not call[0]]
     assert train.numel() == 4 * 3 * 7 * 2 or train.numel() == 4 * 7 * 2
     assert test[-2:] == (50, 2)
+
+
+class Waits(TorchDispatchMode):
+    """Counts operations for which a host waits for its GPU: values read, shapes that depend on values."""
+
+    names = ("_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "unique", "_unique2")
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.__name__.split(".")[0] in self.names
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_steps_run_on_a_device_without_reading_from_it(masked):
+    """Tensors on the meta device have no values, and mixing them with the CPU's is an error.
+
+    The steps are so few that masked members need no compaction, which does read (see below).
+    """
+    kernel = SpatioTemporalKernel(WienerKernel(0.4), ExponentialForgettingKernel(0.1))
+    model = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(3,), prior_mean=0.3).to("meta")
+    where = torch.ones(3, dtype=torch.bool, device="meta") if masked else None
+    for t in range(30):
+        model.observe(draw(3, 1, 2).to("meta"), draw(3, 1, 1).to("meta"), where)
+        if t >= 15:
+            model.forget(1, where)
+        assert model.posterior(draw(5, 1, 1, 2).to("meta")).mean.shape == (5, 3, 1, 1)
+        assert model.posterior(draw(5, 3, 4, 2).to("meta")).mean.shape == (5, 3, 4, 1)
+        assert model.information_gain.device.type == model.num_observations.device.type == "meta"
+    model.reset(where)
+
+
+def test_masked_steps_read_values_from_the_device_only_when_compacting():
+    kernel = SpatioTemporalKernel(WienerKernel(0.4), ExponentialForgettingKernel(0.1)).double()
+    model = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(3,))
+    prior, data = model._prior, model.data
+    with Waits() as waits, torch.no_grad():
+        for t in range(200):
+            where = draw(3, seed=t) < 0.8
+            data.make_room(1)
+            data.widen(where.shape)
+            data.append(new_rows(prior, data, draw(3, 1, 2, seed=t), draw(3, 1, seed=100 + t), where))
+            data.ragged = True
+            data.drop_oldest(data.rows().held.sum(-1) > 60)
+            predict(prior, data, draw(5, 1, 1, 2, seed=200 + t))
+    assert 0 < waits.count <= 3 * 200 / 15

@@ -4,7 +4,6 @@ Made-up files of the same format are always tested. The real ones are, where BAN
 ``shared/data`` beside the checkout or in a parent of it has them; else those tests are skipped.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 from bandits_torch.problems import Replay, make
+from tests.reference.real_data import REAL, needs_data
 
 START = int(np.datetime64("2004-03-01", "s").astype(int))
 Arrays = dict[str, np.ndarray]
@@ -257,17 +257,6 @@ def test_arrays_of_different_lengths_are_refused(tmp_path: Path) -> None:
 
 
 # --- real files ---
-
-
-def _real_folder() -> Path | None:
-    here = Path(__file__).resolve()
-    folders = [Path(os.environ["BANDITS_TORCH_DATA"])] if "BANDITS_TORCH_DATA" in os.environ else []
-    folders += [parent / "shared" / "data" for parent in here.parents]
-    return next((folder for folder in folders if (folder / "intel_temperature.npz").is_file()), None)
-
-
-REAL = _real_folder()
-needs_data = pytest.mark.skipif(REAL is None, reason="no real data: set BANDITS_TORCH_DATA to their folder")
 
 
 @needs_data
