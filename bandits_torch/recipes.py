@@ -36,6 +36,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.problems.problem import Problem
+from bandits_torch.recipes_sketched import bbkb, bkb
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import (
@@ -252,6 +253,8 @@ RECIPES: dict[str, Callable[..., Policy]] = {
         tv_gp_ucb,
         ui_gp_ucb,
         et_gp_ucb,
+        bkb,
+        bbkb,
     )
 }
 _PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
@@ -280,7 +283,9 @@ def options_of(name: str) -> dict[str, Any]:
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return own | (_PRIOR_OPTIONS if passes_on else {})
+    if passes_on:
+        return own | _PRIOR_OPTIONS
+    return own | ({"noise_variance": None} if "prior_mean" in own else {})
 
 
 def memory_length(model: ArmGP, horizon: int, variation_budget: Number | None = None) -> int:

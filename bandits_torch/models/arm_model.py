@@ -41,6 +41,10 @@ class ArmModel(OnlineModel):
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms."""
 
+    def trace(self) -> dict[str, Tensor | float]:
+        """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
+        return {}
+
     @abstractmethod
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None

@@ -91,7 +91,9 @@ class Sketch(ResizableState):
         self.observations = self.draws = 0
         self._factor: Tensor | None = None
         self._project()
-        self._start_interval(self.factor)
+        self._losses, self._marginals_kept = 0, False
+        self._rebase()
+        self._start, self.spent = self._base, 0.0
         self._settled(True)
 
     @property
@@ -113,21 +115,21 @@ class Sketch(ResizableState):
         ``defer`` leaves a dictionary that is due to the next ``settle``, where rewards have come in.
         """
         place = self._place(arm)
-        z, before = self.pulled[:, place], self.factor
-        explained = _solve(self._start_factor, z[: self._start_factor.shape[0]].unsqueeze(-1)).square().sum()
-        self.spent += float(self.unexplained[place] / self.noise_variance + explained)
+        z = self.pulled[:, place]
+        half = _solve(self._base, z.unsqueeze(-1))
+        at_start = half if self._start is self._base else _solve(self._start, z.unsqueeze(-1))
+        self.spent += float(self.unexplained[place] / self.noise_variance + at_start.square().sum())
         self.count[place] += 1
         self.observations += 1
         if self.is_due and not defer:
-            self._drawn = self._draw(before, place)  # with the variances of before this pull, as in Figure 1
-        # V^{-1} loses w w^T:
-        w = torch.cholesky_solve(z.unsqueeze(-1), before).squeeze(-1)
-        w = w / torch.sqrt(1 + z @ w)
-        self._pending.append(w)
-        if self._trace is not None:
-            self._trace = self._trace - w @ w
+            self._drawn = self._draw(place)  # with the variances of before this pull, as in Figure 1
+        lost = self._lost[: self._losses]
+        w = torch.linalg.solve_triangular(self._base.mT, half, upper=True).squeeze(-1) - (lost @ z) @ lost
+        self._lose(w / torch.sqrt(1 + z @ w))
         self.gram.addr_(z, z)
         self._factor = None
+        if self._losses >= max(64, self.size):
+            self._rebase()
 
     def reward(self, arm: int, residual: Tensor) -> None:
         """Add the reward of an earlier ``place``."""
@@ -140,7 +142,7 @@ class Sketch(ResizableState):
         """Take up the dictionary that is due, if one is."""
         if not self.is_due:
             return
-        chosen = self._draw(self.factor, len(self._place_of) - 1) if self._drawn is None else self._drawn
+        chosen = self._draw(len(self._place_of) - 1) if self._drawn is None else self._drawn
         new = [place for place in chosen if place not in self._in_dictionary]
         too_large = len(self._in_dictionary) + len(new) > _SLACK * len(chosen)
         if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
@@ -149,15 +151,29 @@ class Sketch(ResizableState):
             self._append(new)
         self._drawn = None
         self.draws += 1
-        self._start_interval(self.factor)
+        self._rebase()
+        self._start, self.spent = self._base, 0.0
 
     @property
     def is_due(self) -> bool:
         """Whether the observations since the last draw call for another: 1 + sum sigma~^2 / lambda > C, or the first one."""
         return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self._in_dictionary)
 
-    def _start_interval(self, factor: Tensor) -> None:
-        self._start_factor, self.spent = factor, 0.0
+    def _lose(self, w: Tensor) -> None:
+        """Note that V^{-1} is now less by w w^T."""
+        if self._losses == self._lost.shape[0]:
+            self._lost = torch.cat([self._lost, self._lost.new_empty(max(16, self._losses), self.size)])
+        self._lost[self._losses] = w
+        self._losses += 1
+        if self._trace is not None:
+            self._trace = self._trace - w @ w
+
+    def _rebase(self) -> None:
+        """Factor V as it is now, and start a new list of what V^{-1} loses."""
+        if self._marginals_kept:
+            self.refresh()
+        self._base = self.factor
+        self._lost, self._losses, self._applied = self.gram.new_empty(0, self.size), 0, 0
 
     def _place(self, arm: int) -> int:
         """Where ``arm`` stands among the arms pulled; a new one is added."""
@@ -173,9 +189,11 @@ class Sketch(ResizableState):
         self.unexplained = torch.cat([self.unexplained, left.clamp_min(0.0)])
         return place
 
-    def _draw(self, factor: Tensor, newest: int) -> list[int]:
+    def _draw(self, newest: int) -> list[int]:
         """Places of a fresh dictionary: every observation flips its own coin; never empty."""
-        leverage = self.unexplained / self.noise_variance + _solve(factor, self.pulled).square().sum(0)
+        lost = self._lost[: self._losses] @ self.pulled
+        explained = _solve(self._base, self.pulled).square().sum(0) - lost.square().sum(0)
+        leverage = self.unexplained / self.noise_variance + explained
         u = self.arm.shape[0]
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
         coins = self._streams.uniform(room)[0, :u]
@@ -203,7 +221,7 @@ class Sketch(ResizableState):
         self.moment = self.pulled @ self.total
         self._in_dictionary = set(places)
         self._factor = None
-        self._settled(False)
+        self._settled(False)  # and _rebase follows
 
     def _append(self, places: list[int]) -> None:
         """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
@@ -263,16 +281,15 @@ class Sketch(ResizableState):
 
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
-        if self._marginals_kept and not self._pending and not self._mean_is_old:
+        if self._marginals_kept and self._applied == self._losses and not self._mean_is_old:
             return
-        pull = self._pull_vectors()
-        weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self.factor).mT
+        pull, weights = self._pull_vectors(), self._weights().unsqueeze(0)
         if pull is None:
             self.mean, self.variance = (torch.empty_like(self.prior_variance) for _ in range(2))
             for arms in self._chunks():
                 z = self.rows[:, arms] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), arms))
                 self.mean[arms] = (weights @ z).squeeze(0)
-                self.variance[arms] = self._variance(self.factor, z, self.prior_variance[arms])
+                self.variance[arms] = self._variance(z, self.prior_variance[arms])
         else:
             passed = torch.cat([pull, weights]) @ self.rows
             self.mean = passed[-1]
@@ -280,15 +297,17 @@ class Sketch(ResizableState):
         self._settled(True)
 
     def variance_of(self, arms: Tensor) -> Tensor:
-        """Variance of these arms (n,) now, O(n m^2), without refreshing all."""
+        """Variance of these arms (n,) now, without refreshing all: O(n m q) for q pulls since the marginals were right."""
+        if self.chunk_size is None and self._marginals_kept:
+            lost = self._lost[self._applied : self._losses] @ self.rows[:, arms]
+            return (self.variance[arms] - self.noise_variance * lost.square().sum(0)).clamp_min(0.0)
         z = self.rows[:, arms] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), arms))
-        return self._variance(self.factor, z, self.prior_variance[arms]).clamp_min(0.0)
+        return self._variance(z, self.prior_variance[arms]).clamp_min(0.0)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (..., n), embedding z (..., m, n) and V^{-1/2} z for points with covariance ``cross`` (..., m, n) to the dictionary."""
         z = self.embed(cross)
-        weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self.factor)
-        return (z * weights).sum(-2), z, _solve(self.factor, z)
+        return self._weights() @ z, z, _solve(self.factor, z)
 
     @property
     def effective_dimension(self) -> Tensor:
@@ -315,24 +334,27 @@ class Sketch(ResizableState):
     def _inducing(self) -> Tensor:
         return self.arm[self.dictionary]
 
-    def _variance(self, factor: Tensor, z: Tensor, prior_variance: Tensor) -> Tensor:
-        """k - z^T z + lambda z^T V^{-1} z for columns z (m, n), or one of them (m,)."""
-        columns = z if z.dim() == 2 else z.unsqueeze(-1)
-        columns = columns[: factor.shape[0]]
-        explained = columns.square().sum(0) - self.noise_variance * _solve(factor, columns).square().sum(0)
-        return prior_variance - (explained if z.dim() == 2 else explained.squeeze(0))
+    def _variance(self, z: Tensor, prior_variance: Tensor) -> Tensor:
+        """k - z^T z + lambda z^T V^{-1} z for columns z (m, n)."""
+        explained = z.square().sum(0) - self.noise_variance * _solve(self.factor, z).square().sum(0)
+        return prior_variance - explained
+
+    def _weights(self) -> Tensor:
+        """V^{-1} Z^T r, (m,)."""
+        lost = self._lost[: self._losses]
+        at_base = torch.cholesky_solve(self.moment.unsqueeze(-1), self._base).squeeze(-1)
+        return at_base - (lost @ self.moment) @ lost
 
     def _pull_vectors(self) -> Tensor | None:
         """(q, m) vectors w with variance -= lambda sum (w^T z)^2 for the q pulls since the marginals were right; None: all anew."""
-        q = len(self._pending)
+        q = self._losses - self._applied
         if not self._marginals_kept or self.chunk_size is not None or q > max(8, self.size):
             return None
-        return torch.stack(self._pending) if q else self.gram[:0]
+        return self._lost[self._applied : self._losses]
 
     def _settled(self, kept: bool) -> None:
-        """Pulls from here on add to the marginals, or (not ``kept``) the marginals must be computed anew."""
-        self._marginals_kept, self._mean_is_old = kept, False
-        self._pending: list[Tensor] = []
+        """The marginals stand where the losses do, or (not ``kept``) must be computed anew."""
+        self._marginals_kept, self._mean_is_old, self._applied = kept, False, self._losses
 
     def _project(self) -> None:
         """Note what of the arms pulled lies outside the span of the dictionary."""
@@ -360,7 +382,7 @@ class Sketch(ResizableState):
             "observations": self.observations,
             "draws": self.draws,
             "spent": self.spent,
-            "start_factor": self._start_factor.clone(),
+            "start": self._start.clone(),
             "streams": self._streams.state_dict(),
         }
 
@@ -369,11 +391,12 @@ class Sketch(ResizableState):
         self._in_dictionary = set(state["in_dictionary"])
         self.observations, self.draws = state["observations"], state["draws"]
         self._streams.load_state_dict(state["streams"])
-        self._start_interval(state["start_factor"].clone())
-        self.spent = state["spent"]
+        self._start, self.spent = state["start"].clone(), state["spent"]
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
         self._factor, self._drawn = None, None
         self._project()
+        self._losses, self._marginals_kept = 0, False
+        self._rebase()
         self._settled(False)
 
 

@@ -165,6 +165,10 @@ class SketchedGP(ArmModel):
         """kappa^2 = max k(x, x) over the arms."""
         return self._kappa_squared
 
+    def trace(self) -> dict[str, Tensor | float]:
+        """Dictionary size and dictionaries drawn."""
+        return {"dictionary_size": self.dictionary_size.reshape(-1), "draws": self.draws.reshape(-1)}
+
     def _each(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, device=self.arms.device).reshape(self._batch_shape)
 

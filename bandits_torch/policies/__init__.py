@@ -1,5 +1,6 @@
 """What chooses and learns: index policies, what they forget, and the random floor."""
 
+from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -12,6 +13,7 @@ from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.random import RandomPolicy
 
 __all__ = [
+    "BatchBKB",
     "Choice",
     "EventTriggeredRestart",
     "ForgettingRule",

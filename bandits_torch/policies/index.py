@@ -105,8 +105,10 @@ class IndexPolicy(Policy):
             self._restart(over)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The width used and the number of restarts so far."""
+        """The width used, the number of restarts so far, and what the model tells."""
         trace: dict[str, Tensor | float] = {"restarts": self._restarts}
+        if isinstance(self.model, ArmModel):
+            trace.update(self.model.trace())
         if self._width is not None:
             trace["width"] = self._width
         return trace

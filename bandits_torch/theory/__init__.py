@@ -6,6 +6,7 @@ from bandits_torch.theory.prior_widths import (
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
 )
+from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import (
     ConstantWidth,
     DriftAwareWidth,
@@ -19,6 +20,7 @@ from bandits_torch.theory.widths import (
 )
 
 __all__ = [
+    "BKBWidth",
     "ConstantWidth",
     "DriftAwareWidth",
     "GPTSWidth",
