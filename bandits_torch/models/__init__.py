@@ -1,9 +1,9 @@
 """BoTorch models that learn one observation at a time, and unlearn it."""
 
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.sketched_gp import SketchedGP
 
-__all__ = ["ArmGP", "OnlineGP", "OnlineModel"]
+__all__ = ["ArmGP", "LeverageSampling", "OnlineGP", "OnlineModel", "SketchedGP"]

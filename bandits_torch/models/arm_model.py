@@ -1,4 +1,4 @@
-"""What models over a finite set of arms share: inputs are arms by index, and all arms are scored from cached marginals."""
+"""What models over a finite set of arms share: inputs are indices, and all arms are scored from cached marginals."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.cholesky import bordered, safe_cholesky, solve_lower
 from bandits_torch.models.leverage_sampling import LeverageSampling
 from bandits_torch.models.online_model import ResizableState
 from bandits_torch.streams import ReplicateStreams
@@ -22,7 +23,7 @@ class Sketch(ResizableState):
 
     | symbol | here | meaning |
     |---|---|---|
-    | u, n_i, sum of r | ``arm``, ``count``, ``total`` | the distinct arms pulled, how often, the sum of their residuals (reward - prior mean) |
+    | u, n_i, sum of r | ``arm``, ``count``, ``total`` | arms pulled, how often, their residuals |
     | S, m | ``dictionary``, ``size`` | places in ``arm`` of the inducing arms, and how many they are |
     | L | ``lower`` | Cholesky factor of K_S, rows in the order the arms entered |
     | z(x) = L^{-1} k_S(x) | ``rows`` (m x N), ``pulled`` (m x u) | embedding of all arms, and of those pulled |
@@ -38,7 +39,8 @@ class Sketch(ResizableState):
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(m^2 u). Memory O((N + u) m), or O(N + um) with ``chunk_size``: then nothing of size m x N
-    is kept and reading the marginals costs O(m^2 N). The size of a dictionary depends on the data, so a draw waits for the device.
+    is kept and reading the marginals costs O(m^2 N). The size of a dictionary depends on the data: every step
+    waits for the device.
     """
 
     noise_variance: Tensor
@@ -88,8 +90,12 @@ class Sketch(ResizableState):
         self._place_of: dict[int, int] = {}
         self._in_dictionary: set[int] = set()
         self._drawn: list[int] | None = None
+        self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = 0
         self._factor: Tensor | None = None
+        self._trace: Tensor | None = None  # of V^{-1}
+        self._lost = new(0, 0)
+        self._uncounted: list[int] = []  # places of the pulls that ``gram`` lacks
         self._project()
         self._losses, self._marginals_kept = 0, False
         self._rebase()
@@ -109,30 +115,45 @@ class Sketch(ResizableState):
         self.reward(arm, residual)
         self.settle()
 
-    def place(self, arm: int, defer: bool = False) -> None:
-        """Count a pull of ``arm`` whose reward comes later: variances fall, means wait.
+    def observe_ahead(self, arm: int) -> None:
+        """Count a pull of ``arm`` whose ``reward`` comes later, as if it were the posterior mean: variances fall,
+        dictionaries follow, the mean stays (but for what a new dictionary changes in it)."""
+        place = self._place(arm)
+        guess = self._weights() @ self.pulled[:, place]
+        self.place(arm)
+        self._take(arm, guess)
+        self._ahead.setdefault(arm, []).append(guess)
+        self.settle()
 
-        ``defer`` leaves a dictionary that is due to the next ``settle``, where rewards have come in.
-        """
+    def place(self, arm: int) -> None:
+        """Count a pull of ``arm``: its part of the variances."""
         place = self._place(arm)
         z = self.pulled[:, place]
-        half = _solve(self._base, z.unsqueeze(-1))
-        at_start = half if self._start is self._base else _solve(self._start, z.unsqueeze(-1))
+        half = solve_lower(self._base, z.unsqueeze(-1))
+        at_start = half if self._start is self._base else solve_lower(self._start, z.unsqueeze(-1))
         self.spent += float(self.unexplained[place] / self.noise_variance + at_start.square().sum())
         self.count[place] += 1
         self.observations += 1
-        if self.is_due and not defer:
+        if self.is_due:
             self._drawn = self._draw(place)  # with the variances of before this pull, as in Figure 1
         lost = self._lost[: self._losses]
         w = torch.linalg.solve_triangular(self._base.mT, half, upper=True).squeeze(-1) - (lost @ z) @ lost
         self._lose(w / torch.sqrt(1 + z @ w))
-        self.gram.addr_(z, z)
+        self._uncounted.append(place)
         self._factor = None
         if self._losses >= max(64, self.size):
             self._rebase()
 
     def reward(self, arm: int, residual: Tensor) -> None:
-        """Add the reward of an earlier ``place``."""
+        """Add the reward of an earlier ``place`` or ``observe_ahead``, whose guess it replaces."""
+        guesses = self._ahead.get(arm)
+        self._take(arm, residual - guesses.pop(0) if guesses else residual)
+
+    def awaited(self, arm: int) -> int:
+        """How many rewards of ``arm`` are still to come."""
+        return len(self._ahead.get(arm, ()))
+
+    def _take(self, arm: int, residual: Tensor) -> None:
         place = self._place_of[arm]
         self.total[place] += residual
         self.moment.add_(self.pulled[:, place] * residual)
@@ -140,9 +161,9 @@ class Sketch(ResizableState):
 
     def settle(self) -> None:
         """Take up the dictionary that is due, if one is."""
-        if not self.is_due:
+        if self._drawn is None:
             return
-        chosen = self._draw(len(self._place_of) - 1) if self._drawn is None else self._drawn
+        chosen = self._drawn
         new = [place for place in chosen if place not in self._in_dictionary]
         too_large = len(self._in_dictionary) + len(new) > _SLACK * len(chosen)
         if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
@@ -156,7 +177,7 @@ class Sketch(ResizableState):
 
     @property
     def is_due(self) -> bool:
-        """Whether the observations since the last draw call for another: 1 + sum sigma~^2 / lambda > C, or the first one."""
+        """Whether it is time to draw: 1 + sum sigma~^2 / lambda > C since the last draw, or the first observation."""
         return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self._in_dictionary)
 
     def _lose(self, w: Tensor) -> None:
@@ -181,7 +202,11 @@ class Sketch(ResizableState):
             return self._place_of[arm]
         place = self._place_of[arm] = len(self._place_of)
         index = torch.tensor([arm], device=self.arm.device)
-        column = self.rows[:, index] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), index))
+        column = (
+            self.rows[:, index]
+            if self.chunk_size is None
+            else self.embed(self._kernel(self._inducing(), index))
+        )
         self.arm = torch.cat([self.arm, index])
         self.count, self.total = (torch.nn.functional.pad(v, (0, 1)) for v in (self.count, self.total))
         self.pulled = torch.cat([self.pulled, column], 1)
@@ -192,7 +217,7 @@ class Sketch(ResizableState):
     def _draw(self, newest: int) -> list[int]:
         """Places of a fresh dictionary: every observation flips its own coin; never empty."""
         lost = self._lost[: self._losses] @ self.pulled
-        explained = _solve(self._base, self.pulled).square().sum(0) - lost.square().sum(0)
+        explained = solve_lower(self._base, self.pulled).square().sum(0) - lost.square().sum(0)
         leverage = self.unexplained / self.noise_variance + explained
         u = self.arm.shape[0]
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
@@ -217,7 +242,7 @@ class Sketch(ResizableState):
         else:
             self.pulled = self.embed(self._kernel(inducing, self.arm))
         self._project()
-        self.gram = (self.pulled * self.count) @ self.pulled.mT
+        self.gram, self._uncounted = (self.pulled * self.count) @ self.pulled.mT, []
         self.moment = self.pulled @ self.total
         self._in_dictionary = set(places)
         self._factor = None
@@ -234,7 +259,7 @@ class Sketch(ResizableState):
             return
         new, cross = self.arm[places], self.pulled[:, places]
         corner = safe_cholesky(self._kernel(new, new) - cross.mT @ cross, self._tolerance(), scale)
-        to_pulled = _solve(corner, self._kernel(new, self.arm) - cross.mT @ self.pulled)  # j x u
+        to_pulled = solve_lower(corner, self._kernel(new, self.arm) - cross.mT @ self.pulled)  # j x u
         weighted = to_pulled * self.count
         side, end = self.pulled @ weighted.mT, to_pulled @ weighted.mT  # the new block of A
         old_factor, j = self.factor, len(places)
@@ -244,16 +269,18 @@ class Sketch(ResizableState):
         schur = safe_cholesky(end_lifted - side.mT @ against, scale=end_lifted.diagonal().amax())
         pull = self._pull_vectors()
 
-        self.lower = _bordered(self.lower, torch.zeros_like(cross), cross.mT, corner)
-        self.gram = _bordered(self.gram, side, side.mT, end)
+        self.lower = bordered(self.lower, torch.zeros_like(cross), cross.mT, corner)
+        self.gram = bordered(self.gram, side, side.mT, end)
         self.pulled = torch.cat([self.pulled, to_pulled])
         self._project()
         self.moment = torch.cat([self.moment, to_pulled @ self.total])
         self.dictionary = torch.cat([self.dictionary, torch.tensor(places, device=self.arm.device)])
-        self._factor = _bordered(old_factor, torch.zeros_like(side), _solve(old_factor, side).mT, schur)
+        self._factor = bordered(old_factor, torch.zeros_like(side), solve_lower(old_factor, side).mT, schur)
         if self.chunk_size is not None or pull is None:
             if self.chunk_size is None:
-                self.rows = torch.cat([self.rows, _solve(corner, self._kernel(new, slice(None)) - cross.mT @ self.rows)])
+                self.rows = torch.cat(
+                    [self.rows, solve_lower(corner, self._kernel(new, slice(None)) - cross.mT @ self.rows)]
+                )
             self._settled(False)
             return
         weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self._factor)
@@ -261,8 +288,8 @@ class Sketch(ResizableState):
         by_pulls, by_cross, by_side, mean = torch.split(
             torch.cat([pull, cross.mT, against.mT, weights[:size].mT]) @ self.rows, [pull.shape[0], j, j, 1]
         )
-        rows = _solve(corner, self._kernel(new, slice(None)) - by_cross)
-        gained = _solve(schur, rows - by_side).square().sum(0) - by_pulls.square().sum(0)
+        rows = solve_lower(corner, self._kernel(new, slice(None)) - by_cross)
+        gained = solve_lower(schur, rows - by_side).square().sum(0) - by_pulls.square().sum(0)
         self.variance = self.variance - rows.square().sum(0) + self.noise_variance * gained
         self.mean = (mean + weights[size:].mT @ rows).squeeze(0)
         self.rows = torch.cat([self.rows, rows])
@@ -274,6 +301,9 @@ class Sketch(ResizableState):
     def factor(self) -> Tensor:
         """Cholesky factor of V = A + lambda I."""
         if self._factor is None:
+            z = self.pulled[:, self._uncounted]
+            self.gram = torch.addmm(self.gram, z, z.mT)
+            self._uncounted = []
             lifted = self.gram.clone()
             lifted.diagonal().add_(self.noise_variance)
             self._factor = safe_cholesky(lifted)
@@ -287,7 +317,11 @@ class Sketch(ResizableState):
         if pull is None:
             self.mean, self.variance = (torch.empty_like(self.prior_variance) for _ in range(2))
             for arms in self._chunks():
-                z = self.rows[:, arms] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), arms))
+                z = (
+                    self.rows[:, arms]
+                    if self.chunk_size is None
+                    else self.embed(self._kernel(self._inducing(), arms))
+                )
                 self.mean[arms] = (weights @ z).squeeze(0)
                 self.variance[arms] = self._variance(z, self.prior_variance[arms])
         else:
@@ -297,23 +331,29 @@ class Sketch(ResizableState):
         self._settled(True)
 
     def variance_of(self, arms: Tensor) -> Tensor:
-        """Variance of these arms (n,) now, without refreshing all: O(n m q) for q pulls since the marginals were right."""
+        """Variance of these arms (n,) now, without refreshing all: O(n m q) for q pulls since the last refresh."""
         if self.chunk_size is None and self._marginals_kept:
             lost = self._lost[self._applied : self._losses] @ self.rows[:, arms]
             return (self.variance[arms] - self.noise_variance * lost.square().sum(0)).clamp_min(0.0)
-        z = self.rows[:, arms] if self.chunk_size is None else self.embed(self._kernel(self._inducing(), arms))
+        z = (
+            self.rows[:, arms]
+            if self.chunk_size is None
+            else self.embed(self._kernel(self._inducing(), arms))
+        )
         return self._variance(z, self.prior_variance[arms]).clamp_min(0.0)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (..., n), embedding z (..., m, n) and V^{-1/2} z for points with covariance ``cross`` (..., m, n) to the dictionary."""
+        """Mean (..., n), z and V^{-1/2} z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""
         z = self.embed(cross)
-        return self._weights() @ z, z, _solve(self.factor, z)
+        return self._weights() @ z, z, solve_lower(self.factor, z)
 
     @property
     def effective_dimension(self) -> Tensor:
         """sum_s sigma~^2(x_s) / lambda over the observations: sum n (k - z^T z) / lambda + m - lambda tr V^{-1}."""
         if self._trace is None:
-            inverse = _solve(self.factor, torch.eye(self.size, dtype=self.gram.dtype, device=self.gram.device))
+            inverse = solve_lower(
+                self.factor, torch.eye(self.size, dtype=self.gram.dtype, device=self.gram.device)
+            )
             self._trace = inverse.square().sum()
         lost = self.count @ self.unexplained
         return lost / self.noise_variance + self.size - self.noise_variance * self._trace
@@ -325,7 +365,7 @@ class Sketch(ResizableState):
 
     def embed(self, cross: Tensor) -> Tensor:
         """z = L^{-1} k_S for columns ``cross`` (..., m, n)."""
-        return _solve(self.lower, cross)
+        return solve_lower(self.lower, cross)
 
     def inducing_inputs(self) -> Tensor:
         """Inputs of the dictionary, m x d."""
@@ -336,7 +376,7 @@ class Sketch(ResizableState):
 
     def _variance(self, z: Tensor, prior_variance: Tensor) -> Tensor:
         """k - z^T z + lambda z^T V^{-1} z for columns z (m, n)."""
-        explained = z.square().sum(0) - self.noise_variance * _solve(self.factor, z).square().sum(0)
+        explained = z.square().sum(0) - self.noise_variance * solve_lower(self.factor, z).square().sum(0)
         return prior_variance - explained
 
     def _weights(self) -> Tensor:
@@ -346,7 +386,7 @@ class Sketch(ResizableState):
         return at_base - (lost @ self.moment) @ lost
 
     def _pull_vectors(self) -> Tensor | None:
-        """(q, m) vectors w with variance -= lambda sum (w^T z)^2 for the q pulls since the marginals were right; None: all anew."""
+        """The w (q, m) with variance -= lambda sum (w^T z)^2 since the last refresh; None: compute all anew."""
         q = self._losses - self._applied
         if not self._marginals_kept or self.chunk_size is not None or q > max(8, self.size):
             return None
@@ -359,7 +399,7 @@ class Sketch(ResizableState):
     def _project(self) -> None:
         """Note what of the arms pulled lies outside the span of the dictionary."""
         self.unexplained = (self.prior_variance[self.arm] - self.pulled.square().sum(0)).clamp_min(0.0)
-        self._trace: Tensor | None = None
+        self._trace = None
 
     def _kernel(self, one: Tensor, other: Tensor | slice) -> Tensor:
         """Prior covariance between two sets of arms by index."""
@@ -378,6 +418,8 @@ class Sketch(ResizableState):
     def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""
         return {
+            "uncounted": list(self._uncounted),
+            "ahead": {arm: list(guesses) for arm, guesses in self._ahead.items()},
             "in_dictionary": sorted(self._in_dictionary),
             "observations": self.observations,
             "draws": self.draws,
@@ -392,37 +434,10 @@ class Sketch(ResizableState):
         self.observations, self.draws = state["observations"], state["draws"]
         self._streams.load_state_dict(state["streams"])
         self._start, self.spent = state["start"].clone(), state["spent"]
+        self._ahead = {arm: list(guesses) for arm, guesses in state["ahead"].items()}
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
-        self._factor, self._drawn = None, None
+        self._factor, self._drawn, self._uncounted = None, None, list(state["uncounted"])
         self._project()
         self._losses, self._marginals_kept = 0, False
         self._rebase()
         self._settled(False)
-
-
-def safe_cholesky(matrix: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
-    """Lower Cholesky factor of a positive semi-definite matrix plus ``jitter`` times its scale, ten times more where needed.
-
-    ``scale``: by default the largest entry of the diagonal. Waits for the device.
-    """
-    if matrix.shape[-1] == 0:
-        return matrix
-    for _ in range(12):
-        lifted = matrix
-        if jitter:
-            lifted = matrix.clone()
-            lifted.diagonal().add_(jitter * (matrix.diagonal().amax() if scale is None else scale))
-        factor, failed = torch.linalg.cholesky_ex(lifted)
-        if not bool(failed):
-            return factor
-        jitter = max(10 * jitter, torch.finfo(matrix.dtype).eps)
-    raise RuntimeError("the kernel's covariance is not positive semi-definite, even up to jitter")
-
-
-def _solve(lower: Tensor, right: Tensor) -> Tensor:
-    return torch.linalg.solve_triangular(lower, right, upper=False)
-
-
-def _bordered(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
-    """[[a, b], [c, d]]."""
-    return torch.cat([torch.cat([a, b], 1), torch.cat([c, d], 1)])

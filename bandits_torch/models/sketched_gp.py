@@ -34,7 +34,7 @@ class SketchedGP(ArmModel):
 
     Args:
         arms: ``(N, d)`` features, or N.
-        kernel: a static kernel over features (or over indices, or an N x N covariance matrix), shared by all replicates.
+        kernel: a static kernel over features (or over indices, or an N x N covariance matrix), one for all replicates.
         noise_variance: lambda > 0, a number or ``batch_shape``.
         prior_mean: prior mean reward, a number, ``(N,)`` or ``(*batch_shape, N)``.
         sampling: which observations enter the dictionary, and when it is drawn; ``LeverageSampling.theory(...)``
@@ -44,7 +44,7 @@ class SketchedGP(ArmModel):
         batch_shape: replicates.
         seed, first_replicate: of the dictionaries' random numbers; replicate k of a batch is replicate k alone.
 
-    Cost of a step: see ``Sketch``; replicates are advanced one after the other, since their dictionaries differ in size.
+    Cost of a step: see ``Sketch``; replicates advance one after the other, since their dictionaries differ in size.
 
     Raises ValueError on bad input, before anything changes; observations cannot be forgotten one by one.
     """
@@ -152,13 +152,15 @@ class SketchedGP(ArmModel):
 
     @property
     def information_gain(self) -> Tensor:
-        """1/2 log det(I + Z Z^T / lambda) of the projected data, never above the exact gain, ``batch_shape``. O(m^3)."""
+        """1/2 log det(I + Z Z^T / lambda) of the projected data, at most the exact gain, ``batch_shape``. O(m^3)."""
         return torch.stack([sketch.information_gain for sketch in self.sketches]).reshape(self._batch_shape)
 
     @property
     def effective_dimension(self) -> Tensor:
         """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(m^3)."""
-        return torch.stack([sketch.effective_dimension for sketch in self.sketches]).reshape(self._batch_shape)
+        return torch.stack([sketch.effective_dimension for sketch in self.sketches]).reshape(
+            self._batch_shape
+        )
 
     @property
     def largest_prior_variance(self) -> Tensor:
@@ -196,24 +198,23 @@ class SketchedGP(ArmModel):
         self._learn(arm, arm_inputs.flat("reward", reward, self._batch_shape), mask)
 
     def place(self, arm: Tensor) -> None:
-        """Count a pull of one arm per member before its reward is known: variances fall, means and dictionaries wait."""
+        """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
         for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
-            sketch.place(index, defer=True)
+            sketch.observe_ahead(index)
 
     def reward(self, arm: Tensor, reward: Tensor) -> None:
-        """Rewards of arms placed before, ``batch_shape x n`` each; then the dictionary is drawn if one is due."""
+        """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
         validation.finite_tensor("reward", reward)
         n = arm.shape[-1]
         arms = arm_inputs.flat("arm", arm, self._batch_shape, n)
         rewards = arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
         residuals = rewards - self._means_of(arms)
         for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
-            unknown = [index for index in indices if index not in sketch._place_of]
-            validation.require(not unknown, "arm", unknown, "arms that were placed before")
+            more = sorted({index for index in indices if indices.count(index) > sketch.awaited(index)})
+            validation.require(not more, "arm", more, "arms placed before, as often as rewards of them come")
         for sketch, indices, values in zip(self.sketches, arms.tolist(), residuals, strict=True):
             for index, value in zip(indices, values, strict=True):
                 sketch.reward(index, value)
-            sketch.settle()
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Raises ValueError: a dictionary cannot unlearn one observation. ``reset`` unlearns all."""
@@ -231,6 +232,12 @@ class SketchedGP(ArmModel):
         for k, (sketch, index) in enumerate(zip(self.sketches, arm.tolist(), strict=True)):
             if mask is None or mask[k]:
                 sketch.observe(index, residual[k])
+
+    def prior_mean_of(self, member: int) -> Tensor:
+        """Prior mean of one member of the batch, () or (N,)."""
+        if self.prior_mean.dim() <= 1:
+            return self.prior_mean
+        return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)[member]
 
     def _means_of(self, arms: Tensor) -> Tensor:
         """Prior means of arms (b, n)."""
@@ -261,7 +268,9 @@ class SketchedGP(ArmModel):
         for sketch in self.sketches:
             sketch.refresh()
         shape = (*self._batch_shape, self.num_arms)
-        mean, variance = (torch.stack([getattr(s, name) for s in self.sketches]) for name in ("mean", "variance"))
+        mean, variance = (
+            torch.stack([getattr(s, name) for s in self.sketches]) for name in ("mean", "variance")
+        )
         return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -297,11 +306,13 @@ class SketchedGP(ArmModel):
 
     def off_arms(self) -> OffArms:
         """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows
-        what the model learns. Differentiable in X. Raises ValueError for a kernel over indices or a prior mean per arm."""
+        what the model learns. Differentiable in X. ValueError for a kernel over indices or a prior mean per arm."""
         by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.prior.space_kernel.modules())
         validation.require(not by_index, "kernel", type(self.prior.kernel).__name__, "a kernel over features")
         one_mean = self.prior_mean.dim() == 0
-        validation.require(one_mean, "prior_mean", self.prior_mean, "one number: off the arms no other is known")
+        validation.require(
+            one_mean, "prior_mean", self.prior_mean, "one number: off the arms no other is known"
+        )
         return OffArms(self)
 
     def _at(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -331,7 +342,9 @@ class SketchedGP(ArmModel):
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
         order = torch.arange(self._batch_shape.numel()).reshape(self._batch_shape).expand(batch_shape)
         model = copy.deepcopy(self)
-        model._members = torch.nn.ModuleList(copy.deepcopy(self._members[k]) for k in order.reshape(-1).tolist())
+        model._members = torch.nn.ModuleList(
+            copy.deepcopy(self._members[k]) for k in order.reshape(-1).tolist()
+        )
         model._batch_shape, model._candidates = torch.Size(batch_shape), None
         return model
 
@@ -340,7 +353,7 @@ class SketchedGP(ArmModel):
         return X
 
 
-class OffArms(Model):  # type: ignore[misc]
+class OffArms(Model):
     """A ``SketchedGP`` seen as a model over features: any BoTorch acquisition, ``optimize_acqf`` too, runs on it."""
 
     likelihood = None
@@ -359,7 +372,7 @@ class OffArms(Model):  # type: ignore[misc]
         """Replicates."""
         return self.model.batch_shape
 
-    def posterior(  # type: ignore[override]
+    def posterior(
         self,
         X: Tensor,
         output_indices: list[int] | None = None,

@@ -15,7 +15,7 @@ from bandits_torch.models.sketched_gp import SketchedGP
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.theory.widths import Width
 
-_FIRST_BLOCK = 32  # arms scored again at once; four times more until the best is certain
+_FIRST_BLOCK = 8  # arms scored again at once; four times more until the best is certain
 
 
 class BatchBKB(Policy):
@@ -46,7 +46,9 @@ class BatchBKB(Policy):
         self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
         S, N, new = self.replicates, self.num_arms, model.arms.new_zeros
         self._mean, self._bound, self._width = new(S, N), new(S, N), new(S)
-        self._draws: list[int | None] = [None] * S  # how many dictionaries had been drawn when the batch began
+        self._draws: list[int | None] = [
+            None
+        ] * S  # how many dictionaries had been drawn when the batch began
         self._scored = torch.zeros(S, dtype=torch.long)
 
     # -- one step --------------------------------------------------------------------------------------
@@ -71,8 +73,9 @@ class BatchBKB(Policy):
     def choose_batch(self, count: int, available: Tensor | None = None) -> Tensor:
         """``count`` arms of each replicate, (S, count), one after the other, before any of their rewards is known.
 
-        Every pick lowers the variances for the next. ``learn_batch`` must follow with the rewards. A dictionary
-        that falls due inside waits for them, so a batch longer than ``model.sampling.growth`` allows leaves the theory.
+        Every pick lowers the variances for the next, and dictionaries are drawn when due, while mean and width stay
+        what they were. ``learn_batch`` must follow with the rewards. When variances fall by more than
+        ``model.sampling.growth`` in the meantime, the frozen mean is older than the theory of batch BKB allows.
         """
         validation.positive_integer("count", count)
         mask = self._available(available)
@@ -82,6 +85,11 @@ class BatchBKB(Policy):
             arm = torch.stack([self._best(k, mask) for k in range(self.replicates)])
             self.model.place(arm.reshape(self.model.batch_shape))
             arms.append(arm)
+            for k, sketch in enumerate(self.model.sketches):
+                if (
+                    self._draws[k] != sketch.draws
+                ):  # another dictionary: the bounds on the indices do not hold
+                    self._score_all(k)
         return torch.stack(arms, -1)
 
     @torch.no_grad()
@@ -117,18 +125,24 @@ class BatchBKB(Policy):
         begin = [k for k, s in enumerate(self.model.sketches) if self._draws[k] != s.draws]
         if not begin:
             return
-        width = self.width(self.model.num_observations + 1, self.model).expand(self.model.batch_shape).reshape(-1)
+        width = (
+            self.width(self.model.num_observations + 1, self.model).expand(self.model.batch_shape).reshape(-1)
+        )
         for k in begin:
             sketch = self.model.sketches[k]
             sketch.refresh()
             self._width[k] = width[k]
-            self._mean[k] = sketch.mean
-            self._bound[k] = torch.addcmul(sketch.mean, width[k], sketch.variance.clamp_min(0.0).sqrt())
-            self._draws[k] = sketch.draws
-        if self.model.prior_mean.dim():
-            means = self.model.prior_mean.expand(*self.model.batch_shape, self.num_arms).reshape(-1, self.num_arms)
-            self._mean[begin] += means[begin]
-            self._bound[begin] += means[begin]
+            self._mean[k] = sketch.mean + self.model.prior_mean_of(k)
+            self._score_all(k)
+
+    def _score_all(self, k: int) -> None:
+        """Indices of all arms of replicate k, with mean and width as frozen."""
+        sketch = self.model.sketches[k]
+        sketch.refresh()
+        torch.addcmul(
+            self._mean[k], self._width[k], sketch.variance.clamp_min(0.0).sqrt(), out=self._bound[k]
+        )
+        self._draws[k] = sketch.draws
 
     def _best(self, k: int, mask: Tensor | None) -> Tensor:
         """The arm of largest index now, scoring again no more arms than it takes to be certain."""

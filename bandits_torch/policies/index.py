@@ -54,7 +54,9 @@ class IndexPolicy(Policy):
             one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"
         )
         has_arms = isinstance(model, ArmModel) != (arms is not None)
-        validation.require(has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model")
+        validation.require(
+            has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model"
+        )
         self.forgetting = forgetting or KeepEverything()
         self.forgetting.check(model)
         self.model, self.acquisition, self.width = model, acquisition, width

@@ -24,7 +24,8 @@ class BKBWidth(Width):
 
     Source: Calandriello et al. 2019, Theorem 2; equals their beta~_t / sqrt(lambda), since theirs multiplies
     sigma~ = sigma / sqrt(lambda). Correction: the print has l_t = ln(kappa^2 t), ``form="printed"``, which is 0 at
-    t = kappa = 1 and ignores lambda, while equation 6, which it comes from, has 1 + ln(|K| / lambda + 1) and |K| <= kappa^2 t.
+    t = kappa = 1 and ignores lambda, while equation 6, which it comes from, has 1 + ln(|K| / lambda + 1) with
+    |K| <= kappa^2 t.
     Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once with probability 1 - delta, where the
     model's variances are within a factor alpha of the exact ones (``LeverageSampling.theory``). Loose:
     ``RealisedInformationWidth`` is several times narrower, proved for the exact posterior only.
@@ -60,7 +61,11 @@ class BKBWidth(Width):
         noise = model.noise_variance
         B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
         t, kappa2 = clock(step, model), model.largest_prior_variance
-        growth = torch.log(kappa2 * t).clamp_min(0) if self.form == "printed" else 1 + torch.log1p(kappa2 * t / noise)
+        growth = (
+            torch.log(kappa2 * t).clamp_min(0)
+            if self.form == "printed"
+            else 1 + torch.log1p(kappa2 * t / noise)
+        )
         noise_part = torch.sqrt(model.sampling.alpha * growth * model.effective_dimension - log(delta))
         bias = 1 + 1 / math.sqrt(1 - model.sampling.epsilon)
         return math.sqrt(self.stretch) * (2 * R / torch.sqrt(noise) * noise_part + bias * B)

@@ -1,4 +1,4 @@
-"""BKB's posterior from its formulas (Calandriello et al. 2019, section 3.1): square roots, pseudo-inverses, one row per pull."""
+"""BKB's posterior from its formulas (Calandriello et al. 2019, section 3.1), one row per pull."""
 
 import torch
 
@@ -21,4 +21,6 @@ def exact(K, pulled, rewards, noise_variance):
     """Mean and covariance of the exact posterior."""
     C = K[:, pulled]
     S = K[pulled][:, pulled] + noise_variance * torch.eye(len(pulled), dtype=K.dtype)
-    return C @ torch.linalg.solve(S, torch.as_tensor(rewards, dtype=K.dtype)), K - C @ torch.linalg.solve(S, C.T)
+    return C @ torch.linalg.solve(S, torch.as_tensor(rewards, dtype=K.dtype)), K - C @ torch.linalg.solve(
+        S, C.T
+    )
