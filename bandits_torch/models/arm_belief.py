@@ -53,7 +53,8 @@ class ArmBelief(torch.nn.Module):
         return "factor" if isinstance(self.form, FactorForm) else "covariance"
 
     def start(self, form: str) -> None:
-        """Nothing observed, in the given form."""
+        """Nothing observed, in the given form, with the prior as it is now."""
+        self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         self.form = FORMS[form](self.prior, b, self.noise_variance)
         if isinstance(self.form, FactorForm):

@@ -7,8 +7,10 @@ import copy
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.constraints import Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -301,7 +303,7 @@ class ArmGP(ArmModel):
             )
         else:
             posterior = self._posterior_at(X, noise)
-        return posterior if posterior_transform is None else posterior_transform(posterior)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
@@ -333,7 +335,9 @@ class ArmGP(ArmModel):
             return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(points))
-        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        # An operator is factored when somebody samples, with jitter if need be; a tensor would be factored here, and
+        # the same arm twice makes it singular.
+        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
     # -- inputs ----------------------------------------------------------------------------------------
 
@@ -366,7 +370,9 @@ def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
     """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
-    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
+    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
+    values = [v for v in values if v.is_floating_point()]
     if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
         return kernel
     return copy.deepcopy(kernel).to(arms)

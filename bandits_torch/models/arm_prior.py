@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -45,6 +47,7 @@ class ArmPrior(torch.nn.Module):
         self.num_arms = arms.shape[-2]
         self.batch_shape = torch.broadcast_shapes(self.space_kernel.batch_shape, self.inputs.shape[:-2])
         self.model_batch_shape = self.batch_shape
+        self._last_drift: tuple[tuple[float, float], tuple[Tensor, Tensor]] | None = None
 
     @property
     def flat_batch(self) -> int:
@@ -57,6 +60,7 @@ class ArmPrior(torch.nn.Module):
         own = torch.Size([1] * leading) + self.batch_shape
         first = next((k for k, size in enumerate(own) if size > 1), len(own))
         self.batch_shape = model_batch_shape[first:]
+        self.forget_hyperparameters()
         self.model_batch_shape = model_batch_shape
 
     def rows(self, arm: Tensor) -> Tensor:
@@ -80,9 +84,7 @@ class ArmPrior(torch.nn.Module):
         """k(x, x) of every arm: (q, N)."""
         with torch.no_grad():
             diagonal = self.space_kernel(self.inputs, diag=True)
-        return (
-            diagonal.expand(*self.batch_shape, self.num_arms).reshape(self.flat_batch, self.num_arms).clone()
-        )
+        return self._flat(diagonal.unsqueeze(-1)).squeeze(-1).clone()
 
     def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor | float:
         """Time kernel between times s and t; 1 when static.
@@ -106,7 +108,30 @@ class ArmPrior(torch.nn.Module):
         )
 
     def drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
-        """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K."""
+        """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K.
+
+        The last answer is kept: choosing and learning at one time, and steps of one length under a stationary
+        kernel, ask the same.
+        """
+        stationary = self.time_kernel is None or self.time_kernel.is_stationary
+        asked = (0.0, then - now) if stationary else (now, then)
+        if self._last_drift is None or self._last_drift[0] != asked:
+            self._last_drift = (asked, self._drift(now, then))
+        return self._last_drift[1]
+
+    def forget_hyperparameters(self) -> None:
+        """Read the time kernel's hyperparameters again when next asked."""
+        self._last_drift = None
+
+    def _apply(self, *args: Any, **kwargs: Any) -> ArmPrior:
+        self.forget_hyperparameters()
+        return super()._apply(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self.forget_hyperparameters()
+        super()._load_from_state_dict(*args)
+
+    def _drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
         before = self.over_time(now, now)
         kept = self.over_time(now, then) / before
         gained = self.over_time(then, then) - kept * kept * before
@@ -126,5 +151,7 @@ class ArmPrior(torch.nn.Module):
             return self.space_kernel(x1, x2).to_dense()
 
     def _flat(self, covariance: Tensor) -> Tensor:
-        shape = covariance.shape[-2:]
+        """(*batch, n, m) as (q, n, m); ``fill`` has cut leading dimensions of size 1 from the batch."""
+        own, shape = covariance.shape[:-2], covariance.shape[-2:]
+        covariance = covariance.reshape(*own[max(0, len(own) - len(self.batch_shape)) :], *shape)
         return covariance.expand(*self.batch_shape, *shape).reshape(self.flat_batch, *shape)

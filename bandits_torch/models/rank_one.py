@@ -83,6 +83,8 @@ def _panel(rows: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, below: Tensor) 
     rows = rows.unflatten(-2, (-1, size))
     p, q, diagonal = (vector.unflatten(-1, (-1, size)) for vector in (p, q, diagonal))
     corner = torch.triu(q.unsqueeze(-1) * p.unsqueeze(-2), 1) + torch.diag_embed(diagonal)
-    sums = p.unsqueeze(-2) @ rows
+    # One product for both: in a batch, PyTorch copies the rows for each.
+    both = torch.cat([corner, p.unsqueeze(-2)], -2) @ rows
+    product, sums = both[..., :-1, :], both[..., -1:, :]
     sums = sums.flip(-3).cumsum(-3).flip(-3) - sums + below.unsqueeze(-3)
-    return (corner @ rows).addcmul_(q.unsqueeze(-1), sums).flatten(-3, -2)
+    return torch.addcmul(product, q.unsqueeze(-1), sums).flatten(-3, -2)
