@@ -86,7 +86,7 @@ class Sketch(ResizableState):
         self.arm, self.dictionary = self.arm[:0], self.dictionary[:0]
         self.count, self.total, self.moment = new(0), new(0), new(0)
         self.lower, self.gram, self.pulled = new(0, 0), new(0, 0), new(0, 0)
-        self.rows = new(0, n if self.chunk_size is None else 0)
+        self.rows = self._room = new(0, n if self.chunk_size is None else 0)
         self._place_of: dict[int, int] = {}
         self._in_dictionary: set[int] = set()
         self._drawn: list[int] | None = None
@@ -234,8 +234,10 @@ class Sketch(ResizableState):
         self.lower = safe_cholesky(self._kernel(inducing, inducing), self._tolerance())
         if self.chunk_size is None:
             n = self.prior_variance.shape[0]
-            if self.rows.shape[0] != len(places):
-                self.rows = self.rows.new_empty(len(places), n)
+            if len(places) > self._room.shape[0]:
+                self.rows = self._room = self.rows.new_empty(0, n)  # free the old before the new is made
+                self._room = self.rows.new_empty(len(places) + max(16, len(places) // 4), n)
+            self.rows = self._room[: len(places)]
             for arms in self._chunks():
                 self.rows[:, arms] = self.embed(self._kernel(inducing, arms))
             self.pulled = self.rows[:, self.arm]
@@ -278,9 +280,7 @@ class Sketch(ResizableState):
         self._factor = bordered(old_factor, torch.zeros_like(side), solve_lower(old_factor, side).mT, schur)
         if self.chunk_size is not None or pull is None:
             if self.chunk_size is None:
-                self.rows = torch.cat(
-                    [self.rows, solve_lower(corner, self._kernel(new, slice(None)) - cross.mT @ self.rows)]
-                )
+                self._add_rows(solve_lower(corner, self._kernel(new, slice(None)) - cross.mT @ self.rows))
             self._settled(False)
             return
         weights = torch.cholesky_solve(self.moment.unsqueeze(-1), self._factor)
@@ -292,8 +292,17 @@ class Sketch(ResizableState):
         gained = solve_lower(schur, rows - by_side).square().sum(0) - by_pulls.square().sum(0)
         self.variance = self.variance - rows.square().sum(0) + self.noise_variance * gained
         self.mean = (mean + weights[size:].mT @ rows).squeeze(0)
-        self.rows = torch.cat([self.rows, rows])
+        self._add_rows(rows)
         self._settled(True)
+
+    def _add_rows(self, rows: Tensor) -> None:
+        """Join rows of the embedding. Room is made ahead, a quarter of what there is, so that few are copied."""
+        size, total = self.rows.shape[0], self.rows.shape[0] + rows.shape[0]
+        if total > self._room.shape[0]:
+            self._room = self.rows.new_empty(total + max(16, size // 4), rows.shape[1])
+            self._room[:size] = self.rows
+        self._room[size:total] = rows
+        self.rows = self._room[:total]
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -436,6 +445,7 @@ class Sketch(ResizableState):
         self._start, self.spent = state["start"].clone(), state["spent"]
         self._ahead = {arm: list(guesses) for arm, guesses in state["ahead"].items()}
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
+        self._room = self.rows
         self._factor, self._drawn, self._uncounted = None, None, list(state["uncounted"])
         self._project()
         self._losses, self._marginals_kept = 0, False

@@ -133,6 +133,8 @@ class IndexPolicy(Policy):
                 arguments["time"] = time
             else:
                 arguments["choices"] = self._inputs(time).reshape(self.num_arms, -1)
+        elif getattr(self.acquisition, "_needs_time", False):
+            arguments["time"] = time
         return self.acquisition(self.model, **arguments)
 
     def _inputs(self, time: float) -> Tensor:

@@ -83,6 +83,13 @@ class GridDraws(SimulatedProblem):
             self._last = (place, self._draw(self._weights[place]).to(self.arms))
         return self._last[1]
 
+    def root(self) -> Tensor:
+        """A x ... x A, (N, r^dim): a root of the covariance of all arms, for exact Thompson sampling."""
+        root = self._root
+        for _ in range(self._dim - 1):
+            root = torch.kron(root, self._root)
+        return root
+
     def _normal(self) -> Tensor:
         return self._streams.normal(*[self._root.shape[1]] * self._dim)
 

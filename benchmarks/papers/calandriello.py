@@ -97,8 +97,8 @@ def regret(num_arms: int = 1000, horizon: int = 1000, replicates: int = 5) -> No
                 problem.functions.amax(-1, keepdim=True) - problem.functions.gather(-1, history.arms)
             ).sum(-1)
             sizes = policy.model.dictionary_size.double().mean()
-            line = f"{name:12s} {sampler:12s} {float(total.mean()):8.1f} {float(total.std()):6.1f}  m {float(sizes):.0f}"
-            print(line, flush=True)
+            spread = f"{float(total.mean()):8.1f} {float(total.std()):6.1f}"
+            print(f"{name:12s} {sampler:12s} {spread}  m {float(sizes):.0f}", flush=True)
 
 
 def times() -> None:

@@ -7,7 +7,7 @@ If an arm had mean m and deviation s when last scored, at step a, then at step t
 because the data in between move the mean by at most sqrt(s^2 - s_t^2) sqrt(Q_t - Q_a) (Cauchy-Schwarz in the
 posterior of step a). Arms are scored from the top of this bound until the best exact index is above all bounds left.
 Compared with scoring every arm by the factor form of ``ArmGP``, which reads u N numbers a step: the same choices, but
-on two shared cores it took 1 to 6 times as long (N = 1 024 to 99 856, T = 400), with 3 to 21 % of the arms scored a step.
+on two shared cores it took 1 to 6 times as long (N = 1 024 to 99 856, T = 400; 3 to 21 % of the arms scored a step).
 So the library does not do it.
 """
 

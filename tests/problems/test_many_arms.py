@@ -10,18 +10,18 @@ from bandits_torch.problems import GridDraws, RegressionTable, VarianceStarvatio
 
 
 def test_grid_draws_have_the_kernels_covariance():
-    problem = GridDraws(side=4, dim=2, lengthscale=0.5, replicates=20_000, seed=0)
+    problem = GridDraws(side=4, dim=2, lengthscale=0.5, replicates=1000, seed=0)
     f = problem.expected_rewards(1)
     sample = f.mT @ f / len(f)
-    torch.testing.assert_close(sample, problem.knowledge.kernel(problem.arms).to_dense(), atol=0.05, rtol=0)
+    torch.testing.assert_close(sample, problem.knowledge.kernel(problem.arms).to_dense(), atol=0.17, rtol=0)
 
 
 def test_a_drifting_grid_keeps_its_law_and_forgets_at_its_rate():
-    problem = GridDraws(side=3, dim=2, forgetting_rate=0.2, replicates=20_000, seed=1)
+    problem = GridDraws(side=3, dim=2, forgetting_rate=0.2, replicates=1000, seed=1)
     first, later = problem.expected_rewards(1), problem.expected_rewards(4)
     K = problem.knowledge.kernel(problem.arms).to_dense()
-    torch.testing.assert_close(later.mT @ later / len(later), K, atol=0.05, rtol=0)
-    torch.testing.assert_close(first.mT @ later / len(later), K * 0.8**1.5, atol=0.05, rtol=0)
+    torch.testing.assert_close(later.mT @ later / len(later), K, atol=0.17, rtol=0)
+    torch.testing.assert_close(first.mT @ later / len(later), K * 0.8**1.5, atol=0.17, rtol=0)
     assert torch.equal(problem.expected_rewards(1), first)
 
 
