@@ -12,7 +12,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import GridDraws
 from bandits_torch.theory.widths import ConstantWidth
 
-DRAWS = 800
+DRAWS = 1500
 
 
 @pytest.fixture
