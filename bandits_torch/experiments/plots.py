@@ -1,12 +1,13 @@
-"""Pictures of regret that read without the table beside them."""
+"""Pictures of regret, and of the priors behind it, that read without the table beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -54,6 +55,51 @@ def plot_regret(
     ax.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
+
+
+def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = None) -> Figure:
+    """Which prior was played when, how often in all, and how many survived; a row of panels for each policy.
+
+    Args:
+        histories: by policy; those whose trace has no ``prior`` are left out.
+        names: of the P priors; default: their numbers, as many as were played.
+
+    Left, the share of replicates that played each prior, over the steps; where the trace has ``surviving``, a line over
+    it, by the axis on the right, is the mean number of surviving priors. Right, the share of all steps and replicates.
+    Returns a figure that no window manager knows of.
+    """
+    played = {name: h.trace["prior"] for name, h in histories.items() if "prior" in h.trace}
+    validation.require(
+        len(played) > 0, "histories", list(histories), "at least one with 'prior' in its trace"
+    )
+    most = int(max(prior.max() for prior in played.values())) + 1
+    count = most if names is None else len(names)
+    validation.require(count >= most, "names", names, f"names of {most} or more priors")
+    figure = Figure(figsize=(9, 0.6 + (0.9 + 0.11 * count) * len(played)), dpi=150, layout="constrained")
+    axes = figure.subplots(len(played), 2, squeeze=False, sharey=True, width_ratios=[4, 1])
+    ticks = list(range(count)) if names is None else [f"{p}  {name}" for p, name in enumerate(names)]
+    for (left, right), (name, prior) in zip(axes, played.items(), strict=True):
+        shares = torch.stack([(prior == p).double().mean(0) for p in range(count)])  # P x T
+        extent = (0.5, prior.shape[1] + 0.5, count - 0.5, -0.5)
+        left.imshow(shares.numpy(), aspect="auto", cmap="Blues", vmin=0, vmax=1, extent=extent)
+        left.set_title(name, loc="left", fontsize=10)
+        left.set_yticks(range(count), ticks, fontsize=6)
+        right.barh(range(count), shares.mean(-1).numpy(), color=_COLOURS[0])
+        right.set_xlim(0, 1)
+        _draw_surviving(left, histories[name], count)
+    axes[-1][0].set_xlabel("step (colour: share of replicates; line, right axis: priors surviving)")
+    axes[-1][1].set_xlabel("share of all plays")
+    return figure
+
+
+def _draw_surviving(ax: Axes, history: History, count: int) -> None:
+    if "surviving" not in history.trace:
+        return
+    mean = history.trace["surviving"].mean(0).numpy()
+    twin = ax.twinx()
+    twin.plot(np.arange(1, len(mean) + 1), mean, color=_COLOURS[1], linewidth=1.4)
+    twin.set_ylim(0, count + 0.5)
+    twin.tick_params(axis="y", labelcolor=_COLOURS[1], labelsize=7)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 
-# "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover).
-_COVARIANCE_FORM_UP_TO = 1500
+# "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover). Not a matter of the
+# batch, or a replicate alone could take another form than in its batch.
+_COVARIANCE_FORM_UP_TO = {"static": 500, "drifting": 1500}
 
 
 class ArmGP(ArmModel):
@@ -42,8 +43,8 @@ class ArmGP(ArmModel):
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
-            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 1 500 arms, but for a model that
-            drifts and is made to ``forget``, which moves to the factor form, the only one that can do both.
+            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 500 arms, 1 500 under drift; but a
+            model that drifts and is made to ``forget`` moves to the factor form, the only one that can do both.
         batch_shape: batch dimensions beside those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
@@ -103,7 +104,8 @@ class ArmGP(ArmModel):
         self.register_buffer("noise_variance", noise)
         b = self._batch_shape.numel()
         if form == "auto":
-            form = "covariance" if self.num_arms <= _COVARIANCE_FORM_UP_TO else "factor"
+            most = _COVARIANCE_FORM_UP_TO["drifting" if self.drifts else "static"]
+            form = "covariance" if self.num_arms <= most else "factor"
         self._belief = ArmBelief(
             self.prior,
             mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),

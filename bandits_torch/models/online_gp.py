@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,6 +115,18 @@ class OnlineGP(OnlineModel):
         return (log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()).expand(
             self.batch_shape
         )
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """Log marginal likelihood of the data held, ``batch_shape``, from the predictive densities kept. O(t).
+
+        The diagonal of L holds the predictive deviation of each target given those before it, and L^{-1}(y - m)
+        its error in units of that; -1/2 |L^{-1}(y - m)|^2 - sum log L_ii - n/2 log 2 pi, nothing solved anew.
+        """
+        rows = self.data.rows()
+        log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        constant = 0.5 * math.log(2 * math.pi) * rows.held.sum(-1).to(log_diagonal)
+        return -0.5 * rows.whitened.square().sum(-1) - log_diagonal - constant
 
     @property
     def train_inputs(self) -> tuple[Tensor]:

@@ -95,7 +95,7 @@ class IndexPolicy(Policy):
     def learn(self, observation: Observation) -> None:
         """Restart where the observation refutes the model, observe, then forget what the rule says."""
         arm, reward, time = observation.arm, observation.reward, observation.time
-        check_observation(observation, self.replicates)
+        check_observation(observation, self.replicates, self.num_arms)
         refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self._clock, self.model)
         if refuted is not None and bool(refuted.any()):
             validation.finite_tensor("reward", reward)

@@ -87,8 +87,12 @@ def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
         validation.require(left, "available", available, "at least one arm to choose in every replicate")
 
 
-def check_observation(observation: Observation, replicates: int) -> None:
-    """Raise ValueError unless there is one arm and one reward for each replicate."""
+def check_observation(observation: Observation, replicates: int, num_arms: int) -> None:
+    """Raise ValueError unless there is one arm (in 0, ..., N - 1, seen on a CPU only) and one reward per replicate."""
     for name in ("arm", "reward"):
         value = getattr(observation, name)
         validation.shape_is(name, value, value.shape == (replicates,), f"({replicates},)")
+    arm, expected = observation.arm, f"int64 from 0 to {num_arms - 1}"
+    validation.require(arm.dtype == torch.long, "arm", arm, expected)
+    if not arm.is_cuda:
+        validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)

@@ -11,6 +11,7 @@ from bandits_torch.problems.datasets import (
 from bandits_torch.problems.download import fetch
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
+from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
@@ -29,6 +30,7 @@ __all__ = [
     "GPDraws",
     "GridDraws",
     "Hartmann3",
+    "Hills",
     "IntelHumidity",
     "IntelLight",
     "IntelTemperature",

@@ -16,6 +16,8 @@ from bandits_torch.problems.datasets import (
     MoleneWind,
 )
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.hills import Hills
+from bandits_torch.problems.intel_priors import IntelTemperaturePriors
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Problem
@@ -42,8 +44,10 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "grid": GridDraws,
     "regression-table": RegressionTable,
     "variance-starvation": VarianceStarvation,
+    "hills": Hills,
     "replay": replay,
     "intel-temperature": IntelTemperature,
+    "intel-temperature-priors": IntelTemperaturePriors,
     "intel-light": IntelLight,
     "intel-humidity": IntelHumidity,
     "molene-wind": MoleneWind,

@@ -125,7 +125,7 @@ def replay(
     data: str | Path,
     *,
     rewards: Sequence[str] | str | None = None,
-    time: str | None = None,
+    time: str | None = "auto",
     missing: str = "mask",
     warm_up: float = 0.2,
     prior_mean: str | float = "arm",

@@ -22,6 +22,9 @@ Arrays = dict[str, np.ndarray]
 _MISSING_TEXT = {"", "na", "nan"}  # in lower case, blanks stripped
 
 
+_TIME_NAMES = ("time", "times", "t", "date", "datetime", "timestamp")
+
+
 @dataclass(frozen=True)
 class RewardTable:
     """Rewards of every arm at every time.
@@ -69,7 +72,7 @@ class RewardTable:
 def read_table(
     path: str | Path,
     rewards: Sequence[str] | str | None = None,
-    time: str | None = None,
+    time: str | None = "auto",
     *,
     missing: str = "mask",
 ) -> RewardTable:
@@ -81,7 +84,9 @@ def read_table(
         rewards: names of the arms to take, in this order (a sequence, or one string with commas); None: all
             columns but the time's.
         time: name of the column (of the array, in NPZ) of times: numbers, or ISO 8601 timestamps, which
-            become seconds since 1970 (UTC unless they name another zone). None: one row per unit of time.
+            become seconds since 1970 (UTC unless they name another zone). ``"auto"``: the first column, or an
+            array, if it is named time, times, t, date, datetime or timestamp in any case. None, or no such
+            column: one row per unit of time.
         missing: what becomes of empty cells (also NaN and NA): ``"mask"``: they stay missing;
             ``"forward-fill"``: the arm's last reward, where it has one.
 
@@ -98,7 +103,7 @@ def read_table(
     )
     validation.require(file.is_file(), "path", str(path), "an existing file")
     try:
-        columns = readers[file.suffix.lower()](file, time)
+        columns, time = readers[file.suffix.lower()](file, time)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"path must be a readable {file.suffix} file, got {str(path)!r}: {error}") from error
     _check_unique(list(columns))
@@ -125,7 +130,7 @@ def read_arrays(argument: str, path: Path) -> Arrays:
         raise ValueError(f"{argument} must be a readable NPZ file, got {str(path)!r}: {error}") from error
 
 
-def _read_csv(file: Path, time: str | None) -> dict[str, Column]:
+def _read_csv(file: Path, time: str | None) -> tuple[dict[str, Column], str | None]:
     with file.open(newline="", encoding="utf-8-sig") as opened:
         lines = [line for line in csv.reader(opened) if line]
     header, rows = (lines[0] if lines else []), lines[1:]
@@ -134,10 +139,11 @@ def _read_csv(file: Path, time: str | None) -> dict[str, Column]:
     for number, row in enumerate(rows, start=1):
         if len(row) != len(header):
             raise ValueError(f"row {number} must have {len(header)} cells, as the header has, got {len(row)}")
-    return {name: [row[column] for row in rows] for column, name in enumerate(header)}
+    columns: dict[str, Column] = {name: [row[column] for row in rows] for column, name in enumerate(header)}
+    return columns, _time_among(header[:1], time)
 
 
-def _read_parquet(file: Path, time: str | None) -> dict[str, Column]:
+def _read_parquet(file: Path, time: str | None) -> tuple[dict[str, Column], str | None]:
     try:
         frame = pd.read_parquet(file)
     except ImportError as error:
@@ -147,12 +153,13 @@ def _read_parquet(file: Path, time: str | None) -> dict[str, Column]:
     if any(name is not None for name in frame.index.names):  # a frame saved with its times as index
         frame = frame.reset_index()
     validation.require(len(frame) >= 1, "path", str(file), "a table of at least one row")
-    return {str(name): frame[name].to_numpy() for name in frame.columns}
+    columns: dict[str, Column] = {str(name): frame[name].to_numpy() for name in frame.columns}
+    return columns, _time_among(list(columns)[:1], time)
 
 
-def _read_npz(file: Path, time: str | None) -> dict[str, Column]:
+def _read_npz(file: Path, time: str | None) -> tuple[dict[str, Column], str | None]:
     arrays = read_arrays("path", file)
-    found = ", ".join(arrays)
+    found, time = ", ".join(arrays), _time_among(list(arrays), time)
     validation.require(
         "rewards" in arrays, "path", str(file), f"an NPZ with an array 'rewards' (has {found})"
     )
@@ -165,7 +172,14 @@ def _read_npz(file: Path, time: str | None) -> dict[str, Column]:
     validation.require(len(names) == table.shape[1], "arms", names, f"an array of {table.shape[1]} names")
     _check_unique(names)
     columns: dict[str, Column] = {name: table[:, n] for n, name in enumerate(names)}
-    return columns if time is None else {time: arrays[time], **columns}
+    return (columns if time is None else {time: arrays[time], **columns}), time
+
+
+def _time_among(candidates: Sequence[str], time: str | None) -> str | None:
+    """The name of the time column: as given, or for "auto" the candidate that is called like one."""
+    if time != "auto":
+        return time
+    return next((name for name in candidates if name.strip().lower() in _TIME_NAMES), None)
 
 
 def _numbers(name: str, cells: Column) -> np.ndarray:

@@ -5,6 +5,7 @@ from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
+    elimination_xi,
 )
 from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import (
@@ -36,4 +37,5 @@ __all__ = [
     "SrinivasBayesianWidth",
     "SrinivasRKHSWidth",
     "Width",
+    "elimination_xi",
 ]

@@ -1,1 +1,1 @@
-"""One module per paper: its figures and claims, run from a checkout with ``python -m benchmarks.papers.<name>``."""
+"""Papers, figure by figure: ``python -m benchmarks.papers <paper> ...`` from a checkout."""

@@ -1,13 +1,11 @@
 """Calandriello et al. (2019): Figure 2, regret beside the exact sampler, times, and the growth of the dictionary.
 
-    python -m benchmarks.papers.calandriello [starvation] [regret] [times] [growth] [accuracy] [adaptive]
+    python -m benchmarks.papers calandriello [starvation] [regret] [times] [growth] [accuracy] [adaptive]
 
 Each part prints its table; ``starvation`` also writes calandriello_figure_2.png into the current folder.
 """
 
 from __future__ import annotations
-
-import sys
 
 import matplotlib as mpl
 import torch
@@ -18,7 +16,7 @@ from bandits_torch.problems import GPDraws
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
-from benchmarks.papers.starving import random_fourier_features, subset_of_regressors
+from benchmarks.papers._starving import random_fourier_features, subset_of_regressors
 
 mpl.use("Agg")
 LAMBDA, NOISE, DELTA = 0.01, 0.1, 0.1
@@ -166,7 +164,11 @@ def adaptive() -> None:
         )
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> None:
+    """Run the parts named, or all."""
     parts = {part.__name__: part for part in (starvation, regret, times, growth, accuracy, adaptive)}
-    for asked in sys.argv[1:] or parts:
+    unknown = sorted(set(arguments) - set(parts))
+    if unknown:
+        raise SystemExit(f"parts are {', '.join(parts)}, got {', '.join(unknown)}")
+    for asked in arguments or parts:
         parts[asked]()

@@ -8,8 +8,8 @@ from bandits_torch.problems import Knowledge, Problem, describe, make, options_o
 from bandits_torch.problems.problem import per_replicate
 from bandits_torch.streams import ReplicateStreams
 
-SIMULATED = ["gp", "rkhs", "switching", "tv-gp", "cosine", "rosenbrock", "hartmann3", "moving-peaks"]
-STATIONARY = ["gp", "rkhs", "rosenbrock", "hartmann3"]
+SIMULATED = ["gp", "rkhs", "switching", "tv-gp", "cosine", "rosenbrock", "hartmann3", "moving-peaks", "hills"]
+STATIONARY = ["gp", "rkhs", "rosenbrock", "hartmann3", "hills"]
 RANDOM_FUNCTIONS = ["gp", "rkhs", "switching", "tv-gp", "cosine", "moving-peaks"]
 
 

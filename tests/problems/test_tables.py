@@ -208,3 +208,16 @@ def test_bad_reward_tables_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         RewardTable(rewards, times, names)
+
+
+@pytest.mark.parametrize("name", ["time", "Timestamp", "t", "date"])
+def test_a_first_column_called_like_time_is_the_time_unless_told_otherwise(tmp_path, name):
+    path = _write(tmp_path, f"{name},a,b\n3,1,2\n5,3,4\n")
+    table = read_table(path)
+    assert table.arm_names == ("a", "b")
+    assert table.times.tolist() == [3.0, 5.0]
+    assert read_table(path, time=None).arm_names == (name, "a", "b")
+
+
+def test_an_arm_called_time_that_comes_later_is_an_arm(tmp_path):
+    assert read_table(_write(tmp_path, "a,time\n1,2\n3,4\n")).arm_names == ("a", "time")

@@ -1,4 +1,4 @@
-"""Recipes for many arms: BKB and batch BKB. Called like those of ``recipes``, where they are listed."""
+"""Recipes for many arms: BKB and batch BKB. Called like those of ``recipes``, in this package."""
 
 from __future__ import annotations
 

@@ -1,0 +1,186 @@
+"""Acquisitions over a batch of priors: numbers by hand, BoTorch's optimisers, the prior of the winner."""
+
+import math
+
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from gpytorch.kernels import RBFKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+
+from bandits_torch.acquisition import (
+    BayesianOverPriors,
+    LikeliestPrior,
+    OptimisticOverPriors,
+    UpperConfidenceBound,
+)
+from bandits_torch.models import CandidatePrior, arm_gp_over_priors
+
+P = 3
+
+
+class Lookup(AcquisitionFunction):
+    """Scores by hand: X = 0, 1, ... names a row, whose P numbers are the scores under the priors."""
+
+    TABLE = torch.tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]], dtype=torch.float64)
+
+    def __init__(self):
+        super().__init__(model=arm_gp_over_priors(2, [CandidatePrior(torch.eye(2))] * P, 0.1))
+
+    def forward(self, X):
+        return self.TABLE[X.reshape(-1).long()]
+
+
+X = torch.tensor([[[0.0]], [[1.0]]], dtype=torch.float64)
+
+
+def test_optimistic_is_the_largest_score_of_a_surviving_prior() -> None:
+    everyone = OptimisticOverPriors(Lookup())
+    assert everyone(X).tolist() == [5.0, 4.0]
+    assert everyone.prior(X).tolist() == [1, 0]
+    fewer = OptimisticOverPriors(Lookup(), torch.tensor([True, False, True]))
+    assert fewer(X).tolist() == [2.0, 4.0]
+    assert fewer.prior(X).tolist() == [2, 0]
+
+
+def test_bayesian_is_the_mean_score_by_posterior_probability() -> None:
+    log_weights = torch.tensor([math.log(0.5), math.log(0.2), math.log(0.3)], dtype=torch.float64) + 1000
+    bayes = BayesianOverPriors(Lookup(), log_weights)
+    torch.testing.assert_close(bayes(X), torch.tensor([0.5 + 1.0 + 0.6, 2.0 + 0.9], dtype=torch.float64))
+    assert bayes.prior(X).tolist() == [0, 0]
+
+
+def test_likeliest_is_the_score_under_the_prior_of_largest_likelihood() -> None:
+    likeliest = LikeliestPrior(Lookup(), torch.tensor([-3.0, -5.0, -2.0]))
+    assert likeliest(X).tolist() == [2.0, 3.0]
+    assert likeliest.prior(X).tolist() == [2, 2]
+
+
+def single_task_gp(lengthscales=(0.05, 0.2, 1.0)) -> tuple[SingleTaskGP, torch.Tensor]:
+    """A SingleTaskGP of batch shape (P,), one fixed kernel per prior, and the log likelihood of each."""
+    x = torch.tensor([[0.1], [0.35], [0.6], [0.9]], dtype=torch.float64)
+    y = torch.sin(6 * x)
+    kernel = RBFKernel(batch_shape=torch.Size([P]))
+    kernel.lengthscale = torch.tensor(lengthscales, dtype=torch.float64).reshape(P, 1, 1)
+    likelihood = GaussianLikelihood(batch_shape=torch.Size([P]))
+    likelihood.noise = torch.full((P, 1), 1e-3)
+    model = SingleTaskGP(
+        x.expand(P, 4, 1),
+        y.expand(P, 4, 1),
+        likelihood=likelihood,
+        covar_module=kernel,
+        mean_module=ZeroMean(batch_shape=torch.Size([P])),
+        outcome_transform=None,
+    ).double()
+    K = kernel.double()(x).to_dense() + 1e-3 * torch.eye(4, dtype=torch.float64)
+    zero = torch.zeros(P, 4, dtype=torch.float64)
+    return model.eval(), torch.distributions.MultivariateNormal(zero, K.detach()).log_prob(y.squeeze(-1))
+
+
+BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", ["optimistic", "dropped", "bayes", "likeliest"])
+@pytest.mark.parametrize("base", ["ucb", "ei"])
+def test_optimize_acqf_finds_the_maximum_on_a_continuous_domain_and_names_the_prior(kind, base) -> None:
+    model, likelihood = single_task_gp()
+    inner = UpperConfidenceBound(model, 2.0) if base == "ucb" else LogExpectedImprovement(model, best_f=0.5)
+    over = {
+        "optimistic": lambda: OptimisticOverPriors(inner),
+        "dropped": lambda: OptimisticOverPriors(inner, torch.tensor([False, True, True])),
+        "bayes": lambda: BayesianOverPriors(inner, likelihood),
+        "likeliest": lambda: LikeliestPrior(inner, likelihood),
+    }[kind]()
+    torch.manual_seed(0)
+    best, value = optimize_acqf(over, BOUNDS, q=1, num_restarts=4, raw_samples=64)
+    grid = torch.linspace(0, 1, 2001, dtype=torch.float64).reshape(-1, 1, 1)
+    with torch.no_grad():
+        scores = inner(grid.unsqueeze(-3))  # 2001 x P, each prior by itself
+        values, priors = over.reduce(scores)
+        torch.testing.assert_close(over(grid), values)
+    place = values.argmax()
+    assert float(value) >= float(values[place]) - 1e-6
+    assert over.prior(best.unsqueeze(0)).item() == priors[place].item()
+    if kind == "dropped":
+        assert over.prior(best.unsqueeze(0)).item() != 0
+
+
+def test_gradients_are_those_of_the_winning_prior() -> None:
+    model, _ = single_task_gp()
+    base = UpperConfidenceBound(model, 2.0)
+    x = torch.tensor([[[0.47]]], dtype=torch.float64, requires_grad=True)
+    over = OptimisticOverPriors(base)
+    (gradient,) = torch.autograd.grad(over(x).sum(), x)
+    winner = over.prior(x).item()
+    (own,) = torch.autograd.grad(base(x.unsqueeze(-3))[..., winner].sum(), x)
+    torch.testing.assert_close(gradient, own)
+
+
+def test_optimize_acqf_discrete_on_arms_finds_the_policys_choice() -> None:
+    arms = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
+    means = [torch.sin(k + 5 * arms.squeeze(-1)) for k in range(P)]
+    model = arm_gp_over_priors(arms, [CandidatePrior(RBFKernel(), m) for m in means], 0.01)
+    model.observe_arms(torch.tensor([3]), torch.tensor([1.0], dtype=torch.float64))
+    over = OptimisticOverPriors(UpperConfidenceBound(model, 2.0))
+    choices = torch.arange(9, dtype=torch.float64).unsqueeze(-1)
+    best, value = optimize_acqf_discrete(over, q=1, choices=choices)
+    mean, variance = model.marginals()
+    scores = mean + 2 * variance.sqrt()  # P x N
+    assert value.item() == pytest.approx(scores.max().item())
+    prior, arm = divmod(int(scores.argmax()), 9)
+    assert int(best.item()) == arm
+    assert over.prior(best.unsqueeze(0)).item() == prior
+
+
+def test_replicates_and_priors_give_a_value_for_each_replicate() -> None:
+    model = arm_gp_over_priors(
+        4, [CandidatePrior(torch.eye(4), float(p)) for p in range(P)], 0.1, replicates=2
+    )
+    over = OptimisticOverPriors(UpperConfidenceBound(model, 1.0))
+    X = torch.tensor([1.0, 2.0], dtype=torch.float64).reshape(2, 1, 1)  # an arm for each replicate
+    assert over(X).tolist() == pytest.approx([3.0, 3.0])
+    assert over.prior(X).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("kind", [OptimisticOverPriors, BayesianOverPriors, LikeliestPrior])
+def test_input_constructors_build_upper_confidence_bounds_over_the_priors(kind) -> None:
+    model = arm_gp_over_priors(2, [CandidatePrior(torch.eye(2), m) for m in (0.0, 1.0)], 0.1, replicates=1)
+    model.observe_arms(torch.tensor([[0]]), torch.tensor([[1.2]], dtype=torch.float64))
+    built = kind(**get_acqf_input_constructor(kind)(model, width=3.0))
+    by_hand = {
+        OptimisticOverPriors: lambda base: kind(base),
+        BayesianOverPriors: lambda base: kind(base, model.log_likelihood),
+        LikeliestPrior: lambda base: kind(base, model.log_likelihood),
+    }[kind](UpperConfidenceBound(model, 3.0))
+    x = torch.ones(1, 1, 1, dtype=torch.float64)
+    torch.testing.assert_close(built(x), by_hand(x))
+
+
+def test_input_constructors_ask_for_the_likelihood_that_a_model_does_not_keep() -> None:
+    with pytest.raises(ValueError, match="model must be one that keeps its log_likelihood"):
+        get_acqf_input_constructor(LikeliestPrior)(single_task_gp()[0])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda b: OptimisticOverPriors(b, torch.ones(P)), "surviving must be booleans"),
+        (lambda b: OptimisticOverPriors(b, torch.ones(2).bool()), r"surviving must have shape \(..., 3\)"),
+        (lambda b: OptimisticOverPriors(b, torch.zeros(P).bool()), "surviving must be True for at least one"),
+        (lambda b: BayesianOverPriors(b, torch.ones(4)), "log_weights must have shape"),
+        (lambda b: LikeliestPrior(b, torch.ones(4)), "log_likelihood must have shape"),
+    ],
+)
+def test_bad_arguments_are_refused(build, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(Lookup())
+
+
+def test_a_model_without_priors_is_refused() -> None:
+    x = torch.rand(3, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r"base.model.batch_shape must be \(..., P\)"):
+        OptimisticOverPriors(UpperConfidenceBound(SingleTaskGP(x, x), 1.0))

@@ -1,0 +1,259 @@
+"""Windows, periodic and event-triggered restarts: what is forgotten, when, and in which replicate."""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.policies.forgetting import (
+    EventTriggeredRestart,
+    ForgettingRule,
+    KeepEverything,
+    PeriodicRestart,
+    SlidingWindow,
+)
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Observation
+from bandits_torch.theory.widths import Width
+from tests.reference.arm_gp_twins import smooth
+
+N, S, NOISE = 8, 3, 0.05
+
+
+class Clock(Width):
+    """A width of 2 that remembers the steps it was asked at."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, step, model):
+        self.asked.append(step.tolist() if isinstance(step, torch.Tensor) else step)
+        return torch.tensor(2.0, dtype=torch.float64)
+
+
+def policy_of(rule, replicates=S, drifts=False, form="auto"):
+    kernel = ArmCovarianceKernel(smooth(N, 0.3))
+    if drifts:
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(0.1).double()))
+    model = ArmGP(N, kernel, NOISE, batch_shape=(replicates,), form=form)
+    return IndexPolicy(model, UpperConfidenceBound, width=Clock(), forgetting=rule)
+
+
+def told(policy, rewards, first=1):
+    """Play the policy; the reward of replicate k at step t is rewards[t][k]. Returns what it was told, by step."""
+    history = []
+    for step, reward in enumerate(rewards, start=first):
+        arm = policy.choose(float(step)).arm.clone()
+        policy.learn(Observation(float(step), arm, reward))
+        history.append((float(step), arm, reward))
+    return history
+
+
+def refit(policy, history, replicate=0, drifts=False):
+    """Marginals of a new model of one replicate that learned this history."""
+    model = policy_of(KeepEverything(), 1, drifts).model
+    for time, arm, reward in history:
+        model.observe_arms(arm[replicate : replicate + 1], reward[replicate : replicate + 1], time)
+    return [value[0] for value in model.marginals(policy.model.now)]
+
+
+def assert_knows_only(policy, history, replicate, drifts=False):
+    for value, expected in zip(
+        policy.model.marginals(), refit(policy, history, replicate, drifts), strict=True
+    ):
+        torch.testing.assert_close(value[replicate], expected, rtol=0, atol=1e-9)
+
+
+def random_rewards(steps, replicates=S):
+    return torch.randn(steps, replicates).double()
+
+
+# -- window --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+@pytest.mark.parametrize("steps", [5, 60])
+@pytest.mark.parametrize("window", [1, 7, 60])
+def test_window_equals_refit_on_the_last_w_points(window, steps, drifts):
+    policy = policy_of(SlidingWindow(window), drifts=drifts)
+    history = told(policy, random_rewards(steps))
+    assert policy.model.num_observations.tolist() == [min(window, steps)] * S
+    for k in range(S):
+        assert_knows_only(policy, history[-window:], k, drifts)
+    assert policy.width.asked == list(range(1, steps + 1))  # a window does not stop the clock
+
+
+def test_windows_of_replicates_that_were_reset_apart_fill_up_apart():
+    policy = policy_of(SlidingWindow(10))
+    rewards = random_rewards(18)
+    history = told(policy, rewards[:12])
+    policy.reset(torch.tensor([False, True, False]))
+    history += told(policy, rewards[12:], first=13)
+    assert policy.model.num_observations.tolist() == [10, 6, 10]
+    for k, known in ((0, history[-10:]), (1, history[-6:]), (2, history[-10:])):
+        assert_knows_only(policy, known, k)
+
+
+# -- periodic restart ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", [1, 2, 5])
+def test_restarts_before_the_steps_t_with_t_minus_1_a_multiple_of_the_interval(interval):
+    policy = policy_of(PeriodicRestart(interval))
+    steps = 11
+    history = told(policy, random_rewards(steps))
+    assert policy.width.asked == [(t - 1) % interval + 1 for t in range(1, steps + 1)]
+    assert policy.trace()["restarts"].tolist() == [steps // interval] * S
+    known = history[steps - steps % interval :]
+    assert policy.model.num_observations.tolist() == [len(known)] * S
+    for k in range(S):
+        assert_knows_only(policy, known, k)
+
+
+def test_an_interval_of_one_always_chooses_from_the_prior():
+    policy = policy_of(PeriodicRestart(1))
+    for _, arm, _ in told(policy, random_rewards(6)):
+        assert arm.tolist() == [0] * S  # all arms alike: the first
+
+
+def test_replicates_reset_apart_restart_apart():
+    policy = policy_of(PeriodicRestart(4))
+    told(policy, random_rewards(6))  # restarted once, 2 of 4
+    policy.reset(torch.tensor([False, True, False]))
+    policy.width.asked.clear()
+    told(policy, random_rewards(5), first=7)
+    assert policy.width.asked == [[3, 1, 3], [4, 2, 4], [1, 3, 1], [2, 4, 2], [3, 1, 3]]
+    assert policy.trace()["restarts"].tolist() == [2, 1, 2]
+
+
+# -- event-triggered restart ---------------------------------------------------------------------------
+
+
+def threshold(t, deviation, delta, noise_scale):
+    """Brunzema et al. 2022: sqrt(rho_t) sigma + w_t."""
+    pi_t = math.pi**2 * t**2 / 6
+    rho = 2 * math.log(2 * pi_t / delta)
+    w = math.sqrt(2 * noise_scale**2 * math.log(2 * pi_t / delta))
+    return math.sqrt(rho) * deviation + w
+
+
+@pytest.mark.parametrize("noise_scale", [None, 0.7])
+def test_fires_exactly_beyond_the_threshold(noise_scale):
+    scale = math.sqrt(NOISE) if noise_scale is None else noise_scale
+    for side, fires in ((0.999, False), (1.001, True)):
+        for sign in (1, -1):
+            policy = policy_of(EventTriggeredRestart(0.2, noise_scale), 1)
+            told(policy, torch.zeros(4, 1).double())
+            arm = policy.choose(5.0).arm
+            mean, deviation = (float(value) for value in policy.predict(arm, 5.0))
+            reward = mean + sign * side * threshold(5, deviation, 0.2, scale)
+            policy.learn(Observation(5.0, arm, torch.tensor([reward], dtype=torch.float64)))
+            assert policy.trace()["restarts"].tolist() == [int(fires)]
+
+
+def test_the_observation_that_fired_is_the_first_of_the_new_data():
+    policy = policy_of(EventTriggeredRestart(0.1))
+    history = told(policy, torch.zeros(10, S).double())
+    jump = torch.tensor([0.0, 9.0, -9.0]).double()
+    history += told(policy, [jump], first=11)
+    assert policy.trace()["restarts"].tolist() == [0, 1, 1]
+    assert policy.model.num_observations.tolist() == [11, 1, 1]
+    assert_knows_only(policy, history, 0)
+    for k in (1, 2):
+        assert_knows_only(policy, history[-1:], k)
+    policy.width.asked.clear()
+    told(policy, [jump], first=12)
+    assert policy.width.asked == [[12, 2, 2]]
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+def test_replicates_that_restart_apart_live_as_they_would_alone(drifts):
+    rewards = torch.zeros(30, S).double()
+    for step, replicate in ((8, 0), (15, 1), (16, 0), (25, 2)):
+        rewards[step:, replicate] += 10.0 * (-1) ** step
+    rewards += 0.1 * random_rewards(30)
+    together = policy_of(EventTriggeredRestart(0.1), drifts=drifts)
+    history = told(together, rewards)
+    restarts = []
+    for k in range(S):
+        alone = policy_of(EventTriggeredRestart(0.1), 1, drifts)
+        own = told(alone, rewards[:, k : k + 1])
+        assert [int(arm[0]) for _, arm, _ in own] == [int(arm[k]) for _, arm, _ in history]
+        for value, expected in zip(together.model.marginals(), alone.model.marginals(), strict=True):
+            assert torch.equal(value[k], expected[0])
+        restarts.append(int(alone.trace()["restarts"]))
+    assert together.trace()["restarts"].tolist() == restarts
+    assert min(restarts) >= 1
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.2])
+def test_false_alarms_on_a_stationary_draw_happen_with_probability_2_delta_at_most(delta):
+    """1500 draws of the model's prior, each played for 60 steps; 3 standard errors above 2 delta would fail."""
+    replicates, steps = 1500, 60
+    policy = policy_of(EventTriggeredRestart(delta), replicates)
+    root = torch.linalg.cholesky(smooth(N, 0.3) + 1e-10 * torch.eye(N).double())
+    truth = torch.randn(replicates, N).double() @ root.T
+    for step in range(1, steps + 1):
+        arm = policy.choose(float(step)).arm
+        noise = math.sqrt(NOISE) * torch.randn(replicates).double()
+        reward = truth.gather(1, arm.unsqueeze(1)).squeeze(1) + noise
+        policy.learn(Observation(float(step), arm, reward))
+    alarmed = (policy.trace()["restarts"] > 0).double().mean().item()
+    standard_error = math.sqrt(2 * delta * (1 - 2 * delta) / replicates)
+    assert alarmed <= 2 * delta + 3 * standard_error
+    assert alarmed > 0  # the rule is awake
+
+
+def test_a_jump_is_noticed_at_once():
+    replicates = 200
+    policy = policy_of(EventTriggeredRestart(0.1), replicates)
+    root = torch.linalg.cholesky(smooth(N, 0.3) + 1e-10 * torch.eye(N).double())
+    truth = torch.randn(replicates, N).double() @ root.T
+    for step in range(1, 61):
+        if step == 51:
+            before = policy.trace()["restarts"].clone()
+            truth = truth - 4.0
+        arm = policy.choose(float(step)).arm
+        reward = (
+            truth.gather(1, arm.unsqueeze(1)).squeeze(1) + math.sqrt(NOISE) * torch.randn(replicates).double()
+        )
+        policy.learn(Observation(float(step), arm, reward))
+    noticed = policy.trace()["restarts"] > before
+    assert noticed.double().mean() > 0.95
+
+
+# -- rules ---------------------------------------------------------------------------------------------
+
+
+def test_keeping_everything_is_the_default_and_forgets_nothing():
+    policy = policy_of(None)
+    assert isinstance(policy.forgetting, KeepEverything)
+    assert isinstance(policy.forgetting, ForgettingRule)
+    told(policy, 5.0 * random_rewards(30))
+    assert policy.model.num_observations.tolist() == [30] * S
+    assert policy.trace()["restarts"].tolist() == [0] * S
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: SlidingWindow(0), "window"),
+        (lambda: SlidingWindow(-3), "window"),
+        (lambda: SlidingWindow(2.5), "window"),
+        (lambda: SlidingWindow(True), "window"),
+        (lambda: PeriodicRestart(0), "interval"),
+        (lambda: PeriodicRestart(1.0), "interval"),
+        (lambda: EventTriggeredRestart(0.0), "delta"),
+        (lambda: EventTriggeredRestart(1.0), "delta"),
+        (lambda: EventTriggeredRestart(math.nan), "delta"),
+        (lambda: EventTriggeredRestart(0.1, 0.0), "noise_scale"),
+        (lambda: EventTriggeredRestart(0.1, math.inf), "noise_scale"),
+        (lambda: policy_of(SlidingWindow(3), drifts=True, form="covariance"), "SlidingWindow"),
+    ],
+)
+def test_a_bad_rule_is_refused_where_it_is_built(build, name):
+    with pytest.raises(ValueError, match=name):
+        build()

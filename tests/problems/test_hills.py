@@ -1,0 +1,88 @@
+"""The toy problem of unknown priors: eleven means, a truth drawn from one of them, arms that come and go."""
+
+import pytest
+import torch
+
+from bandits_torch import make, recipes, run
+from bandits_torch.problems import Hills
+
+
+def test_prior_n_has_its_nth_hill_tall_and_prior_0_none() -> None:
+    problem = Hills(hill_width=0.01)
+    means = torch.stack([prior.mean for prior in problem.knowledge.priors])
+    tops = torch.arange(10) * 10  # arms on the tops, on a grid of 101
+    expected = torch.ones(11, 10, dtype=torch.float64)
+    expected[1:] += 2 * torch.eye(10, dtype=torch.float64)
+    torch.testing.assert_close(means[:, tops], expected)
+    assert means[:, 5].abs().max() < 1e-4  # between hills
+    assert problem.true_prior is problem.knowledge.priors[2]
+    assert len({id(prior.kernel) for prior in problem.knowledge.priors}) == 1
+
+
+def test_kernel_has_l_where_l_squared_is_usual() -> None:
+    problem = Hills(amplitude=4.0, squared_lengthscale=0.5)
+    K = problem.knowledge.kernel(problem.arms).to_dense()
+    x = problem.arms.squeeze(-1)
+    torch.testing.assert_close(K, 4 * torch.exp(-((x[:, None] - x) ** 2) / (2 * 0.5)))
+
+
+def test_functions_are_draws_of_the_true_prior() -> None:
+    problem = Hills(
+        replicates=4000, true_prior=7, amplitude=0.5, squared_lengthscale=0.01, num_arms=21, hill_width=0.05
+    )
+    f = problem.expected_rewards(1)
+    K = problem.knowledge.kernel(problem.arms).to_dense()
+    assert (f.mean(0) - problem.true_prior.mean).abs().max() < 5 * (0.5 / 4000) ** 0.5
+    assert (f.T.cov() - K).abs().max() < 0.06
+
+
+def test_even_steps_leave_out_the_true_tall_hill_alone() -> None:
+    problem = Hills(true_prior=4, excluded=0.03)
+    assert problem.available(1) is None
+    assert problem.available(3) is None
+    assert (~problem.available(2)).nonzero().flatten().tolist() == list(range(27, 34))
+    assert problem.available(2) is problem.available(4)
+
+
+def test_the_best_arm_of_an_even_step_is_one_that_is_available() -> None:
+    problem = Hills(replicates=2)
+    history = run(recipes.random(101, None, 0.1, replicates=2), problem, 10)
+    inside = problem.expected_rewards(1).masked_fill(~problem.available(2), -torch.inf).amax(-1)
+    torch.testing.assert_close(history.best[:, 1], inside)
+
+
+def test_a_replicate_alone_is_the_replicate_of_a_batch() -> None:
+    batch = Hills(replicates=3, seed=5)
+    alone = Hills(replicates=1, seed=5, first_replicate=2)
+    assert torch.equal(batch.expected_rewards(1)[2], alone.expected_rewards(1)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("hill_width", 0.0), ("amplitude", -1.0), ("squared_lengthscale", 0.0), ("excluded", -0.1)),
+        *(
+            ("excluded", 2.0),
+            ("true_prior", 0),
+            ("true_prior", 11),
+            ("noise_scale", 0.0),
+            ("tall", float("inf")),
+        ),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(name, value) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        make("hills", **{name: value})
+
+
+def test_prior_elimination_finds_the_true_prior_where_the_likeliest_gets_stuck() -> None:
+    """The paper's ordering at a size for every day; the figures are in benchmarks/papers."""
+    problem = Hills(replicates=8, seed=1)
+    regret = {}
+    for name in ("pe_gp_ucb", "mle_gp_ucb", "known_prior_gp_ucb"):
+        policy = recipes.build(name, problem, replicates=8, horizon=100)
+        regret[name] = run(policy, problem, 100).mean_cumulative_regret
+        if name == "pe_gp_ucb":
+            assert bool(policy.surviving[:, 2].all())
+            assert policy.surviving.sum(-1).double().mean() < 3
+    assert regret["known_prior_gp_ucb"] < regret["pe_gp_ucb"] < regret["mle_gp_ucb"]

@@ -1,0 +1,157 @@
+"""A BoTorch user's own loops, with our kernels, models and acquisitions in the places of BoTorch's."""
+
+import math
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.utils import standardize
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
+from tests.reference.arm_gp_twins import smooth
+
+SPACE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+
+
+def moving_hill(X):
+    """A hill whose top goes round a circle; X is n x 3, time last in [0, 1]."""
+    angle = 2 * math.pi * X[:, 2]
+    top = 0.5 + 0.3 * torch.stack([angle.cos(), angle.sin()], -1)
+    return (-8 * (X[:, :2] - top).square().sum(-1)).exp().unsqueeze(-1)
+
+
+def within(time):
+    """Bounds of space and time; the time itself is a fixed feature."""
+    return torch.cat([SPACE, torch.tensor([[0.0], [1.0]]).double()], -1), {2: time}
+
+
+def assert_follows(values, last=10):
+    """The last values are more than twice what points at random would get at those times."""
+    anywhere = torch.rand(4000, 3).double()
+    assert torch.stack(values[-last:]).mean() > 2 * moving_hill(anywhere).mean()
+
+
+def test_single_task_gp_with_our_kernel_follows_a_moving_optimum_with_time_as_a_fixed_feature():
+    X = torch.rand(6, 3).double()
+    X[:, 2] = torch.linspace(0.0, 0.05, 6)
+    Y = moving_hill(X)
+    values = []
+    for step in range(24):
+        time = 0.05 + 0.02 * step
+        kernel = SpatioTemporalKernel(
+            MaternKernel(nu=2.5, ard_num_dims=2), ExponentialForgettingKernel(torch.tensor(0.9).double())
+        )
+        kernel = ScaleKernel(kernel).double()
+        kernel.base_kernel.space_kernel.lengthscale = 0.3
+        noise = torch.full_like(Y, 1e-4)
+        model = SingleTaskGP(X, standardize(Y), noise, covar_module=kernel, outcome_transform=None)
+        bounds, fixed = within(time)
+        x, _ = optimize_acqf(
+            UpperConfidenceBound(model, 1.0),
+            bounds,
+            q=1,
+            num_restarts=2,
+            raw_samples=64,
+            fixed_features=fixed,
+        )
+        assert x[0, 2] == time
+        X, Y = torch.cat([X, x]), torch.cat([Y, moving_hill(x)])
+        values.append(Y[-1])
+    assert_follows(values)
+
+
+def test_our_kernels_are_fitted_as_any_other():
+    X = torch.cat([torch.rand(40, 1), torch.arange(40).unsqueeze(-1)], -1).double()
+    space, time = MaternKernel(nu=2.5), ExponentialForgettingKernel(0.5)
+    truth = SpatioTemporalKernel(
+        MaternKernel(nu=2.5).double(), ExponentialForgettingKernel(torch.tensor(0.05).double())
+    )
+    with torch.no_grad():
+        root = torch.linalg.cholesky(truth(X).to_dense() + 1e-8 * torch.eye(40).double())
+    Y = root @ torch.randn(40, 1).double()
+    kernel = ScaleKernel(SpatioTemporalKernel(space, time)).double()
+    model = SingleTaskGP(
+        X, standardize(Y), torch.full_like(Y, 1e-3), covar_module=kernel, outcome_transform=None
+    )
+    likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
+    before = likelihood(model(*model.train_inputs), model.train_targets, *model.train_inputs).item()
+    model.eval()
+    fit_gpytorch_mll(likelihood)
+    assert time.forgetting_rate.item() < 0.4  # from 0.5 towards 0.05
+    model.train()
+    assert likelihood(model(*model.train_inputs), model.train_targets, *model.train_inputs).item() > before
+
+
+@pytest.mark.parametrize("acquisition", ["ours", "thompson", "theirs"])
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_arm_gp_in_a_loop_over_a_list_of_candidates(form, acquisition):
+    arms = 60
+    f = torch.linalg.cholesky(smooth(arms) + 1e-8 * torch.eye(arms).double()) @ torch.randn(arms).double()
+    model = ArmGP(arms, smooth(arms), 0.01, form=form)
+    choices = model.candidates().squeeze(-2)
+    for _ in range(30):
+        if acquisition == "ours":
+            scored = UpperConfidenceBound(model, SrinivasBayesianWidth(arms, 0.1))
+        elif acquisition == "thompson":
+            scored = ThompsonSampling(model)
+        else:
+            scored = LogExpectedImprovement(model, best_f=model.marginals()[0].max())
+        x, _ = optimize_acqf_discrete(scored, q=1, choices=choices)
+        y = f[x.long()] + 0.1 * torch.randn(1, 1).double()
+        model.observe(x, y)
+    assert model.train_inputs[0].shape == (30, 1)
+    recommended = f[model.marginals()[0].argmax()]
+    assert f.max() - recommended < 0.1 * (f.max() - f.mean())
+
+
+def test_arm_gp_under_drift_in_a_loop_over_a_list_of_candidates():
+    """BoTorch's condition_on_observations serves as well as observe: it returns the model of the next step."""
+    arms = 20
+    time = ExponentialForgettingKernel(torch.tensor(0.05).double())
+    model = ArmGP(arms, SpatioTemporalKernel(ArmCovarianceKernel(smooth(arms)), time), 0.01)
+    for step in range(15):
+        choices = model.candidates(float(step)).squeeze(-2)
+        x, _ = optimize_acqf_discrete(UpperConfidenceBound(model, 2.0), q=1, choices=choices)
+        y = torch.sin(x[:, :1] / 3 + step / 5)
+        following = model.condition_on_observations(x, y)
+        assert model.num_observations == step
+        model = following
+    assert model.num_observations == 15
+    assert model.now == 14.0
+
+
+def test_online_gp_follows_a_moving_optimum_without_refits():
+    kernel = SpatioTemporalKernel(
+        MaternKernel(nu=2.5), ExponentialForgettingKernel(torch.tensor(0.9).double())
+    ).double()
+    kernel.space_kernel.lengthscale = 0.3
+    model = OnlineGP(kernel, 1e-4, input_dim=3)
+    first = torch.tensor([[0.5, 0.5, 0.0]]).double()
+    model.observe(first, moving_hill(first))
+    values = []
+    for step in range(1, 31):
+        time = 0.02 * step
+        bounds, fixed = within(time)
+        x, _ = optimize_acqf(
+            UpperConfidenceBound(model, 1.0),
+            bounds,
+            q=1,
+            num_restarts=2,
+            raw_samples=64,
+            fixed_features=fixed,
+        )
+        y = moving_hill(x)
+        model.observe(x, y)
+        values.append(y[0])
+    assert_follows(values)
+    assert model.num_observations == 31

@@ -1,0 +1,280 @@
+"""The named algorithms: each is the sentence it claims to be, and a replicate does not know of the others."""
+
+import inspect
+import math
+
+import pytest
+import torch
+from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
+from gpytorch.kernels import RBFKernel
+from torch.distributions import Normal
+
+from bandits_torch import recipes
+from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, WienerKernel
+from bandits_torch.loop import run
+from bandits_torch.policies.forgetting import (
+    EventTriggeredRestart,
+    KeepEverything,
+    PeriodicRestart,
+    SlidingWindow,
+)
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems.synthetic import GPDraws
+from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
+from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth
+from tests.reference.arm_gp_twins import smooth
+
+N, T = 12, 30
+ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
+KERNEL = RBFKernel().double()
+KERNEL.lengthscale = 0.2
+# What each recipe of one prior needs beside arms, kernel and noise variance.
+OPTIONS = {
+    "random": {},
+    "gp_ucb": {},
+    "igp_ucb": {},
+    "gp_ts": {},
+    "gp_ei": {},
+    "gp_pi": {},
+    "r_gp_ucb": {"horizon": T, "interval": 7},
+    "sw_gp_ucb": {"horizon": T, "window": 9},
+    "tv_gp_ucb": {"forgetting_rate": 0.1},
+    "ui_gp_ucb": {"drift_variance": 0.05},
+    "et_gp_ucb": {"delta": 0.5},
+}
+MODELS = [name for name in OPTIONS if name != "random"]
+
+
+def recipe(name, **options):
+    return getattr(recipes, name)(ARMS, KERNEL, 0.1, **(OPTIONS[name] | options))
+
+
+def test_no_recipe_of_one_prior_is_left_out_here():
+    of_one_prior = {
+        name for name, build in recipes.RECIPES.items() if "kernel" in inspect.signature(build).parameters
+    }
+    assert of_one_prior == set(OPTIONS)
+
+
+# -- the sentences -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "acquisition", "width", "forgetting", "time_kernel"),
+    [
+        ("gp_ucb", UpperConfidenceBound, SrinivasBayesianWidth, KeepEverything, type(None)),
+        ("igp_ucb", UpperConfidenceBound, IGPWidth, KeepEverything, type(None)),
+        ("gp_ts", ThompsonSampling, GPTSWidth, KeepEverything, type(None)),
+        ("r_gp_ucb", UpperConfidenceBound, RestartWidth, PeriodicRestart, type(None)),
+        ("sw_gp_ucb", UpperConfidenceBound, SlidingWindowWidth, SlidingWindow, type(None)),
+        (
+            "tv_gp_ucb",
+            UpperConfidenceBound,
+            SrinivasBayesianWidth,
+            KeepEverything,
+            ExponentialForgettingKernel,
+        ),
+        ("ui_gp_ucb", UpperConfidenceBound, SrinivasBayesianWidth, KeepEverything, WienerKernel),
+        ("et_gp_ucb", UpperConfidenceBound, SrinivasBayesianWidth, EventTriggeredRestart, type(None)),
+    ],
+)
+def test_is_made_of_the_parts_it_names(name, acquisition, width, forgetting, time_kernel):
+    policy = recipe(name)
+    assert policy.acquisition is acquisition
+    assert type(policy.width) is width
+    assert type(policy.forgetting) is forgetting
+    assert isinstance(policy.model.prior.time_kernel, time_kernel)
+
+
+def test_settings_reach_the_parts():
+    assert recipe("r_gp_ucb").forgetting.interval == 7
+    assert recipe("sw_gp_ucb").forgetting.window == 9
+    assert recipe("et_gp_ucb", noise_scale=0.4).forgetting.noise_scale == 0.4
+    assert recipe("tv_gp_ucb").model.prior.time_kernel.forgetting_rate.item() == pytest.approx(0.1)
+    assert recipe("ui_gp_ucb").model.prior.time_kernel.drift_variance.item() == pytest.approx(0.05)
+    model = recipe("gp_ucb", prior_mean=0.7, form="factor", replicates=3).model
+    assert model.batch_shape == (3,)
+    assert model.form == "factor"
+    assert model.marginals()[0].eq(0.7).all()
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("gp_ei", "gp_pi")])
+def test_a_width_of_one_s_own_takes_the_place_of_the_algorithm_s(name):
+    policy = recipe(name, width=0.25)
+    policy.choose(1.0)
+    assert float(policy.trace()["width"]) == 0.25
+
+
+def test_igp_ucb_plays_the_largest_upper_bound_of_its_theorem():
+    policy = recipe("igp_ucb", rkhs_bound=2.0, noise_scale=0.3, delta=0.05, replicates=2)
+    for step in range(1, 10):
+        arm = policy.choose(float(step)).arm
+        policy.learn(Observation(float(step), arm, torch.randn(2).double()))
+    mean, variance = policy.model.marginals()
+    gain = policy.model.information_gain.unsqueeze(-1)
+    width = 2.0 + 0.3 / math.sqrt(0.1) * (2 * gain + 2 * math.log(1 / 0.05)).sqrt()
+    assert torch.equal(policy.choose(10.0).arm, (mean + width * variance.sqrt()).argmax(-1))
+
+
+def test_expected_improvement_and_probability_of_improvement_are_over_the_largest_mean():
+    for name in ("gp_ei", "gp_pi"):
+        policy = recipe(name, replicates=3) if name == "gp_ei" else recipe(name, replicates=3, margin=0.2)
+        for step in range(1, 8):
+            arm = policy.choose(float(step)).arm
+            policy.learn(Observation(float(step), arm, torch.randn(3).double()))
+        mean, variance = policy.model.marginals()
+        best, deviation = mean.amax(-1, keepdim=True), variance.sqrt()
+        margin = 0.0 if name == "gp_ei" else 0.2
+        u = (mean - best - margin) / deviation
+        unit = Normal(0.0, 1.0)
+        index = unit.log_prob(u).exp() + u * unit.cdf(u)
+        index = deviation * index if name == "gp_ei" else unit.cdf(u)
+        assert torch.equal(policy.choose(8.0).arm, index.argmax(-1))
+        for k in range(3):  # and each replicate has the incumbent of its own
+            alone = LogExpectedImprovement if name == "gp_ei" else LogProbabilityOfImprovement
+            values = alone(policy.model, best_f=best[k] + margin)(policy.model.candidates())
+            assert int(policy.choose(8.0).arm[k]) == int(values[:, k].argmax())
+
+
+def test_no_forgetting_rate_at_all_is_gp_ucb():
+    policy = recipe("tv_gp_ucb", forgetting_rate=0.0)
+    assert not policy.model.drifts
+
+
+def test_a_covariance_matrix_does_for_a_kernel():
+    for name in ("gp_ucb", "tv_gp_ucb", "ui_gp_ucb"):
+        matrix = getattr(recipes, name)(N, smooth(N), 0.1)
+        kernel = getattr(recipes, name)(N, ArmCovarianceKernel(smooth(N)), 0.1)
+        assert torch.equal(matrix.model.marginals(1.0)[1], kernel.model.marginals(1.0)[1])
+
+
+# -- memory --------------------------------------------------------------------------------------------
+
+
+def greedy_gain(horizon):
+    covariance, gain = KERNEL(ARMS).to_dense().detach(), 0.0
+    for _ in range(horizon):
+        variance = covariance.diagonal()
+        arm = int(variance.argmax())
+        gain += 0.5 * math.log1p(float(variance[arm]) / 0.1)
+        row = covariance[arm]
+        covariance = covariance - row[:, None] * row[None, :] / (row[arm] + 0.1)
+    return gain
+
+
+@pytest.mark.parametrize("budget", [None, 0.5, 8.0])
+def test_memory_is_that_of_zhou_and_shroff(budget):
+    horizon = 400
+    expected = greedy_gain(horizon) ** 0.25 * math.sqrt(horizon / (1.0 if budget is None else budget))
+    expected = min(horizon, math.ceil(expected))
+    options = {"horizon": horizon, "variation_budget": budget}
+    window = recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, **options)
+    restart = recipes.r_gp_ucb(ARMS, KERNEL, 0.1, **options)
+    assert window.forgetting.window == restart.forgetting.interval == expected
+
+
+def test_a_function_that_does_not_vary_is_remembered_to_the_end():
+    assert recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, horizon=77, variation_budget=0.0).forgetting.window == 77
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: recipe("sw_gp_ucb", window=0), "window"),
+        (lambda: recipe("r_gp_ucb", interval=0), "interval"),
+        (lambda: recipe("r_gp_ucb", interval=-2), "interval"),
+        (lambda: recipe("sw_gp_ucb", window=None, horizon=0), "horizon"),
+        (lambda: recipe("gp_ucb", replicates=0), "replicates"),
+        (lambda: recipe("gp_ucb", delta=0.0), "delta"),
+        (lambda: recipe("igp_ucb", rkhs_bound=-1.0), "rkhs_bound"),
+        (lambda: recipe("igp_ucb", noise_scale=0.0), "noise_scale"),
+        (lambda: recipe("igp_ucb", width_form="loose"), "form"),
+        (lambda: recipe("tv_gp_ucb", forgetting_rate=1.0), "forgetting_rate"),
+        (lambda: recipe("tv_gp_ucb", forgetting_rate=-0.1), "forgetting_rate"),
+        (lambda: recipe("ui_gp_ucb", drift_variance=0.0), "drift_variance"),
+        (lambda: recipe("et_gp_ucb", delta=2.0), "delta"),
+        (lambda: recipes.gp_ucb(ARMS, KERNEL, 0.0), "noise_variance"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(build, name):
+    with pytest.raises(ValueError, match=name):
+        build()
+
+
+# -- replicates ----------------------------------------------------------------------------------------
+
+
+def played(name, replicates, first, form="auto"):
+    """Recipe ``name`` on draws number first, first + 1, ...: arms and rewards, (replicates, T) each."""
+    problem = GPDraws(num_arms=N, replicates=replicates, seed=5, first_replicate=first)
+    options = OPTIONS[name]
+    if name in ("random", "gp_ts"):
+        options = options | {"seed": 11, "first_replicate": first}
+    if name != "random":
+        options = options | {"form": form}
+    policy = recipes.build(name, problem, replicates=replicates, **({"horizon": T} | options))
+    history = run(policy, problem, T, seed=7, first_replicate=first)
+    return history, policy
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_replicate_k_of_s_is_replicate_k_alone_to_the_last_bit(name):
+    together, policy = played(name, 4, 0)
+    for k in range(4):
+        alone, own = played(name, 1, k)
+        assert torch.equal(alone.arms[0], together.arms[k])
+        assert torch.equal(alone.rewards[0], together.rewards[k])
+        if name != "random":
+            for value, expected in zip(policy.model.marginals(), own.model.marginals(), strict=True):
+                assert torch.equal(value[k], expected[0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_forms_of_the_model_play_the_same_arms(name):
+    one, other = (played(name, 3, 0, form)[0] for form in ("auto", "factor"))
+    assert torch.equal(one.arms, other.arms)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_plays_and_learns_something(name):
+    history, policy = played(name, 3, 0)
+    assert policy.num_arms == N
+    assert history.arms.unique().numel() > 2
+    if name not in ("random", "r_gp_ucb", "et_gp_ucb"):
+        assert history.regret[:, -10:].mean() < history.regret[:, :5].mean()
+
+
+# -- by name -------------------------------------------------------------------------------------------
+
+
+def test_what_is_known_of_a_problem_fills_in_what_the_user_leaves_open():
+    problem = GPDraws(num_arms=N, replicates=2, seed=5)
+    policy = recipes.build("igp_ucb", problem, replicates=2, horizon=50, delta=0.3)
+    assert torch.equal(
+        torch.as_tensor(policy.width.rkhs_bound), torch.as_tensor(problem.knowledge.rkhs_bound)
+    )
+    assert policy.width.delta == 0.3
+    noise = torch.as_tensor(problem.knowledge.noise_variance)
+    assert torch.equal(policy.model.noise_variance, noise)
+    louder = recipes.build("igp_ucb", problem, replicates=2, horizon=50, noise_variance=0.9)
+    assert float(louder.model.noise_variance) == pytest.approx(0.9)
+
+
+def test_unknown_names_and_options_are_refused_with_those_there_are():
+    problem = GPDraws(num_arms=N)
+    with pytest.raises(ValueError, match="gp_ucb"):
+        recipes.build("gp_ubc", problem, replicates=1, horizon=5)
+    with pytest.raises(ValueError, match="window"):
+        recipes.build("sw_gp_ucb", problem, replicates=1, horizon=5, windw=3)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_listed_is_accepted(name):
+    problem = GPDraws(num_arms=N)
+    listed = recipes.options_of(name)
+    given = {key: value for key, value in listed.items() if value not in (None, ...) and key != "horizon"}
+    given = {key: value for key, value in given.items() if key not in ("replicates", "seed")}
+    given = {key: value for key, value in given.items() if not isinstance(value, type)}
+    recipes.build(name, problem, replicates=1, horizon=5, **given)

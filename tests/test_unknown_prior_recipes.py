@@ -1,0 +1,104 @@
+"""The recipes for an unknown prior: alike where there is nothing to choose, and raced from the command line."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from bandits_torch import cli, make, recipes, run
+from bandits_torch.models import CandidatePrior
+from bandits_torch.policies import IndexPolicy, Observation, PriorElimination
+from bandits_torch.theory import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
+
+NAMES = ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing"]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make("hills", replicates=2, seed=3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_with_the_true_prior_alone_in_the_set_each_is_the_oracle(problem, name, form) -> None:
+    known = {"horizon": 40, "replicates": 2, "form": form}
+    noise, true = problem.knowledge.noise_variance, problem.true_prior
+    oracle = recipes.known_prior_gp_ucb(problem.arms, true, noise, **known)
+    policy = recipes.RECIPES[name](problem.arms, [true], noise, **known)
+    assert torch.equal(run(policy, problem, 40).arms, run(oracle, problem, 40).arms)
+
+
+def test_all_play_with_the_theorems_width_unless_told_otherwise(problem) -> None:
+    for name in [*NAMES, "known_prior_gp_ucb"]:
+        policy = recipes.build(name, problem, replicates=2, horizon=50, delta=0.2)
+        policy = policy.policies[3] if name == "regret_balancing" else policy
+        assert isinstance(policy.width, PriorEliminationFiniteWidth)
+        assert (policy.width.num_arms, policy.width.horizon, policy.width.delta) == (101, 50, 0.2)
+        assert policy.model.batch_shape == ((2,) if isinstance(policy, IndexPolicy) else (2, 11))
+    told = recipes.build("pe_gp_ucb", problem, replicates=2, horizon=50, width=1.5, xi="printed")
+    assert float(told.width(1, told.model)) == 1.5
+    assert told.xi == "printed"
+
+
+def test_widths_of_the_continuous_theorem_may_differ_between_priors(problem) -> None:
+    b = torch.linspace(1.0, 9.0, 11, dtype=torch.float64)
+    width = PriorEliminationContinuousWidth(1, horizon=20, r=1.0, a=1.0, b=b, delta=0.1)
+    policy = recipes.build("pe_gp_ucb", problem, replicates=2, horizon=20, width=width)
+    assert isinstance(policy, PriorElimination)
+    choice = policy.choose(1)
+    expected = width(1, policy.model)[choice.why["prior"]]
+    torch.testing.assert_close(choice.why["width"], expected)
+    assert bool(torch.isfinite(run(policy, problem, 20).regret).all())
+
+
+@pytest.mark.parametrize("name", [*NAMES, "known_prior_gp_ucb"])
+def test_float32_arms_give_a_float32_policy_that_chooses_as_float64_does(name) -> None:
+    drifting = [CandidatePrior(torch.eye(6) + 0.5, float(p), forgetting_rate=0.1 * p) for p in range(3)]
+    belief = drifting[1] if name == "known_prior_gp_ucb" else drifting
+    rewards = torch.tensor([0.3, 2.0, 1.0, 0.1, 0.4, 1.5])
+    played = []
+    for dtype in (torch.float64, torch.float32):
+        arms = torch.arange(6, dtype=dtype).unsqueeze(-1)
+        policy = recipes.RECIPES[name](arms, belief, 0.1, horizon=20, replicates=1)
+        chosen = []
+        for step in range(1, 21):
+            choice = policy.choose(step)
+            chosen.append(int(choice.arm))
+            reward = rewards[choice.arm].to(dtype) + 0.01 * step
+            policy.learn(Observation(step, choice.arm, reward, choice.why))
+        played.append(chosen)
+    assert played[0] == played[1]
+
+
+def test_no_prior_is_refused_by_every_recipe() -> None:
+    for name in NAMES:
+        with pytest.raises(ValueError, match="must be at least one"):
+            recipes.RECIPES[name](5, [], 0.1, horizon=10)
+
+
+def test_the_command_line_races_them(tmp_path) -> None:
+    names = [*NAMES, "known_prior_gp_ucb", "random"]
+    command = [
+        "race",
+        "--problem",
+        "hills",
+        "--policies",
+        ",".join(names),
+        "--horizon",
+        "12",
+        "--replicates",
+        "2",
+    ]
+    result = CliRunner().invoke(cli.app, [*command, "--option", "num_arms=21", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert list(json.loads((tmp_path / "run.json").read_text())["results"]) == names
+
+
+def test_the_command_line_says_which_problems_have_priors(tmp_path) -> None:
+    result = CliRunner().invoke(
+        cli.app,
+        ["race", "--problem", "gp", "--policies", "pe_gp_ucb", "--horizon", "5", "--out", str(tmp_path)],
+    )
+    assert result.exit_code == 2
+    assert "policy pe_gp_ucb must have a problem with candidate priors, such as hills" in result.stderr
