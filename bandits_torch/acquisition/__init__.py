@@ -6,6 +6,7 @@ from bandits_torch.acquisition.over_priors import (
     OptimisticOverPriors,
     OverPriors,
 )
+from bandits_torch.acquisition.pathwise import PathwiseThompsonSampling
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 
@@ -14,6 +15,7 @@ __all__ = [
     "LikeliestPrior",
     "OptimisticOverPriors",
     "OverPriors",
+    "PathwiseThompsonSampling",
     "ThompsonSampling",
     "UpperConfidenceBound",
 ]

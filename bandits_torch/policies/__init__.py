@@ -1,5 +1,6 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
+from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -19,6 +20,7 @@ from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
 
 __all__ = [
+    "BatchBKB",
     "BayesianPriorPolicy",
     "Choice",
     "EventTriggeredRestart",

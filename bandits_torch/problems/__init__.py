@@ -12,6 +12,7 @@ from bandits_torch.problems.download import fetch
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.hills import Hills
+from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
 from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
@@ -27,6 +28,7 @@ __all__ = [
     "BeijingPM25",
     "DriftingCosine",
     "GPDraws",
+    "GridDraws",
     "Hartmann3",
     "Hills",
     "IntelHumidity",
@@ -38,6 +40,7 @@ __all__ = [
     "MovingPeaks",
     "Problem",
     "RKHSFunctions",
+    "RegressionTable",
     "Replay",
     "RewardTable",
     "Rosenbrock",
@@ -46,6 +49,7 @@ __all__ = [
     "StationaryProblem",
     "SwitchingFunctions",
     "TVGPDraws",
+    "VarianceStarvation",
     "describe",
     "fetch",
     "fit_forgetting_rate",

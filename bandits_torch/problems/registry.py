@@ -18,6 +18,7 @@ from bandits_torch.problems.datasets import (
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.intel_priors import IntelTemperaturePriors
+from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import replay
@@ -40,6 +41,9 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "rosenbrock": Rosenbrock,
     "hartmann3": Hartmann3,
     "moving-peaks": MovingPeaks,
+    "grid": GridDraws,
+    "regression-table": RegressionTable,
+    "variance-starvation": VarianceStarvation,
     "hills": Hills,
     "replay": replay,
     "intel-temperature": IntelTemperature,

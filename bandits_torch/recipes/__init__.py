@@ -26,6 +26,7 @@ from bandits_torch.recipes.index_policies import (
     ui_gp_ucb,
 )
 from bandits_torch.recipes.registry import RECIPES, build, options_of
+from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
     bayes_gp_ucb,
     known_prior_gp_ucb,
@@ -37,6 +38,8 @@ from bandits_torch.recipes.unknown_prior import (
 __all__ = [
     "RECIPES",
     "bayes_gp_ucb",
+    "bbkb",
+    "bkb",
     "build",
     "et_gp_ucb",
     "gp_ei",

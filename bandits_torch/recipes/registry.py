@@ -9,7 +9,7 @@ from typing import Any
 from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import index_policies, unknown_prior
+from bandits_torch.recipes import index_policies, sketched, unknown_prior
 
 # One line a recipe, in the order of the README.
 _RECIPES: tuple[Callable[..., Policy], ...] = (
@@ -24,6 +24,8 @@ _RECIPES: tuple[Callable[..., Policy], ...] = (
     index_policies.tv_gp_ucb,
     index_policies.ui_gp_ucb,
     index_policies.et_gp_ucb,
+    sketched.bkb,
+    sketched.bbkb,
     unknown_prior.pe_gp_ucb,
     unknown_prior.mle_gp_ucb,
     unknown_prior.bayes_gp_ucb,
@@ -57,7 +59,9 @@ def options_of(name: str) -> dict[str, Any]:
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return own | (_PRIOR_OPTIONS if passes_on else {})
+    if passes_on:
+        return own | _PRIOR_OPTIONS
+    return own | ({"noise_variance": None} if "prior_mean" in own else {})
 
 
 def _belief(name: str, problem: Problem) -> Any:

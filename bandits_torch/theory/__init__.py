@@ -7,6 +7,7 @@ from bandits_torch.theory.prior_widths import (
     SrinivasBayesianWidth,
     elimination_xi,
 )
+from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import (
     ConstantWidth,
     DriftAwareWidth,
@@ -20,6 +21,7 @@ from bandits_torch.theory.widths import (
 )
 
 __all__ = [
+    "BKBWidth",
     "ConstantWidth",
     "DriftAwareWidth",
     "GPTSWidth",
