@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.drawing import check_observation, draw
+from bandits_torch.policies.epochs import Epoch, Interval
+from bandits_torch.policies.features import FeatureSource
 from bandits_torch.policies.opkb_constants import Constants, Schedule
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.streams import ReplicateStreams
@@ -20,84 +20,6 @@ from bandits_torch.theory.optimal_design import fractional_gain, optimal_design,
 
 _MOST_STRATEGIES = 40  # blocks of an epoch: 2^40 E steps
 _DESIGN_TOLERANCE = 1e-8
-
-
-class FeatureSource(ABC):
-    """Features of the arms, which may be learnt anew for each block."""
-
-    replicates: int
-    num_arms: int
-
-    @abstractmethod
-    def initial(self, replicate: int) -> Tensor:
-        """phi of block 0, (N, p)."""
-
-    @abstractmethod
-    def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each."""
-
-
-class FixedFeatures(FeatureSource):
-    """The same features in every block: those of a kernel, say.
-
-    Args:
-        features: (N, p), or (S, N, p) for replicates that differ.
-        replicates: S.
-    """
-
-    def __init__(self, features: Tensor, replicates: int = 1) -> None:
-        validation.positive_integer("replicates", replicates)
-        ok = features.dim() == 2 or (features.dim() == 3 and features.shape[0] == replicates)
-        validation.shape_is("features", features, ok, f"(N, p) or ({replicates}, N, p)")
-        validation.finite_tensor("features", features)
-        self.features, self.replicates, self.num_arms = features, replicates, features.shape[-2]
-
-    def initial(self, replicate: int) -> Tensor:
-        """phi, (N, p)."""
-        return self.features if self.features.dim() == 2 else self.features[replicate]
-
-    def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi, (N, p): nothing is learnt."""
-        return self.initial(replicate)
-
-
-@dataclass
-class Interval:
-    """A run of steps during which the strategy of one index is to be played, [start, end) in steps of the epoch.
-
-    ``before`` holds the epoch's reward sums (J, N) and counts (N,) when it started.
-    """
-
-    index: int
-    start: int
-    end: int
-    before: tuple[Tensor, Tensor] | None = None
-
-
-@dataclass
-class Epoch:
-    """Where one replicate stands since its last restart.
-
-    Attributes:
-        clock: steps made.
-        block: j.
-        pending, active: intervals to come and under way; the active one of smallest index is played.
-        cumulative: reward sums by strategy (J, N) and length of C(k), for each block k that is over.
-        matrices: M(P^(m)) of the strategies m = 0, ..., j, (j + 1, N, N), in the features of block j.
-        phi: the features of block j.
-    """
-
-    clock: int = 0
-    block: int = -1
-    pending: list[Interval] = field(default_factory=list)
-    active: list[Interval] = field(default_factory=list)
-    cumulative: list[tuple[Tensor, int]] = field(default_factory=list)
-    matrices: Tensor | None = None
-    phi: Tensor | None = None
-
-    def next_event(self) -> int:
-        """The clock at which an interval starts or ends next."""
-        return min([i.end for i in self.active] + [i.start for i in self.pending])
 
 
 class BlockPolicy(Policy):
@@ -181,24 +103,13 @@ class BlockPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """An arm drawn from the strategy of smallest index that is scheduled."""
-        P = self.playing_distribution
-        if available is not None:
-            P = self._restricted(P, available)
-        cumulative = P.cumsum(-1)
-        u = self._streams.uniform().unsqueeze(-1) * cumulative[:, -1:]
-        arm = (cumulative <= u).sum(-1).clamp_max(self.num_arms - 1)
-        return Choice(arm)
+        return Choice(draw(self.playing_distribution, self._streams.uniform(), available))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
         arm, reward = observation.arm, observation.reward
-        for name, value in (("arm", arm), ("reward", reward)):
-            validation.shape_is(name, value, value.shape == (self.replicates,), f"({self.replicates},)")
-        if not reward.is_cuda:
-            validation.finite_tensor("reward", reward)
-            inside = bool(((arm >= 0) & (arm < self.num_arms)).all())
-            validation.require(inside, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+        check_observation(arm, reward, self.replicates, self.num_arms)
         self._detected.zero_()
         refuted = self._refuted(observation)
         if refuted is not None:
@@ -327,17 +238,6 @@ class BlockPolicy(Policy):
         J = min(sums.shape[0], matrices.shape[0])
         return (matrices[:J] @ sums[:J].unsqueeze(-1)).sum(0).squeeze(-1) / steps
 
-    def _restricted(self, P: Tensor, available: Tensor) -> Tensor:
-        allowed = available.shape in ((self.num_arms,), (self.replicates, self.num_arms))
-        expected = f"({self.num_arms},) or ({self.replicates}, {self.num_arms})"
-        validation.shape_is("available", available, allowed, expected)
-        validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
-        if not available.is_cuda:
-            some = bool(available.any(-1).all())
-            validation.require(some, "available", available, "at least one arm to choose in every replicate")
-        P = P * available
-        return torch.where(P.sum(-1, keepdim=True) > 0, P, available.to(P))
-
     # -- state -----------------------------------------------------------------------------------------
 
     _STATE = ("_sums", "_counts", "_strategies", "_playing", "_restarts", "_detected", "_block")
@@ -346,7 +246,7 @@ class BlockPolicy(Policy):
         """Sums, strategies, epochs and random streams."""
         return {
             **{name: getattr(self, name).clone() for name in self._STATE},
-            "epochs": [_plain(epoch) for epoch in self._epochs],
+            "epochs": [epoch.plain() for epoch in self._epochs],
             "streams": self._streams.state_dict(),
             "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
         }
@@ -355,24 +255,10 @@ class BlockPolicy(Policy):
         """Continue where the policy that gave ``state`` stood."""
         for name in self._STATE:
             setattr(self, name, state[name].clone())
-        self._epochs = [_epoch(plain) for plain in state["epochs"]]
+        self._epochs = [Epoch.of(plain) for plain in state["epochs"]]
         self._streams.load_state_dict(state["streams"])
         for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
             streams.load_state_dict(kept)
         for s, epoch in enumerate(self._epochs):  # so that "same features" is again seen by identity
             if epoch.phi is None or torch.equal(epoch.phi, self._initial[s]):
                 epoch.phi = self._initial[s]
-
-
-def _plain(epoch: Epoch) -> dict[str, Any]:
-    plain = copy.deepcopy(vars(epoch))
-    for name in ("pending", "active"):
-        plain[name] = [vars(interval) for interval in plain[name]]
-    return plain
-
-
-def _epoch(plain: Mapping[str, Any]) -> Epoch:
-    values = copy.deepcopy(dict(plain))
-    for name in ("pending", "active"):
-        values[name] = [Interval(**interval) for interval in values[name]]
-    return Epoch(**values)

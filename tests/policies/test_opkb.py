@@ -6,7 +6,7 @@ import torch
 
 from bandits_torch.loop import run
 from bandits_torch.policies.ada_opkb import AdaOPKB
-from bandits_torch.policies.blocks import FixedFeatures
+from bandits_torch.policies.features import FixedFeatures
 from bandits_torch.policies.opkb import OPKB
 from bandits_torch.policies.opkb_constants import Constants
 from bandits_torch.policies.policy import Observation
@@ -87,9 +87,9 @@ def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
 
 
 def test_a_flip_of_all_signs_is_detected_and_the_regret_is_below_that_of_opkb() -> None:
-    of = problem(replicates=4, horizon=3000)
-    made = {kind: kind(FixedFeatures(features(of), 4), 3000, Constants.tuned()) for kind in (OPKB, AdaOPKB)}
-    histories = {kind: run(each, of, 3000) for kind, each in made.items()}
+    of = problem(replicates=4, horizon=1500)
+    made = {kind: kind(FixedFeatures(features(of), 4), 1500, Constants.tuned()) for kind in (OPKB, AdaOPKB)}
+    histories = {kind: run(each, of, 1500) for kind, each in made.items()}
     assert (histories[AdaOPKB].trace["restarts"][:, -1] >= 1).all()
     assert (histories[OPKB].trace["restarts"] == 0).all()
     assert histories[AdaOPKB].mean_cumulative_regret < histories[OPKB].mean_cumulative_regret
