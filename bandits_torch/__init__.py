@@ -10,7 +10,7 @@ from bandits_torch._version import __version__
 from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
 from bandits_torch.history import History
 from bandits_torch.loop import run
-from bandits_torch.models import ArmGP, OnlineModel
+from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
 from bandits_torch.policies import IndexPolicy, Policy
 from bandits_torch.problems import Problem, make
 
@@ -18,6 +18,7 @@ __all__ = [
     "ArmGP",
     "History",
     "IndexPolicy",
+    "OnlineGP",
     "OnlineModel",
     "Policy",
     "Problem",

@@ -29,6 +29,7 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 
 DEFAULT_HORIZON = 1000
+_SHARED_FROM = 2_000_000  # numbers in the covariances of all replicates; below, one thread serves a step best
 DEFAULT_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
 _NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
 
@@ -92,6 +93,10 @@ def race(
     replicates: Annotated[int, typer.Option(help="Independent runs, side by side.")] = 10,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="CPU threads; by default one where a step is too short to share, else all."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path("race"),
     data: Annotated[Path | None, typer.Option(help="File of a problem that replays real data.")] = None,
     option: Annotated[
@@ -121,6 +126,7 @@ def race(
         ).to(_device(device))
         steps = min(DEFAULT_HORIZON, made.horizon or DEFAULT_HORIZON) if horizon is None else horizon
         asked = Race(problem, names, steps, replicates, seed, device, str(data) if data else None, sent)
+        _set_threads(threads, made.num_arms, replicates)
         _run(asked, made, out)
 
 
@@ -150,11 +156,20 @@ def _run(asked: Race, problem: Problem, out: Path) -> None:
         "started": started.isoformat(timespec="seconds"),
         "seconds": time.perf_counter() - clock,
         "device_name": _device_name(problem.arms.device),
+        "threads": torch.get_num_threads(),
     }
     paths = write_report(out, histories, random, settings)
     console = Console()
     console.print(_table(asked, histories, random))
     console.print(f"wrote {', '.join(map(str, paths))}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:
+    """Threads that wait for each other cost more than a short step, tens of times more on a busy machine."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    elif num_arms**2 * replicates < _SHARED_FROM:
+        torch.set_num_threads(1)
 
 
 def _table(asked: Race, histories: Mapping[str, History], random: Tensor) -> Table:

@@ -154,7 +154,9 @@ def r_gp_ucb(
 ) -> IndexPolicy:
     """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1)."""
     model = _model(arms, kernel, noise_variance, **prior)
-    interval = interval or memory_length(model, horizon, variation_budget)
+    if interval is None:
+        interval = memory_length(model, horizon, variation_budget)
+    validation.positive_integer("interval", interval)
     own = RestartWidth(
         math.ceil(horizon / interval), rkhs_bound, _scale(noise_scale, model), delta, RealisedGain()
     )
@@ -179,7 +181,8 @@ def sw_gp_ucb(
 ) -> IndexPolicy:
     """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2)."""
     model = _model(arms, kernel, noise_variance, **prior)
-    window = window or memory_length(model, horizon, variation_budget)
+    if window is None:
+        window = memory_length(model, horizon, variation_budget)
     own = SlidingWindowWidth(window, horizon, rkhs_bound, _scale(noise_scale, model), delta, RealisedGain())
     return IndexPolicy(
         model, UpperConfidenceBound, width=_width(width) or own, forgetting=SlidingWindow(window)

@@ -79,23 +79,24 @@ class ThompsonSampling(AcquisitionFunction):
         if self.choices is not None:
             same = (self.choices == X).all(-1)  # t_batch x N
             validation.require(bool(same.any(-1).all()), "X", X, "rows of the choices the draw was made over")
-            return self.draw[same.to(torch.uint8).argmax(-1)]
-        index = X[..., 0, 0].long()
+            index = same.to(torch.uint8).argmax(-1)
+        else:
+            index = X[..., 0, 0].long()
         shape = torch.broadcast_shapes(index.shape, self.model.batch_shape)
         draw = self.draw.expand(*shape, self.draw.shape[-1])
         return draw.gather(-1, index.expand(shape).unsqueeze(-1)).squeeze(-1)
 
 
 def _factor(covariance: Tensor) -> Tensor:
-    """Lower Cholesky factor of a positive semi-definite matrix, with as little jitter as it takes."""
+    """Lower Cholesky factor of each positive semi-definite matrix, with as little jitter as that one takes."""
     scale = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(torch.finfo(covariance.dtype).tiny)
-    jitter = 1e-12 if covariance.dtype == torch.float64 else 1e-6
+    jitter = scale * (1e-12 if covariance.dtype == torch.float64 else 1e-6)
     for _ in range(8):
-        lifted = covariance + torch.diag_embed((jitter * scale).unsqueeze(-1).expand(covariance.shape[:-1]))
+        lifted = covariance + torch.diag_embed(jitter.unsqueeze(-1).expand(covariance.shape[:-1]))
         factor, failed = torch.linalg.cholesky_ex(lifted)
         if not bool(failed.any()):
             return factor
-        jitter *= 10
+        jitter = torch.where(failed > 0, 10 * jitter, jitter)
     raise RuntimeError("the posterior covariance is not positive semi-definite, even up to jitter")
 
 

@@ -54,7 +54,9 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
             online, "model", type(model).__name__, "an OnlineModel, for a Width to be evaluated"
         )
         return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
-    return width if isinstance(width, Tensor) else torch.tensor(validation.non_negative("width", width))
+    if isinstance(width, Tensor):
+        return width
+    return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
 
 
 @acqf_input_constructor(UpperConfidenceBound)

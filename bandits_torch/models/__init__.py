@@ -1,6 +1,7 @@
 """BoTorch models that learn one observation at a time, and unlearn it."""
 
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
 
-__all__ = ["ArmGP", "OnlineModel"]
+__all__ = ["ArmGP", "OnlineGP", "OnlineModel"]

@@ -39,6 +39,7 @@ class ArmBelief(torch.nn.Module):
         self.prior = prior
         self.register_buffer("prior_mean", prior_mean)  # b x N
         self.register_buffer("noise_variance", noise_variance)  # b x 1
+        self.forgets = False
         self.start(form)
 
     @property
@@ -52,9 +53,12 @@ class ArmBelief(torch.nn.Module):
         return "factor" if isinstance(self.form, FactorForm) else "covariance"
 
     def start(self, form: str) -> None:
-        """Nothing observed, in the given form."""
+        """Nothing observed, in the given form, with the prior as it is now."""
+        self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         self.form = FORMS[form](self.prior, b, self.noise_variance)
+        if isinstance(self.form, FactorForm):
+            self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
         self.now: float | None = None if self.drifts else 0.0
 
@@ -66,8 +70,24 @@ class ArmBelief(torch.nn.Module):
         self.form.add(arm, self._residual(arm, reward), time, where)
         self.observations.append(arm, reward, time, where)
 
-    def forget_oldest(self, where: Tensor) -> None:
-        """Unlearn the oldest observation of the members with ``where`` True that hold any."""
+    def forget(self, count: int, where: Tensor) -> None:
+        """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
+
+        Under drift the first call may have to relearn the others, for which the form has dropped what it would
+        need, or is the wrong one. From then on nothing held is dropped.
+        """
+        self.forgets = True
+        if self.form.can_forget:
+            if isinstance(self.form, FactorForm):
+                self.form.keeps_faint_points = True
+            for _ in range(count):
+                self._remove_oldest(where)
+            return
+        for _ in range(count):
+            self.observations.drop_oldest(where & (self.observations.count > 0))
+        self.relearn("factor")
+
+    def _remove_oldest(self, where: Tensor) -> None:
         arm, reward, time = self.observations.oldest()
         holding = where & (self.observations.count > 0)
         self.form.remove(arm, self._residual(arm, reward), time, self.now or 0.0, holding)
@@ -101,6 +121,13 @@ class ArmBelief(torch.nn.Module):
 
     def _residual(self, arm: Tensor, reward: Tensor) -> Tensor:
         return reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        self.prior_mean, self.noise_variance = self.prior_mean[source], self.noise_variance[source]
+        for name, held in list(self.observations.named_buffers()):
+            setattr(self.observations, name, held[source])
+        self.form.widen(source)
 
     def log_likelihood(self) -> Tensor:
         """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
@@ -171,11 +198,11 @@ class ArmBelief(torch.nn.Module):
 
     def get_extra_state(self) -> dict[str, float | str | None]:
         """What the tensors alone do not tell."""
-        return {"now": self.now, "form": self.form_name}
+        return {"now": self.now, "form": self.form_name, "forgets": self.forgets}
 
     def set_extra_state(self, state: dict[str, float | str | None]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self.now = state["now"]  # type: ignore[assignment]
+        self.now, self.forgets = state["now"], bool(state["forgets"])  # type: ignore[assignment]
 
     def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *args: object) -> None:
         form = state_dict[prefix + "_extra_state"]["form"]  # type: ignore[index]

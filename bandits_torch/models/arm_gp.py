@@ -9,6 +9,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -35,7 +36,8 @@ class ArmGP(OnlineModel):
         kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
             or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
             these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
-            Hyperparameters are read once; call ``rebuild`` after changing them.
+            Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which
+            is the kernel given, or a copy if that has another dtype or device.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
@@ -74,8 +76,9 @@ class ArmGP(OnlineModel):
             kernel = ArmCovarianceKernel(kernel.to(arms))
         self.register_buffer("arms", arms)
         self.arms: Tensor
-        self.prior = ArmPrior(arms, kernel.to(arms))
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
+        self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
+        # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
+        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).clone()
         validation.require(
             bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
         )
@@ -149,8 +152,8 @@ class ArmGP(OnlineModel):
 
     @property
     def can_forget(self) -> bool:
-        """False in covariance form under drift, unless the form is "auto" (which then changes form)."""
-        return self.form == "auto" or self._belief.form.can_forget
+        """False under drift for ``form="covariance"``; ``"auto"`` then changes form."""
+        return not self.drifts or self.form != "covariance"
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
@@ -185,8 +188,8 @@ class ArmGP(OnlineModel):
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
         n = X.shape[-2]
-        index = arm_inputs.flat("X", index, self._batch_shape)
-        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape)
+        index = arm_inputs.flat("X", index, self._batch_shape, n)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape, n)
         moments = arm_inputs.moments(times, n)
         if self.drifts and moments:
             self._check_not_past(moments[0])
@@ -200,24 +203,27 @@ class ArmGP(OnlineModel):
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
         Args:
-            arm: integers that broadcast to ``batch_shape``.
+            arm: integers (int64) that broadcast to ``batch_shape``.
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
 
-        Raises ValueError on a non-finite reward, an arm out of range or reversed time, with nothing changed;
-        the first two only on the CPU, since looking at values would make a GPU wait (``run`` checks there).
+        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
+        with nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU
+        wait (``run`` checks there).
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
             self._check_not_past(float(time))  # type: ignore[arg-type]
+        expected = f"int64 from 0 to {self.num_arms - 1}"
+        validation.require(arm.dtype == torch.long, "arm", arm, expected)
         if not reward.is_cuda:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
-            validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+            validation.require(in_range, "arm", arm, expected)
         self._belief.learn(
-            arm.expand(self._batch_shape).reshape(-1),
-            reward.to(self.arms.dtype).expand(self._batch_shape).reshape(-1),
+            arm_inputs.flat("arm", arm, self._batch_shape),
+            arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
             self._mask(where),
         )
@@ -240,10 +246,7 @@ class ArmGP(OnlineModel):
             held = int(self._belief.observations.count.min())
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
             mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
-        if not self._belief.form.can_forget:
-            self._belief.relearn("factor")
-        for _ in range(count):
-            self._belief.forget_oldest(mask)
+        self._belief.forget(count, mask)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
@@ -264,9 +267,10 @@ class ArmGP(OnlineModel):
         An acquisition called with this very tensor is answered from the cached marginals, without look-ups.
         """
         if not self.drifts:
-            if self._candidates is None:
-                self._candidates = self._arm_inputs()
-            return self._candidates
+            kept, like = self._candidates, self.arms  # the model may have moved since
+            if kept is None or kept.dtype != like.dtype or kept.device != like.device:
+                kept = self._candidates = self._arm_inputs()
+            return kept
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         moment = float(time)  # type: ignore[arg-type]
         self._check_not_past(moment)
@@ -284,14 +288,16 @@ class ArmGP(OnlineModel):
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x d`` of indices (and time); marginal look-ups when q = 1.
 
-        Raises ValueError on an index out of range, a fraction, or a time before the latest observation.
+        ``observation_noise``: True adds ``noise_variance``; a tensor of variances, ``(t_batch) x q x 1``, is
+        added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
+        observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
         """
         validation.require(
             output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output"
         )
         noise: float | Tensor = 0.0
         if isinstance(observation_noise, Tensor):
-            noise = observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
+            noise = observation_noise.squeeze(-1)
         elif observation_noise:
             noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
         if X is self._candidates:
@@ -301,7 +307,7 @@ class ArmGP(OnlineModel):
             )
         else:
             posterior = self._posterior_at(X, noise)
-        return posterior if posterior_transform is None else posterior_transform(posterior)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
@@ -324,7 +330,7 @@ class ArmGP(OnlineModel):
         if times is not None:
             self._check_not_past(float(times.min()))
         q, b = X.shape[-2], self._batch_shape.numel()
-        points = (*torch.broadcast_shapes(X.shape[:-2], self._batch_shape), q)
+        points = (*arm_inputs.broadcast(X, self._batch_shape), q)
         flat = (-1, b, q)
         flat_times = None if times is None else times.expand(points).reshape(flat)
         mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
@@ -333,7 +339,7 @@ class ArmGP(OnlineModel):
             return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(points))
-        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
     # -- inputs ----------------------------------------------------------------------------------------
 
@@ -348,18 +354,25 @@ class ArmGP(OnlineModel):
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        wide = torch.Size(batch_shape)
         members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
-        source = members.reshape(self._batch_shape).expand(batch_shape).reshape(-1)
+        source = arm_inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
         model = copy.deepcopy(self)
-        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        model._batch_shape, model._candidates = wide, None
         model.prior.fill(model._batch_shape)
-        belief = model._belief
-        belief.prior_mean, belief.noise_variance = belief.prior_mean[source], belief.noise_variance[source]
-        for name, held in list(belief.observations.named_buffers()):
-            setattr(belief.observations, name, held[source])
-        belief.relearn(belief.form_name)
+        model._belief.widen(source)
         return model
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""
         return X
+
+
+def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
+    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
+    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
+        return kernel
+    return copy.deepcopy(kernel).to(arms)

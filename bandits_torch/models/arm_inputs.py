@@ -16,8 +16,8 @@ def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.dev
         validation.positive_integer("arms", arms)
         return torch.arange(arms, dtype=dtype or torch.float64, device=device).unsqueeze(-1)
     validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
-    arms = arms.to(dtype=dtype or (arms.dtype if arms.is_floating_point() else torch.float64), device=device)
-    return validation.finite_tensor("arms", arms)
+    dtype = dtype or (arms.dtype if arms.is_floating_point() else torch.float64)
+    return validation.finite_tensor("arms", arms.to(dtype=dtype, device=device, copy=True))
 
 
 def split(X: Tensor, num_arms: int, drifts: bool) -> tuple[Tensor, Tensor | None]:
@@ -38,20 +38,20 @@ def moments(times: Tensor | None, n: int) -> list[float]:
     """The n times of a block of observations, the same in every batch member, none before another; 0 without drift."""
     if times is None:
         return [0.0] * n
-    rows = times.reshape(-1, n)
+    first = times.reshape(-1)[:n]
     validation.require(
-        bool((rows == rows[:1]).all()), "X[..., 1]", times, "the same times in every batch member"
+        bool((times == first).all()), "X[..., 1]", times, "the same times in every batch member"
     )
-    in_order = rows[0].tolist()
+    in_order = first.tolist()
     ordered = all(a <= b for a, b in itertools.pairwise(in_order))
     validation.require(ordered, "X[..., 1]", times, "times that do not decrease")
     return in_order
 
 
-def flat(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
-    """``value``, which must broadcast to ``(*batch_shape, n)``, with the batch in one dimension: (b, n)."""
+def flat(name: str, value: Tensor, batch_shape: torch.Size, *tail: int) -> Tensor:
+    """``value``, which must broadcast to ``(*batch_shape, *tail)``, with the batch in one dimension: (b, *tail)."""
     try:
-        return value.expand(*batch_shape, value.shape[-1]).reshape(-1, value.shape[-1])
+        return value.expand((*batch_shape, *tail)).reshape((batch_shape.numel(), *tail))
     except RuntimeError as error:
         expected = f"a batch that broadcasts to {tuple(batch_shape)}"
         raise ValueError(f"{name} must have {expected}, got shape {tuple(value.shape)}") from error
@@ -60,4 +60,19 @@ def flat(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
 def flat_mask(where: Tensor, batch_shape: torch.Size) -> Tensor:
     """``where``, booleans that must broadcast to ``batch_shape``, as (b,)."""
     validation.require(where.dtype == torch.bool, "where", where, "a boolean tensor")
-    return flat("where", where.unsqueeze(-1), batch_shape).squeeze(-1)
+    return flat("where", where, batch_shape)
+
+
+def broadcast(X: Tensor, batch_shape: torch.Size) -> torch.Size:
+    """What X's batch and the model's broadcast to, ``(..., *batch_shape)``."""
+    members = len(batch_shape)
+    try:
+        out = torch.broadcast_shapes(X.shape[:-2], batch_shape)
+    except RuntimeError:
+        out = torch.Size([-1] * members)
+    # X must not widen a batch dimension of size 1, which would mix up the members if there are several.
+    ok = out[len(out) - members :] == batch_shape or batch_shape.numel() == 1
+    validation.shape_is(
+        "X", X, ok and -1 not in out, f"t_batch x q x d, t_batch broadcasting to (..., *{tuple(batch_shape)})"
+    )
+    return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -34,13 +36,18 @@ class ArmPrior(torch.nn.Module):
             type(self.time_kernel).__name__,
             "a MarkovTimeKernel (ExponentialForgettingKernel, WienerKernel); OnlineGP takes any other",
         )
-        by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.space_kernel.modules())
+        covariances = [part for part in self.space_kernel.modules() if isinstance(part, ArmCovarianceKernel)]
+        by_index = len(covariances) > 0
+        for part in covariances:  # a larger matrix would be cut to its first arms without a word
+            expected = f"{arms.shape[-2]} x {arms.shape[-2]}, one row per arm"
+            validation.shape_is("kernel", part.covariance, part.num_arms == arms.shape[-2], expected)
         indices = torch.arange(arms.shape[-2], dtype=arms.dtype, device=arms.device).unsqueeze(-1)
         self.register_buffer("inputs", indices if by_index else arms)
         self.inputs: Tensor
         self.num_arms = arms.shape[-2]
         self.batch_shape = torch.broadcast_shapes(self.space_kernel.batch_shape, self.inputs.shape[:-2])
         self.model_batch_shape = self.batch_shape
+        self._last_drift: tuple[tuple[float, float], tuple[Tensor, Tensor]] | None = None
 
     @property
     def flat_batch(self) -> int:
@@ -53,6 +60,7 @@ class ArmPrior(torch.nn.Module):
         own = torch.Size([1] * leading) + self.batch_shape
         first = next((k for k, size in enumerate(own) if size > 1), len(own))
         self.batch_shape = model_batch_shape[first:]
+        self.forget_hyperparameters()
         self.model_batch_shape = model_batch_shape
 
     def rows(self, arm: Tensor) -> Tensor:
@@ -102,7 +110,26 @@ class ArmPrior(torch.nn.Module):
         )
 
     def drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
-        """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K."""
+        """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K.
+
+        The last answer is kept: choosing and learning at one time, and steps of one length under a stationary
+        kernel, ask the same.
+        """
+        stationary = self.time_kernel is None or self.time_kernel.is_stationary
+        asked = (0.0, then - now) if stationary else (now, then)
+        if self._last_drift is None or self._last_drift[0] != asked:
+            self._last_drift = (asked, self._drift(now, then))
+        return self._last_drift[1]
+
+    def forget_hyperparameters(self) -> None:
+        """Read the time kernel's hyperparameters again when next asked."""
+        self._last_drift = None
+
+    def _apply(self, *args: Any, **kwargs: Any) -> ArmPrior:
+        self.forget_hyperparameters()
+        return super()._apply(*args, **kwargs)
+
+    def _drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
         before = self.over_time(now, now)
         kept = self.over_time(now, then) / before
         gained = self.over_time(then, then) - kept * kept * before

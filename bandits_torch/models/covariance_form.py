@@ -101,7 +101,8 @@ class CovarianceForm(ResizableState):
         self.surprise.sub_(innovation.squeeze(-1).square())
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._set_row(arm, column * left)
-        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(1 - 1e-15), where))
+        below_one = 1 - torch.finfo(column.dtype).eps  # 1 - 1e-15 is 1 in float32, and its logarithm infinite
+        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(below_one), where))
 
     def _set_row(self, arm: Tensor, row: Tensor) -> None:
         self.covariance[self._member, arm] = row
@@ -122,6 +123,16 @@ class CovarianceForm(ResizableState):
         self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
         self.gain.masked_fill_(where, 0.0)
         self.surprise.masked_fill_(where, 0.0)
+
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        old_q, new_q = self.prior_covariance.shape[0], self.prior.flat_batch
+        for name, held in list(self.named_buffers(recurse=False)):
+            if name != "prior_covariance":
+                setattr(self, name, held[source])
+        if new_q != old_q:
+            self.prior_covariance = self.prior_covariance[source[:new_q] % old_q]
+        self._member = torch.arange(len(source), device=source.device)
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""

@@ -43,7 +43,8 @@ class FactorForm(ResizableState):
 
     Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
     once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
-    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points.
+    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points; not so
+    with ``keeps_faint_points``, for models that forget: what is removed must be there, for the gain's sake.
     """
 
     mean: Tensor
@@ -60,8 +61,6 @@ class FactorForm(ResizableState):
     point_time: Tensor
     point_count: Tensor
     point_total: Tensor
-
-    can_forget = True
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
         super().__init__()
@@ -81,15 +80,19 @@ class FactorForm(ResizableState):
         self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
         self.register_buffer("covariance", new(batch, capacity, capacity))
         self.register_buffer("prior_covariance", new(batch, capacity, capacity))
-        self.register_buffer(
-            "point_arm", torch.zeros(batch, capacity, dtype=torch.long, device=diagonal.device)
-        )
+        self.register_buffer("point_arm", new(batch, capacity, dtype=torch.long))
         self.register_buffer("point_time", new(batch, capacity))
         self.register_buffer("point_count", new(batch, capacity))
         self.register_buffer("point_total", new(batch, capacity))
         self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
         self._member: Tensor
         self._rows_bound = self._points_bound = 0  # upper bounds that need no look at the device
+        self.keeps_faint_points = self._dropped_any = False
+
+    @property
+    def can_forget(self) -> bool:
+        """An observation can be removed as long as its point is there: gain and likelihood know it, however faint."""
+        return not self._dropped_any
 
     # -- the three moves ------------------------------------------------------------------------------
 
@@ -101,35 +104,19 @@ class FactorForm(ResizableState):
     def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,) at time ``now``."""
         self._make_room(arm, now)
-        at = arm.unsqueeze(-1)
         match = self._match(arm, now)
-        known = match.any(-1)
-        free = self.point_count == 0
-        point = torch.where(known, match.to(torch.uint8).argmax(-1), free.to(torch.uint8).argmax(-1))
+        known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self._row(arm)  # K_i: (b, N)
-        weight, precision = (
-            self._weights(now),
-            self.point_count / self.noise_variance,
-        )  # w, and 1/D (0 if free)
-        present = self.prior.over_time(now, now)
-
+        if arm.is_cuda or not bool(known.all()):
+            point = self._open_points(arm, own_row, known, point, now)
+        at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         among_points = self.covariance[self._member, point]  # P_j
-        own = among_points.gather(
-            -1, point.unsqueeze(-1)
-        )  # P_jj: read, not derived, or rounding would feed back
-        z = among_points * precision
-        if z.is_cuda or not bool(known.all()):
-            cross = own_row.gather(-1, self.point_arm) * weight * ~free
-            new = self._solve(cross.unsqueeze(-1)).squeeze(-1)
-            z = torch.where(known.unsqueeze(-1), z, new)
-            spread = self.noise_variance / self.point_count.clamp_min(1.0)
-            among_points = torch.where(known.unsqueeze(-1), among_points, spread * new)
-            prior = cross.scatter(-1, point.unsqueeze(-1), own_row.gather(-1, at) * present)
-            prior = torch.where(known.unsqueeze(-1), self.prior_covariance[self._member, point], prior)
-            self._set_row(self.prior_covariance, point, prior)
-        column = own_row * present - self._through_rows(z * weight)
+        own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
+        z = among_points * (self.point_count / self.noise_variance)
+        column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
+        column = self._minus_through_rows(column, z * self._weights(now))
         variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at))
-        among_points = among_points.scatter(-1, point.unsqueeze(-1), variance)
+        among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
         if where is not None:
@@ -143,18 +130,34 @@ class FactorForm(ResizableState):
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
-        self._set_row(
-            self.covariance, point, among_points * left
-        )  # P_j - P_j P_jj / s without the difference
+        row = among_points * left  # P_j - P_j P_jj / s without the difference
+        self._set_row(self.covariance, point, row)
         self._count(point, 1.0, residual, where)
-        # A member left out writes to a free point, which stays free, or writes what stands there already.
-        self.point_arm.scatter_(-1, point.unsqueeze(-1), at)
-        self.point_time.scatter_(-1, point.unsqueeze(-1), now)
+
+    def _open_points(self, arm: Tensor, own_row: Tensor, known: Tensor, point: Tensor, now: float) -> Tensor:
+        """Give ``arm`` a point, with its row of P, in the members where it is not ``known``; returns each one's point.
+
+        The count of a new point stays 0, and its P_jj is for the caller to write. A member that will not observe
+        after all is given one too: a point without observations is free.
+        """
+        self._points_bound += 1
+        held = self.point_count > 0
+        point = torch.where(known, point, (~held).to(torch.uint8).argmax(-1))
+        at, at_point, old = arm.unsqueeze(-1), point.unsqueeze(-1), known.unsqueeze(-1)
+        cross = own_row.gather(-1, self.point_arm) * self._weights(now) * held
+        spread = self.noise_variance / self.point_count.clamp_min(1.0)
+        row = spread * self._solve(cross.unsqueeze(-1)).squeeze(-1)  # P_i = D z
+        self._set_row(self.covariance, point, torch.where(old, self.covariance[self._member, point], row))
+        row = cross.scatter(-1, at_point, own_row.gather(-1, at) * self.prior.over_time(now, now))
+        row = torch.where(old, self.prior_covariance[self._member, point], row)
+        self._set_row(self.prior_covariance, point, row)
+        self.point_arm.scatter_(-1, at_point, at)
+        self.point_time.scatter_(-1, at_point, now)
+        return point
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
         match = self._match(arm, time.unsqueeze(-1))
-        where = where & match.any(-1)  # a point too faint to matter may be gone already
         point = match.to(torch.uint8).argmax(-1)
         at, mask = point.unsqueeze(-1), where.unsqueeze(-1)
         among_points = self.covariance[self._member, point]
@@ -167,15 +170,16 @@ class FactorForm(ResizableState):
         weight = self._weights(now)
         own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
         column = self._row(arm) * own_weight
-        column = column - self._through_rows(among_points * (self.point_count / self.noise_variance) * weight)
+        z = among_points * (self.point_count / self.noise_variance)
+        column = self._minus_through_rows(column, z * weight)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
         self.surprise.sub_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit)
-        self.gain.add_(
-            half_log1p(-torch.where(mask, own / self.noise_variance, 0.0).clamp_max(1 - 1e-15), where)
-        )
+        below_one = 1 - torch.finfo(own.dtype).eps
+        ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
+        self.gain.add_(half_log1p(-ratio, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._set_row(self.covariance, point, among_points * left)
@@ -197,10 +201,8 @@ class FactorForm(ResizableState):
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
-        present = torch.as_tensor(
-            self.prior.over_time(now, now), dtype=self.mean.dtype, device=self.mean.device
-        )
-        prior = self.prior.among(arm) * present.reshape(-1, 1, 1)
+        present = self.prior.over_time(now, now)
+        prior = self.prior.among(arm) * (present.unsqueeze(-1) if isinstance(present, Tensor) else present)
         member = (self._member % self.rows.shape[0])[:, None, None]
         row = self.row_of_arm[self.point_arm].clamp_min(0)
         cross = self.rows[member, row.unsqueeze(-1), arm.unsqueeze(-2)]  # (T, b, points, n)
@@ -247,46 +249,59 @@ class FactorForm(ResizableState):
         """K_i of each member's arm: (b, N)."""
         return self.rows[self._member % self.rows.shape[0], self.row_of_arm[arm]]
 
-    def _through_rows(self, z: Tensor) -> Tensor:
-        """G^T z for z over the points, (b, n) -> (b, N); the rows are read once for all replicates."""
+    def _minus_through_rows(self, column: Tensor, z: Tensor) -> Tensor:
+        """column - G^T z for column (b, N) and z over the points (b, n); G is read once for all replicates."""
         row = self.row_of_arm[self.point_arm].clamp_min(0)
         by_row = z.new_zeros(z.shape[0], self._rows_bound).scatter_add_(-1, row, z)
         rows = self.rows[:, : self._rows_bound]
         q = rows.shape[0]
         if z.shape[0] == 1:
-            return torch.mv(rows[0].mT, by_row[0]).unsqueeze(0)
-        return torch.bmm(by_row.unflatten(0, (-1, q)).transpose(0, 1), rows).transpose(0, 1).flatten(0, 1)
+            return torch.addmv(column[0], rows[0].mT, by_row[0], alpha=-1).unsqueeze(0)
+        column, by_row = (value.unflatten(0, (-1, q)).transpose(0, 1) for value in (column, by_row))
+        return torch.baddbmm(column, by_row, rows, alpha=-1).transpose(0, 1).flatten(0, 1)
 
     def _make_room(self, arm: Tensor, now: float) -> None:
         """Have a row of G for every arm and a free point in every member."""
         if self._points_bound == self.point_arm.shape[-1]:
             self._pack(now)
-        self._points_bound += 1
         known = self.row_of_arm[arm] >= 0
-        if not known.is_cuda and bool(known.all()):
-            return
+        if known.is_cuda or not bool(known.all()):
+            self._bring_rows(arm, known)
+
+    def _bring_rows(self, arm: Tensor, known: Tensor) -> None:
+        """A row of G for every arm not ``known``; members that pull the same new arm share one."""
+        # The first member that pulls it brings it: O(N) to find.
+        none = torch.full_like(self.row_of_arm, arm.shape[0])
+        first = none.scatter_reduce(0, arm, self._member, "amin")[arm]
+        brings = ~known & (first == self._member)
+        row = (self.rows_used + brings.cumsum(0) - 1)[first]
+        if arm.is_cuda:  # how many are new is not known here: write all rows again
+            row = torch.where(known, self.row_of_arm[arm], row)
+        else:
+            arm, row = arm[brings], row[brings]
         if self._rows_bound + arm.shape[0] > self.rows.shape[1]:
             self._rows_bound = int(self.rows_used)
             short = self._rows_bound + arm.shape[0] - self.rows.shape[1]
             if short > 0:
                 more = max(short, min(self.rows.shape[1], 4096))
-                self.rows = torch.cat(
-                    [self.rows, self.rows.new_zeros(self.rows.shape[0], more, self.rows.shape[2])], 1
-                )
-        # Two replicates that pull the same new arm get two equal rows; either one serves.
-        row = torch.where(known, self.row_of_arm[arm], self.rows_used + torch.cumsum(~known, 0) - 1)
+                q, _, n = self.rows.shape
+                self.rows = torch.cat([self.rows, self.rows.new_zeros(q, more, n)], 1)
         self.rows[:, row] = self.prior.rows(arm)
         self.row_of_arm[arm] = row
-        self.rows_used += (~known).sum()
+        self.rows_used += brings.sum()
         self._rows_bound += arm.shape[0]
 
     def _pack(self, now: float) -> None:
-        """Drop the points that no longer matter and move the others to the front; double the room if it stays full."""
-        live = self.point_count > 0
-        if self.prior.time_kernel is not None:
-            live &= self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now)
-        used, capacity = int(live.sum(-1).max()), live.shape[-1]
-        capacity = 2 * capacity if 2 * used > capacity else capacity
+        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more.
+
+        Every step works on the whole room squared, while moving is paid once in many steps: so little to spare.
+        """
+        held = live = self.point_count > 0
+        if self.prior.time_kernel is not None and not self.keeps_faint_points:
+            live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now))
+            self._dropped_any = self._dropped_any or bool((held != live).any())
+        used = int(live.sum(-1).max())
+        capacity = used + max(32, used // 4)
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
         live = live.gather(-1, order)
         for name in ("point_arm", "point_time", "point_count", "point_total"):
@@ -300,8 +315,20 @@ class FactorForm(ResizableState):
 
     def get_extra_state(self) -> dict[str, int]:
         """What the tensors alone do not tell."""
-        return {"rows_bound": self._rows_bound, "points_bound": self._points_bound}
+        names = ("_rows_bound", "_points_bound", "keeps_faint_points", "_dropped_any")
+        return {name: getattr(self, name) for name in names}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self._rows_bound, self._points_bound = state["rows_bound"], state["points_bound"]
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        old_q, new_q = self.rows.shape[0], self.prior.flat_batch
+        for name, held in list(self.named_buffers(recurse=False)):
+            if name not in ("rows", "row_of_arm", "rows_used"):
+                setattr(self, name, held[source])
+        if new_q != old_q:
+            self.rows = self.rows[source[:new_q] % old_q]
+        self._member = torch.arange(len(source), device=source.device)

@@ -14,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
@@ -34,7 +34,8 @@ class IndexPolicy(Policy):
         seed: of the policy's random numbers (Thompson sampling).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
-    Ties go to the arm of the smallest index. An index that is NaN is never chosen.
+    Ties go to the arm of the smallest index. An arm whose index is NaN is chosen only where no available arm's
+    index is a finite number; an arm that is not available never is.
     """
 
     def __init__(
@@ -78,19 +79,22 @@ class IndexPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The best available arm of each replicate."""
+        if available is not None:
+            check_available(available, self.replicates, self.num_arms)
         inputs = self._inputs(time)
         scores = self._acquisition_now(time)(inputs).reshape(self.num_arms, -1)  # N x S
+        lowest = torch.finfo(scores.dtype).min  # still above an arm that is not available
+        scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
         if available is not None:
-            self._check_available(available)
             scores = scores.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
-        return Choice(scores.nan_to_num(nan=-torch.inf).argmax(0).expand(self.replicates))
+        return Choice(scores.argmax(0).expand(self.replicates))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Restart where the observation refutes the model, observe, then forget what the rule says."""
         arm, reward, time = observation.arm, observation.reward, observation.time
-        self._check_observation(arm, reward)
-        refuted = self.forgetting.refuted(reward, lambda: self._predict(arm, time), self._clock, self.model)
+        check_observation(observation, self.replicates)
+        refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self._clock, self.model)
         if refuted is not None and bool(refuted.any()):
             validation.finite_tensor("reward", reward)
             self._restart(refuted)
@@ -124,7 +128,7 @@ class IndexPolicy(Policy):
             if isinstance(self.model, ArmGP):
                 arguments["time"] = time
             else:
-                arguments["choices"] = self._inputs(time).squeeze(-2)
+                arguments["choices"] = self._inputs(time).reshape(self.num_arms, -1)
         return self.acquisition(self.model, **arguments)
 
     def _inputs(self, time: float) -> Tensor:
@@ -147,7 +151,7 @@ class IndexPolicy(Policy):
         else:
             self.model.observe(self._of_arm(arm, time), reward.reshape(*shape, 1, 1))
 
-    def _predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of one arm per replicate, (S,) each."""
         if isinstance(self.model, ArmGP):
             mean, variance = (m.reshape(self.replicates, -1) for m in self.model.marginals(time))
@@ -164,23 +168,6 @@ class IndexPolicy(Policy):
             self.model.reset()
             self._clock = 0
         self._restarts = self._restarts + where if counts else self._restarts * (~torch.as_tensor(where))
-
-    def _check_available(self, available: Tensor) -> None:
-        allowed = available.shape in ((self.num_arms,), (self.replicates, self.num_arms))
-        expected = f"({self.num_arms},) or ({self.replicates}, {self.num_arms})"
-        validation.shape_is("available", available, allowed, expected)
-        validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
-        if not available.is_cuda:
-            validation.require(
-                bool(available.any(-1).all()),
-                "available",
-                available,
-                "at least one arm to choose in every replicate",
-            )
-
-    def _check_observation(self, arm: Tensor, reward: Tensor) -> None:
-        for name, value in (("arm", arm), ("reward", reward)):
-            validation.shape_is(name, value, value.shape == (self.replicates,), f"({self.replicates},)")
 
     # -- state -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from bandits_torch import validation
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,20 @@ class Policy(ABC):
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the policy that gave ``state`` stood."""
+
+
+def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
+    """Raise ValueError unless this is a mask (N,) or (S, N) that leaves every replicate an arm (seen on a CPU only)."""
+    allowed = available.shape in ((num_arms,), (replicates, num_arms))
+    validation.shape_is("available", available, allowed, f"({num_arms},) or ({replicates}, {num_arms})")
+    validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
+    if not available.is_cuda:
+        left = bool(available.any(-1).all())
+        validation.require(left, "available", available, "at least one arm to choose in every replicate")
+
+
+def check_observation(observation: Observation, replicates: int) -> None:
+    """Raise ValueError unless there is one arm and one reward for each replicate."""
+    for name in ("arm", "reward"):
+        value = getattr(observation, name)
+        validation.shape_is(name, value, value.shape == (replicates,), f"({replicates},)")

@@ -1,23 +1,43 @@
 """What is optimised: simulated reward functions and tables of real rewards."""
 
+from bandits_torch.problems.datasets import (
+    BeijingPM25,
+    IntelHumidity,
+    IntelLight,
+    IntelTemperature,
+    MoleneTemperature,
+    MoleneWind,
+)
+from bandits_torch.problems.download import fetch
 from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
 from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
+from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import SimulatedProblem
 from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock, StandardFunction
 from bandits_torch.problems.synthetic import GPDraws, RKHSFunctions, StationaryProblem
+from bandits_torch.problems.tables import RewardTable, read_table
 from bandits_torch.problems.tv_gp import TVGPDraws
 
 __all__ = [
     "PROBLEMS",
+    "BeijingPM25",
     "DriftingCosine",
     "GPDraws",
     "Hartmann3",
+    "IntelHumidity",
+    "IntelLight",
+    "IntelTemperature",
     "Knowledge",
+    "MoleneTemperature",
+    "MoleneWind",
     "MovingPeaks",
     "Problem",
     "RKHSFunctions",
+    "Replay",
+    "RewardTable",
     "Rosenbrock",
     "SimulatedProblem",
     "StandardFunction",
@@ -25,7 +45,10 @@ __all__ = [
     "SwitchingFunctions",
     "TVGPDraws",
     "describe",
+    "fetch",
+    "fit_forgetting_rate",
     "gaussian_noise",
     "make",
     "options_of",
+    "read_table",
 ]

@@ -7,7 +7,6 @@ sources.
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.problems.replay import Replay
-from bandits_torch.problems.tables import RewardTable
-
-Arrays = dict[str, np.ndarray]
+from bandits_torch.problems.tables import Arrays, RewardTable, read_arrays
 
 _DAY = 86_400
 _HOUR = 3_600
@@ -88,8 +85,8 @@ class IntelHumidity(Replay):
 class MoleneWind(Replay):
     """Find the windiest weather station of Brittany: January 2014, hour by hour.
 
-    Rewards in m/s, one step is one hour, arms are 31 stations with their position in km. The first
-    ``warm_up`` of the month (default 20 %, six days) is history and is not played.
+    Rewards in m/s, one step is one hour, arms are 31 stations, with their position in km if the file has
+    it. The first ``warm_up`` of the month (default 20 %, six days) is history and is not played.
 
     Args:
         data: ``molene_weather.npz``, or its folder.
@@ -141,7 +138,7 @@ class BeijingPM25(Replay):
         **options: Any,
     ) -> None:
         validation.positive_integer("history_days", history_days)
-        arrays = _load(data, "beijing_air.npz", ("pm25", "pm25_observed", "time", "site", "latlon_approx"))
+        arrays = _load(data, "beijing_air.npz", ("pm25", "pm25_observed", "time", "site"))
         values, time = arrays["pm25"], arrays["time"]
         readings = np.where(arrays["pm25_observed"], values, np.nan)
         first = _day_start("start", start)
@@ -153,7 +150,7 @@ class BeijingPM25(Replay):
                 _tensor(time[played]),
                 tuple(arrays["site"].tolist()),
             ),
-            arms=_tensor(arrays["latlon_approx"]),
+            arms=_positions(arrays, "latlon_approx"),
             history=_tensor(readings[past]),
             history_times=_tensor(time[past]),
             horizon=horizon,
@@ -188,25 +185,25 @@ def _intel_day(
 
 
 def _molene(data: str | Path, name: str) -> dict[str, Any]:
-    arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_xy_km", f"{name}_name"))
+    arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"))
     names = tuple(arrays[f"{name}_name"].tolist())
     table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), names)
-    return {"table": table, "arms": _tensor(arrays[f"{name}_xy_km"])}
+    return {"table": table, "arms": _positions(arrays, f"{name}_xy_km")}
 
 
 def _load(data: str | Path, file_name: str, needed: tuple[str, ...]) -> Arrays:
-    """The arrays asked for, or a ValueError that says what is wrong with the file."""
+    """The file's arrays, ``needed`` (a table of rewards first) among them."""
     path = Path(data)
     path = path / file_name if path.is_dir() else path
     expected = f"an existing file {file_name}, or the folder it is in"
     validation.require(path.is_file(), "data", str(path), expected)
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            missing = [name for name in needed if name not in arrays.files]
-            validation.require(not missing, "data", str(path), f"a file with the arrays {', '.join(needed)}")
-            return {name: arrays[name] for name in needed}
-    except (OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"data must be a readable NPZ file, got {str(path)!r}: {error}") from error
+    arrays = read_arrays("data", path)
+    has_all = all(name in arrays for name in needed)
+    validation.require(has_all, "data", str(path), f"a file with the arrays {', '.join(needed)}")
+    rewards, time = arrays[needed[0]], arrays["time"]
+    ok = rewards.ndim == 2 and time.shape == rewards.shape[:1] and len(time) > 0
+    validation.require(ok, "data", str(path), f"a file with one row of {needed[0]!r} for every 'time'")
+    return arrays
 
 
 def _day_start(name: str, day: str) -> int:
@@ -222,6 +219,10 @@ def _require_rows(name: str, day: str, time: np.ndarray, past: np.ndarray, playe
     ok = bool(past.any() and played.any())
     expected = f"a day after the first of the record, which runs from {ends[0]} to {ends[1]}"
     validation.require(ok, name, day, expected)
+
+
+def _positions(arrays: Arrays, name: str) -> Tensor | None:
+    return _tensor(arrays[name]) if name in arrays else None
 
 
 def _tensor(values: np.ndarray) -> Tensor:

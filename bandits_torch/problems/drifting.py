@@ -69,24 +69,23 @@ class SwitchingFunctions(SimulatedProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        validation.positive_integer("horizon", horizon)
         validation.require(change in ("fresh", "flip"), "change", change, "'fresh' or 'flip'")
         validation.non_negative("noise_scale", noise_scale)
         self.switches = _switch_steps(switches, horizon)
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
         root = covariance_root(covariance(k, arms))
         streams = problem_streams(seed, replicates, first_replicate)
-        pieces, draws = len(self.switches) + 1, len(self.switches) + 1 if change == "fresh" else 1
-        weights = torch.stack([streams.normal(num_arms) for _ in range(draws)])
+        pieces, fresh = len(self.switches) + 1, change == "fresh"
+        weights = torch.stack([streams.normal(num_arms) for _ in range(pieces if fresh else 1)])
         functions = gp_draws(root, weights)
-        scale = _AMPLITUDE / functions.abs().amax(-1)
-        norms = (scale * weights[..., : root.shape[1]].norm(dim=-1)).amax(0)
-        functions = functions * scale.unsqueeze(-1)
-        if change == "flip":
+        scale = _AMPLITUDE / functions.abs().amax(-1, keepdim=True)
+        norms = (scale * weights[..., : root.shape[1]]).norm(dim=-1).amax(0)
+        functions = functions * scale
+        if not fresh:
             functions = torch.stack([functions[0] * (-1) ** j for j in range(pieces)])
         super().__init__(arms, replicates, noise_scale, horizon)
         self.functions = functions  # (pieces, replicates, N)
-        turn = (1.0 if change == "fresh" else 2.0) * len(self.switches) / horizon
+        turn = (1.0 if fresh else 2.0) * len(self.switches) / horizon
         self.knowledge = Knowledge(
             kernel=k,
             noise_variance=float(noise_scale) ** 2,
@@ -102,6 +101,7 @@ class SwitchingFunctions(SimulatedProblem):
 
 
 def _switch_steps(switches: Sequence[float], horizon: int) -> list[int]:
+    validation.positive_integer("horizon", horizon)
     steps = [round(s * horizon) if s < 1 else s for s in switches]
     ok = all(isinstance(s, int) and 2 <= s <= horizon for s in steps) and sorted(set(steps)) == steps
     validation.require(

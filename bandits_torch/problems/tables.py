@@ -17,6 +17,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 Column = Sequence[Any] | np.ndarray
+Arrays = dict[str, np.ndarray]
 
 _MISSING_TEXT = {"", "na", "nan"}  # in lower case, blanks stripped
 
@@ -98,7 +99,7 @@ def read_table(
     validation.require(file.is_file(), "path", str(path), "an existing file")
     try:
         columns = readers[file.suffix.lower()](file, time)
-    except (OSError, UnicodeDecodeError, csv.Error, zipfile.BadZipFile) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"path must be a readable {file.suffix} file, got {str(path)!r}: {error}") from error
     _check_unique(list(columns))
     validation.require(
@@ -109,10 +110,19 @@ def read_table(
     for name in names:
         validation.require(name in columns, "rewards", name, f"among the columns {', '.join(columns)}")
     validation.require(len(names) >= 2, "rewards", names, "at least two columns, one per arm")
-    times = None if time is None else torch.from_numpy(_times(time, columns[time]))
+    times = None if time is None else torch.tensor(_times(time, columns[time]))
     values = np.stack([_numbers(name, columns[name]) for name in names], axis=-1)
     table = RewardTable(torch.from_numpy(values), times, tuple(names))
     return table if missing == "mask" else table.forward_filled()
+
+
+def read_arrays(argument: str, path: Path) -> Arrays:
+    """All arrays of an NPZ file, read without pickle; ``argument`` is what an error calls the path."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, EOFError, AttributeError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{argument} must be a readable NPZ file, got {str(path)!r}: {error}") from error
 
 
 def _read_csv(file: Path, time: str | None) -> dict[str, Column]:
@@ -132,6 +142,8 @@ def _read_parquet(file: Path, time: str | None) -> dict[str, Column]:
         frame = pd.read_parquet(file)
     except ImportError as error:
         raise ImportError("reading Parquet needs pyarrow: install bandits_torch[parquet]") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"path must be a readable .parquet file, got {str(file)!r}: {error}") from error
     if any(name is not None for name in frame.index.names):  # a frame saved with its times as index
         frame = frame.reset_index()
     validation.require(len(frame) >= 1, "path", str(file), "a table of at least one row")
@@ -139,21 +151,21 @@ def _read_parquet(file: Path, time: str | None) -> dict[str, Column]:
 
 
 def _read_npz(file: Path, time: str | None) -> dict[str, Column]:
-    with np.load(file, allow_pickle=False) as arrays:
-        found = ", ".join(arrays.files)
-        validation.require(
-            "rewards" in arrays.files, "path", str(file), f"an NPZ with an array 'rewards' (has {found})"
-        )
-        validation.require(time is None or time in arrays.files, "time", time, f"one of the arrays {found}")
-        table = arrays["rewards"]
-        validation.require(
-            table.ndim == 2 and len(table) >= 1, "rewards", table.shape, "an array T x N with rows"
-        )
-        names = [str(name) for name in (arrays["arms"] if "arms" in arrays.files else range(table.shape[1]))]
-        validation.require(len(names) == table.shape[1], "arms", names, f"an array of {table.shape[1]} names")
-        _check_unique(names)
-        columns: dict[str, Column] = {name: table[:, n] for n, name in enumerate(names)}
-        return columns if time is None else {time: arrays[time]} | columns
+    arrays = read_arrays("path", file)
+    found = ", ".join(arrays)
+    validation.require(
+        "rewards" in arrays, "path", str(file), f"an NPZ with an array 'rewards' (has {found})"
+    )
+    validation.require(time is None or time in arrays, "time", time, f"one of the arrays {found}")
+    table = arrays["rewards"]
+    validation.require(
+        table.ndim == 2 and len(table) >= 1, "rewards", table.shape, "an array T x N with rows"
+    )
+    names = [str(name) for name in arrays.get("arms", np.arange(table.shape[1]))]
+    validation.require(len(names) == table.shape[1], "arms", names, f"an array of {table.shape[1]} names")
+    _check_unique(names)
+    columns: dict[str, Column] = {name: table[:, n] for n, name in enumerate(names)}
+    return columns if time is None else {time: arrays[time], **columns}
 
 
 def _numbers(name: str, cells: Column) -> np.ndarray:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.problems import Knowledge, Problem, describe, make, options_of
 from bandits_torch.problems.problem import per_replicate
 from bandits_torch.streams import ReplicateStreams
@@ -79,6 +80,35 @@ def test_to_changes_the_dtype_of_everything(name: str) -> None:
     assert problem.knowledge.kernel(problem.arms).to_dense().dtype == torch.float32
     arm, streams = torch.tensor([0, 1]), ReplicateStreams(0, 2, dtype=torch.float32)
     assert problem.pull(1, arm, streams).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_to_moves_everything_to_another_device(name: str) -> None:
+    # "meta" tensors have no values, but refuse to mix with the CPU's, as a GPU's would
+    problem = make(name, replicates=2, horizon=300, seed=1).to("meta")
+    arm, streams = torch.zeros(2, dtype=torch.long, device="meta"), ReplicateStreams(0, 2, device="meta")
+    for step in (1, 250):
+        assert problem.expected_rewards(step).device.type == "meta"
+        assert problem.pull(step, arm, streams).device.type == "meta"
+    known = problem.knowledge
+    for figure in (known.noise_variance, known.rkhs_bound, known.variation_budget, problem.arms):
+        assert not isinstance(figure, torch.Tensor) or figure.device.type == "meta"
+    assert all(p.device.type == "meta" for p in known.kernel.parameters())
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_knowledge_makes_a_model_of_all_replicates(name: str) -> None:
+    problem = make(name, replicates=2, horizon=40, num_arms=16)
+    known = problem.knowledge
+    model = ArmGP(
+        problem.arms, known.kernel, known.noise_variance, prior_mean=known.prior_mean, batch_shape=(2,)
+    )
+    arm = torch.tensor([3, 7])
+    reward = problem.pull(1, arm, ReplicateStreams(0, 2))
+    model.observe(arm.double().reshape(2, 1, 1), reward.reshape(2, 1, 1))
+    posterior = model.posterior(torch.arange(16.0).double().reshape(16, 1).expand(2, 16, 1))
+    assert posterior.mean.shape == (2, 16, 1)
+    assert torch.isfinite(posterior.mean).all()
 
 
 @pytest.mark.parametrize("name", SIMULATED)

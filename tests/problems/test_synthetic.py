@@ -100,6 +100,14 @@ def test_rkhs_functions_are_close_to_draws_when_the_sample_is_clean() -> None:
     torch.testing.assert_close(draw.functions, smooth.functions, rtol=0, atol=1e-3)
 
 
+def test_sample_of_an_rkhs_function_is_a_draw_plus_noise_of_the_given_variance() -> None:
+    draws = GPDraws(seed=4, replicates=20).functions
+    smooth = RKHSFunctions(seed=4, replicates=20, sample_noise=0.04)
+    K, alpha = covariance(smooth.knowledge.kernel, smooth.arms), smooth.representer_weights
+    noise = alpha @ (K + 0.04 * torch.eye(100, dtype=torch.float64)) - draws  # (K + s I) alpha is the sample
+    assert noise.std().item() == pytest.approx(0.2, rel=4 / (2 * 2000) ** 0.5)
+
+
 def test_bad_sample_noise_is_refused() -> None:
     with pytest.raises(ValueError, match="sample_noise must be a finite number > 0, got 0"):
         RKHSFunctions(sample_noise=0)

@@ -1,0 +1,123 @@
+"""Acquisitions over a batch of candidate priors: one value per point from the values under every prior."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class OverPriors(AcquisitionFunction, ABC):
+    """Reduces the last batch dimension, the priors', of an acquisition over a batched model.
+
+    Called with X, ``t_batch x 1 x d``, it scores X under every prior and returns ``t_batch`` values
+    (broadcast with the model's batch shape less the priors), so it runs in ``optimize_acqf`` and
+    ``optimize_acqf_discrete``; ``prior(X)`` tells which prior stands behind the value.
+
+    Args:
+        base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
+    """
+
+    def __init__(self, base: AcquisitionFunction) -> None:
+        super().__init__(model=base.model)
+        batch_shape = base.model.batch_shape
+        validation.require(
+            len(batch_shape) >= 1, "base.model.batch_shape", tuple(batch_shape), "(..., P), the priors last"
+        )
+        self.base = base
+
+    @property
+    def num_priors(self) -> int:
+        """P."""
+        return self.model.batch_shape[-1]
+
+    @abstractmethod
+    def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Values ``...`` and the priors behind them ``...``, of scores ``... x P``."""
+
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """Values of X, ``t_batch x 1 x d``."""
+        return self.reduce(self.base(X.unsqueeze(-3)))[0]
+
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
+    def prior(self, X: Tensor) -> Tensor:
+        """Index of the prior behind the value of X, ``t_batch x 1 x d``."""
+        return self.reduce(self.base(X.unsqueeze(-3)))[1]
+
+    def _of_priors(self, name: str, value: Tensor) -> Tensor:
+        fits = value.shape[-1:] == (self.num_priors,)
+        validation.shape_is(name, value, fits, f"(..., {self.num_priors}), a number for each prior")
+        return value
+
+
+class OptimisticOverPriors(OverPriors):
+    """max_p a^p(x) over the priors that survive: doubly optimistic, in the function and in the prior.
+
+    Source: Ziomek et al. 2024, Algorithm 1, line 7.
+
+    Args:
+        base: see ``OverPriors``.
+        surviving: booleans that broadcast to ``model.batch_shape``; at least one prior must survive. Default: all.
+    """
+
+    def __init__(self, base: AcquisitionFunction, surviving: Tensor | None = None) -> None:
+        super().__init__(base)
+        if surviving is not None:
+            validation.require(surviving.dtype == torch.bool, "surviving", surviving.dtype, "booleans")
+            self._of_priors("surviving", surviving)
+        self.register_buffer("surviving", surviving)
+        self.surviving: Tensor | None
+
+    def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The largest score among surviving priors, and whose it is."""
+        if self.surviving is not None:
+            scores = scores.masked_fill(~self.surviving, -torch.inf)
+        best = scores.max(-1)
+        return best.values, best.indices
+
+
+class BayesianOverPriors(OverPriors):
+    """sum_p P(p | D) a^p(x): fully Bayesian in the prior, with P(p | D) proportional to P(D | p) P(p).
+
+    Source: Ziomek et al. 2024, section 7.
+
+    Args:
+        base: see ``OverPriors``.
+        log_weights: log P(D | p) + log P(p) up to a constant, broadcasting to ``model.batch_shape``
+            (``ArmGP.log_likelihood`` for equal P(p)).
+    """
+
+    def __init__(self, base: AcquisitionFunction, log_weights: Tensor) -> None:
+        super().__init__(base)
+        self.register_buffer("weights", torch.softmax(self._of_priors("log_weights", log_weights), -1))
+        self.weights: Tensor
+
+    def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The posterior-weighted mean of the scores, and the prior of the largest weight."""
+        values = (scores * self.weights).sum(-1)
+        return values, self.weights.argmax(-1).expand(values.shape)
+
+
+class LikeliestPrior(OverPriors):
+    """a^p(x) of the prior of the largest marginal likelihood (type II maximum likelihood over the set).
+
+    Args:
+        base: see ``OverPriors``.
+        log_likelihood: log P(D | p), broadcasting to ``model.batch_shape`` (``ArmGP.log_likelihood``).
+    """
+
+    def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor) -> None:
+        super().__init__(base)
+        self.register_buffer("likeliest", self._of_priors("log_likelihood", log_likelihood).argmax(-1))
+        self.likeliest: Tensor
+
+    def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores under the likeliest prior."""
+        prior = self.likeliest.expand(scores.shape[:-1])
+        return scores.gather(-1, prior.unsqueeze(-1)).squeeze(-1), prior

@@ -1,0 +1,216 @@
+"""Policies for an unknown prior: UCB over a set of candidate priors, and what is done about the wrong ones."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.over_priors import (
+    BayesianOverPriors,
+    LikeliestPrior,
+    OptimisticOverPriors,
+    OverPriors,
+)
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
+from bandits_torch.theory.widths import Width
+
+
+class UnknownPriorPolicy(Policy):
+    """UCB under every prior of a set, reduced to one value per arm; every prior learns every reward.
+
+    Args:
+        model: an ``ArmGP`` of batch shape (S, P): replicates, candidate priors (``arm_gp_over_priors``).
+        width: multiplies sigma; its value may differ between priors.
+
+    A step costs one batched step of the model. ``trace`` records the prior played.
+    """
+
+    def __init__(self, model: ArmGP, width: Width) -> None:
+        two = len(model.batch_shape) == 2
+        validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
+        self.model, self.width = model, width
+        self.replicates, self.num_priors = model.batch_shape
+        self.num_arms = model.num_arms
+        self._step = 0
+        self._prior = torch.zeros(self.replicates, dtype=torch.long, device=model.arms.device)
+
+    @abstractmethod
+    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+        """How the scores under the priors become one."""
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """The best available arm of each replicate, and the prior it was chosen by."""
+        if available is not None:
+            check_available(available, self.replicates, self.num_arms)
+        width = self.width(self._step + 1, self.model).expand(self.model.batch_shape)
+        base = UpperConfidenceBound(self.model, width)
+        scores = base(self.model.candidates(time))  # N x S x P
+        values, priors = self._over(base).reduce(scores)  # N x S each
+        values = values.nan_to_num(
+            nan=torch.finfo(values.dtype).min
+        )  # still above an arm that is not available
+        if available is not None:
+            values = values.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
+        arm = values.argmax(0)
+        prior = priors.gather(0, arm.unsqueeze(0)).squeeze(0)
+        return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Every prior observes the reward; then the priors are judged."""
+        check_observation(observation, self.replicates)
+        arm, prior = observation.arm, observation.why["prior"]
+        mean, variance = (
+            moment[torch.arange(self.replicates, device=arm.device), prior, arm]
+            for moment in self.model.marginals(observation.time)
+        )
+        self.model.observe_arms(arm.unsqueeze(-1), observation.reward.unsqueeze(-1), observation.time)
+        self._step += 1
+        self._prior = prior
+        self._judge(prior, observation.reward - mean, observation.why["width"] * variance.sqrt())
+
+    def _judge(self, prior: Tensor, error: Tensor, bound: Tensor) -> None:
+        """What the prediction error of the prior played, and its confidence bound, (S,) each, say of it."""
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The prior played."""
+        return {"prior": self._prior}
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget everything, the step count too; all replicates at once."""
+        validation.require(
+            where is None or bool(where.all()), "where", where, "None or True for all replicates"
+        )
+        self.model.reset()
+        self._step = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Model and step."""
+        model = {k: v.clone() if isinstance(v, Tensor) else v for k, v in self.model.state_dict().items()}
+        return {"model": model, "step": self._step, "prior": self._prior.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.model.load_state_dict(state["model"])
+        self._step, self._prior = state["step"], state["prior"].clone()
+
+
+class LikeliestPriorPolicy(UnknownPriorPolicy):
+    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood)."""
+
+    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+        return LikeliestPrior(base, self.model.log_likelihood)
+
+
+class BayesianPriorPolicy(UnknownPriorPolicy):
+    """Mean UCB over the priors, weighted by their posterior probabilities (equal before the first reward)."""
+
+    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+        return BayesianOverPriors(base, self.model.log_likelihood)
+
+
+class PriorElimination(UnknownPriorPolicy):
+    """PE-GP-UCB: play the largest UCB of any surviving prior; drop the prior whose predictions fail.
+
+    (x_t, p_t) = argmax over arms and surviving priors of mu^p_{t-1} + width^p_t sigma^p_{t-1}; with
+    eta_t = y_t - mu^{p_t}_{t-1}(x_t) and S the steps at which p_t was played, p_t is dropped when
+
+        |sum_{i in S} eta_i| > sqrt(xi_t |S|) + sum_{i in S} width_i sigma^{p_t}_{i-1}(x_i).
+
+    Source: Ziomek et al. 2024, Algorithm 1, with two corrections. The print has sigma_i where the proof has
+    sigma_{i-1}, the deviation before the observation; with sigma_i the true prior is rejected in most runs
+    (tests/claims). And xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3 delta)): the print loses the 2 of a two-sided event.
+
+    Args:
+        model, width: see ``UnknownPriorPolicy``; the theorem's widths are ``PriorEliminationFiniteWidth`` and
+            ``PriorEliminationContinuousWidth``.
+        delta: failure probability.
+        noise_scale: R, a number or a tensor (P,); default: the square root of the model's noise variance.
+        xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
+
+    The last surviving prior is never dropped. ``trace`` records the prior played, how many survive, the one
+    dropped in this step (-1: none), and whether the last one was refuted too (so that none of the set fits).
+    """
+
+    def __init__(
+        self,
+        model: ArmGP,
+        width: Width,
+        *,
+        delta: float = 0.1,
+        noise_scale: float | Tensor | None = None,
+        xi: str = "two-sided",
+    ) -> None:
+        super().__init__(model, width)
+        self.delta = validation.probability("delta", delta)
+        validation.require(xi in ("two-sided", "printed"), "xi", xi, "'two-sided' or 'printed'")
+        self._sides = 2 if xi == "two-sided" else 1
+        scale = (
+            model.noise_variance.sqrt()
+            if noise_scale is None
+            else torch.as_tensor(noise_scale).to(model.arms)
+        )
+        validation.require(bool((scale > 0).all()), "noise_scale", scale, "> 0")
+        self._noise_scale = scale.expand(model.batch_shape)
+        self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=model.arms.device)
+        self._errors, self._bounds, self._plays = (
+            torch.zeros(model.batch_shape, dtype=model.arms.dtype, device=model.arms.device) for _ in range(3)
+        )
+        self._dropped = torch.full_like(self._prior, -1)
+        self._refuted = torch.zeros_like(self._prior, dtype=torch.bool)
+
+    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+        return OptimisticOverPriors(base, self.surviving)
+
+    def _judge(self, prior: Tensor, error: Tensor, bound: Tensor) -> None:
+        at = prior.unsqueeze(-1)
+        self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
+        self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
+        self._plays.scatter_add_(-1, at, torch.ones_like(bound).unsqueeze(-1))
+        events = self._sides * self.num_priors * math.pi**2 * self._step**2 / (3 * self.delta)
+        xi = 2 * self._noise_scale**2 * math.log(events)
+        threshold = torch.sqrt(xi * self._plays) + self._bounds
+        failed = (self._errors.abs() > threshold).gather(-1, at).squeeze(-1)
+        last = self.surviving.sum(-1) == 1
+        drop = failed & ~last
+        self.surviving.scatter_(-1, at, (self.surviving.gather(-1, at) & ~drop.unsqueeze(-1)))
+        self._dropped = torch.where(drop, prior, -1)
+        self._refuted = self._refuted | (failed & last)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The prior played, how many survive, the one dropped now, whether the last one was refuted too."""
+        return {
+            "prior": self._prior,
+            "surviving": self.surviving.sum(-1),
+            "dropped": self._dropped,
+            "all_refuted": self._refuted,
+        }
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget everything; every prior is back."""
+        super().reset(where)
+        self.surviving.fill_(True)
+        for state in (self._errors, self._bounds, self._plays, self._refuted):
+            state.zero_()
+        self._dropped.fill_(-1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Model, step, and the record of every prior."""
+        return super().state_dict() | {name: getattr(self, name).clone() for name in self._RECORD}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        super().load_state_dict(state)
+        for name in self._RECORD:
+            setattr(self, name, state[name].clone())
+
+    _RECORD = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")

@@ -1,0 +1,211 @@
+"""One run, the same arms at every step: a step of ours and a step of plain BoTorch, each way in its own process."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import alone, clock, copy_seconds, median, peak_mib
+from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.plain_botorch import WAYS, gp, ucb
+from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
+
+OURS = "bandits_torch"
+_WARM_UP_ARMS = 256
+
+
+@dataclass(frozen=True)
+class Case:
+    """N arms, t observations before the steps that are timed, and where those observations came from.
+
+    ``pulled``: "ucb", as the policy chose them; "distinct", t different arms at random, the most that our
+    factor form can be made to hold.
+    """
+
+    num_arms: int
+    observations: int
+    pulled: str
+    steps: int
+    botorch_steps: int
+
+    def __str__(self) -> str:
+        return f"{self.num_arms} arms, {self.observations} observations ({self.pulled})"
+
+
+_CASES = (
+    Case(1_000, 1_000, "ucb", 300, 3),
+    Case(10_000, 1_000, "ucb", 300, 3),
+    Case(10_000, 1_000, "distinct", 100, 3),
+    Case(100_000, 1_000, "ucb", 100, 2),
+)
+_FAST_CASES = (Case(100, 20, "ucb", 4, 2),)
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """One row for ours and one for each BoTorch way, for every case."""
+    rows: list[dict[str, Any]] = []
+    for case in _FAST_CASES if settings.fast else _CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            played = Path(folder) / "played.pt"
+            settings.say(f"{case}: {OURS}")
+            ours = alone(_play_ours, case, settings.device, played)
+            rows.append(ours)
+            for way in WAYS:
+                settings.say(f"{case}: {way}")
+                # A fresh process takes seconds to import BoTorch; a fast run shares this one, memory and all.
+                row = (_here if settings.fast else alone)(_play_botorch, way, case, settings.device, played)
+                row["times_ours"] = row["seconds_per_step"] / ours["seconds_per_step"]
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _here(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    return function(*arguments)
+
+
+def _play_ours(case: Case, device: str, played: Path) -> dict[str, Any]:
+    """Drive the policy to t observations, time the steps after that, and write down what was played."""
+    task = make_task(case.num_arms, device)
+    start_mib = peak_mib(device)
+    policy = ucb_on_arms(task)
+    spread = torch.randperm(case.num_arms, generator=torch.Generator().manual_seed(1)).to(device)
+    arms, rewards, seconds = [], [], []
+    for step in range(case.observations + case.steps):
+        forced = spread[step : step + 1] if case.pulled == "distinct" and step < case.observations else None
+        arm, reward, taken = play(policy, task, step, forced)
+        arms.append(arm)
+        rewards.append(reward)
+        seconds.append(taken)
+    torch.save({"arm": torch.cat(arms), "reward": torch.cat(rewards)}, played)
+    peak = peak_mib(device)
+    form, rows, points = held(policy)
+    moved = bytes_of_step(policy)
+    return _row(case, OURS, seconds[case.observations :], peak, start_mib) | {
+        "times_ours": 1.0,
+        "form": form,
+        "rows": rows,
+        "points": points,
+        "bytes_per_step": moved,
+        "copy_seconds": copy_seconds(moved, device),
+    }
+
+
+@torch.no_grad()
+def _play_botorch(way: str, case: Case, device: str, played: Path) -> dict[str, Any]:
+    """Hand BoTorch the same t observations, then time its steps along the arms that were played."""
+    learn, score = WAYS[way]
+    task = make_task(case.num_arms, device)
+    data = torch.load(played)
+    arm, reward = data["arm"], data["reward"].unsqueeze(-1)
+    X, t = task.arms[arm], case.observations
+    start_mib = peak_mib(device)
+    model = gp(X[:t], reward[:t])
+    score(ucb(model), task.arms[:_WARM_UP_ARMS])  # first-time costs, and the caches that conditioning keeps
+    same, seconds = 0, []
+    for step in range(t, t + case.botorch_steps):
+        start = clock(device)
+        best = score(ucb(model), task.arms)
+        model = learn(model, X[step : step + 1], reward[step : step + 1])
+        seconds.append(clock(device) - start)
+        same += best == int(arm[step])
+    return _row(case, way, seconds, peak_mib(device), start_mib) | {"same_arms": same}
+
+
+def _row(case: Case, way: str, seconds: list[float], peak: float, start: float) -> dict[str, Any]:
+    """BoTorch is given its fastest step, ours its median: what noise there is counts against us."""
+    return {
+        "arms": case.num_arms,
+        "observations": case.observations,
+        "pulled": case.pulled,
+        "way": way,
+        "steps": len(seconds),
+        "seconds_per_step": median(seconds) if way == OURS else min(seconds),
+        "peak_mib": peak,
+        "start_mib": start,
+    }
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """The ratio to the fastest BoTorch way, then every way, then how far a step is from the memory's speed."""
+    records = frame.to_dict("records")
+    cases: dict[tuple[str, str, str], list[dict[Any, Any]]] = {}
+    for row in records:
+        cases.setdefault((whole(row["arms"]), whole(row["observations"]), row["pulled"]), []).append(row)
+    head = ("arms", "observations", "pulled")
+    every_head = ("way", "a step", "times ours", "peak", "of that, its own")
+    every = [(*case, *_way(row)) for case, rows in cases.items() for row in rows]
+    return "\n".join(
+        [
+            _WORDS,
+            markdown((*head, *_SUMMARY_HEAD), [(*case, *_summary(rows)) for case, rows in cases.items()]),
+            "Every way, with the most memory its process held (GiB) and how much of that came after start-up:\n",
+            markdown((*head, *every_head), every),
+            _BANDWIDTH_WORDS,
+            markdown(
+                (*head, *_BANDWIDTH_HEAD), [(*case, *_bandwidth(rows[0])) for case, rows in cases.items()]
+            ),
+        ]
+    )
+
+
+_SUMMARY_HEAD = ("ours", "fastest BoTorch", "which", "times faster", "same arm")
+_BANDWIDTH_HEAD = (
+    "form",
+    "rows u",
+    "points n",
+    "MiB a step",
+    "copy GB/s",
+    "such a copy",
+    "our step",
+    "copy / step",
+)
+
+
+def _summary(rows: list[dict[Any, Any]]) -> tuple[str, ...]:
+    ours, *theirs = rows
+    fastest = min(theirs, key=lambda row: row["seconds_per_step"])
+    same, compared = (sum(int(row[key]) for row in theirs) for key in ("same_arms", "steps"))
+    seconds = duration(ours["seconds_per_step"]), duration(fastest["seconds_per_step"])
+    return (*seconds, fastest["way"], f"**{figures(fastest['times_ours'])}**", f"{same} of {compared}")
+
+
+def _way(row: dict[Any, Any]) -> tuple[str, ...]:
+    peak, own = row["peak_mib"] / 1024, (row["peak_mib"] - row["start_mib"]) / 1024
+    return (
+        row["way"],
+        duration(row["seconds_per_step"]),
+        figures(row["times_ours"]),
+        f"{peak:.2f}",
+        f"{own:.2f}",
+    )
+
+
+def _bandwidth(ours: dict[Any, Any]) -> tuple[str, ...]:
+    copy, step, moved = ours["copy_seconds"], ours["seconds_per_step"], ours["bytes_per_step"]
+    sizes = ("-", "-") if ours["form"] == "covariance" else (whole(ours["rows"]), whole(ours["points"]))
+    speed = f"{moved / 2**20:.1f}", figures(moved / copy / 1e9)
+    return (ours["form"], *sizes, *speed, duration(copy), duration(step), f"{copy / step:.0%}")
+
+
+_WORDS = """Our policy plays until the observations are there (`ucb`: the arms it chooses; `distinct`: as many different
+arms, drawn at random, so that nothing repeats). The same observations go to each of four plain BoTorch programs:
+`SingleTaskGP` built anew every step, or `condition_on_observations`; scored in one call on A x 1 x d, or by
+`optimize_acqf_discrete`. Then each plays the next steps. BoTorch has float64, `no_grad`, fixed noise, no outcome
+transform, all threads, a warm-up that is not timed, and its fastest step is compared with our median.
+"Same arm" counts the steps, over the four ways, at which BoTorch's best arm is the one we played.
+"""
+
+_BANDWIDTH_WORDS = """How far a step is from the limit that memory sets: bytes that the model's form cannot avoid moving
+(covariance form: the N x N matrix read and written; factor form: u prior rows read, an n x n matrix read and
+written), against a copy of as many bytes measured in the same process (read + write, buffers of that size, so that
+caches help both alike):
+"""
+
+BENCHMARK = Benchmark("against_botorch", "How much faster than plain BoTorch is a step?", measure, describe)

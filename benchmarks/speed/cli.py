@@ -1,0 +1,71 @@
+"""The command line of the speed benchmarks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import pandas as pd
+import torch
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from bandits_torch.files import atomic_write
+from benchmarks.speed import against_botorch, crossover, growth, igp_30000, precision
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import machine
+from benchmarks.speed.page import result_paths, write_page
+
+BENCHMARKS: dict[str, Benchmark] = {
+    module.BENCHMARK.name: module.BENCHMARK
+    for module in (against_botorch, growth, crossover, igp_30000, precision)
+}
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def main(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}; default: all.")
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option(help="Tiny sizes: does everything run? The figures mean nothing.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[Path, typer.Option(help="Folder for RESULTS.md and results/.", file_okay=False)] = Path(
+        __file__
+    ).parent,
+) -> None:
+    """Measure, write results/DEVICE/NAME.csv, and write RESULTS.md again from all result files there are."""
+    chosen = names or list(BENCHMARKS)
+    unknown = [name for name in chosen if name not in BENCHMARKS]
+    if unknown:
+        raise typer.BadParameter(
+            f"{', '.join(unknown)}: not among {', '.join(BENCHMARKS)}", param_hint="NAME"
+        )
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise typer.BadParameter(f"{device}: not a device that is here (cpu, or cuda)", param_hint="--device")
+    console = Console()
+    settings = Settings(fast, device, lambda line: console.print(f"  {line}", style="dim", highlight=False))
+    for name in chosen:
+        console.print(f"{name}: {BENCHMARKS[name].question}", style="bold", highlight=False)
+        frame = measure(BENCHMARKS[name], settings, out)
+        console.print(Markdown(BENCHMARKS[name].describe(frame)))
+    console.print(f"Page written: {write_page(out, BENCHMARKS)}", highlight=False)
+
+
+def measure(benchmark: Benchmark, settings: Settings, out: Path) -> pd.DataFrame:
+    """Run one benchmark, write its result files, and give its rows."""
+    start = perf_counter()
+    frame = benchmark.measure(settings)
+    facts = {"seconds": perf_counter() - start, "fast": settings.fast, **machine(settings.device)}
+    rows, about = result_paths(out, settings.device, benchmark.name)
+    with atomic_write(rows) as file:
+        frame.to_csv(file, index=False, float_format="%.6g")
+    with atomic_write(about) as file:
+        file.write((json.dumps(facts, indent=2) + "\n").encode())
+    return frame

@@ -1,0 +1,96 @@
+"""Does a step get slower as observations come in?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies.forgetting import SlidingWindow
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.theory.widths import ConstantWidth
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import median
+from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.workload import DIM, NOISE_VARIANCE, WIDTH, Task, make_task, play, prior, ucb_on_arms
+
+_WINDOW = 100
+_FORGETTING_RATE = 0.1
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """Median time of a step at each number of observations, for each model."""
+    marks, span = ((10, 20, 40), 5) if settings.fast else ((100, 1_000, 10_000), 200)
+    rows: list[dict[str, Any]] = []
+    for name, num_arms, build in _policies(settings.fast):
+        settings.say(f"{name}, {num_arms} arms, {marks[-1]} steps")
+        task = make_task(num_arms, settings.device)
+        policy = build(task)
+        seconds = [play(policy, task, step)[2] for step in range(marks[-1] + span)]
+        for mark in marks:
+            rows.append(
+                {
+                    "model": name,
+                    "arms": num_arms,
+                    "steps_before": mark,
+                    "steps": span,
+                    "seconds_per_step": median(seconds[mark : mark + span]),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _policies(fast: bool) -> list[tuple[str, int, Callable[[Task], IndexPolicy]]]:
+    small, large, window = (60, 80, 10) if fast else (1_000, 10_000, _WINDOW)
+    drifting = SpatioTemporalKernel(prior(), ExponentialForgettingKernel(_FORGETTING_RATE))
+    return [
+        ("covariance form, everything kept", small, lambda task: ucb_on_arms(task, form="covariance")),
+        ("factor form, everything kept", large, lambda task: ucb_on_arms(task, form="factor")),
+        (
+            f"factor form, window of {window}",
+            large,
+            lambda task: ucb_on_arms(task, form="factor", forgetting=SlidingWindow(window)),
+        ),
+        (
+            f"factor form, drift, forgetting rate {_FORGETTING_RATE}",
+            large,
+            lambda task: ucb_on_arms(task, form="factor", kernel=drifting),
+        ),
+        (f"OnlineGP, window of {window}", small, lambda task: _online_gp(task, window)),
+    ]
+
+
+def _online_gp(task: Task, window: int) -> IndexPolicy:
+    model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=(1,), device=task.arms.device)
+    width, rule = ConstantWidth(WIDTH), SlidingWindow(window)
+    return IndexPolicy(model, UpperConfidenceBound, width=width, forgetting=rule, arms=task.arms)
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One line a model: its step at every mark, and the ratio of the last to the first and to the one before."""
+    models: dict[tuple[str, str], dict[int, float]] = {}
+    for row in frame.to_dict("records"):
+        seconds = models.setdefault((row["model"], whole(row["arms"])), {})
+        seconds[row["steps_before"]] = row["seconds_per_step"]
+    rows = []
+    for model, seconds in models.items():
+        first, *_, before, last = seconds.values()
+        ratios = figures(last / first), figures(last / before)
+        rows.append((*model, *(duration(value) for value in seconds.values()), *ratios))
+    marks = [whole(mark) for mark in sorted(set(frame.steps_before))]
+    ratio_heads = f"{marks[-1]} : {marks[0]}", f"{marks[-1]} : {marks[-2]}"
+    heads = (*(f"after {mark}" for mark in marks), *ratio_heads)
+    return _WORDS + markdown(("model", "arms", *heads), rows)
+
+
+_WORDS = """Median time of a step after so many steps. Under drift the factor form drops points that no longer matter,
+so it stops growing at about 55 / forgetting rate of them; with everything kept it grows with the number of
+distinct arms pulled, not with the steps.
+
+"""
+
+BENCHMARK = Benchmark("growth", "Does a step get slower as observations come in?", measure, describe)

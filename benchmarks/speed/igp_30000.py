@@ -1,0 +1,64 @@
+"""The experiment of Chowdhury & Gopalan (2017), section 6, at full length, as one batch."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bandits_torch import recipes
+from bandits_torch.loop import run
+from bandits_torch.problems import make
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.page import duration, figures, markdown, whole
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """Wall time of IGP-UCB on draws of a Gaussian process, 100 arms, all replicates at once."""
+    replicates, horizon = (2, 50) if settings.fast else (25, 30_000)
+    settings.say(f"{replicates} replicates, {horizon} steps")
+    problem = make("gp", replicates=replicates).to(settings.device)
+    policy = recipes.build("igp_ucb", problem, replicates=replicates, horizon=horizon)
+    history = run(policy, problem, horizon)
+    seconds = history.meta["wall_seconds"]
+    row = {
+        "arms": problem.num_arms,
+        "replicates": replicates,
+        "steps": horizon,
+        "wall_seconds": seconds,
+        "seconds_per_step": seconds / horizon,
+        "seconds_per_replicate_step": seconds / horizon / replicates,
+        "mean_cumulative_regret": history.mean_cumulative_regret,
+    }
+    return pd.DataFrame([row])
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One line."""
+    rows = [
+        (
+            *(whole(row[key]) for key in ("arms", "replicates", "steps")),
+            *(
+                duration(row[key])
+                for key in ("wall_seconds", "seconds_per_step", "seconds_per_replicate_step")
+            ),
+            figures(row["mean_cumulative_regret"]),
+        )
+        for row in frame.to_dict("records")
+    ]
+    heads = (
+        "arms",
+        "replicates",
+        "steps",
+        "wall time",
+        "a step",
+        "a step of a replicate",
+        "mean cumulative regret",
+    )
+    return _WORDS + markdown(heads, rows)
+
+
+_WORDS = """IGP-UCB on draws of a Gaussian process (problem `gp`, squared exponential kernel of lengthscale 0.2, noise
+1 % of the range), the whole loop, scoring and recording included.
+
+"""
+
+BENCHMARK = Benchmark("igp_30000", "How long do 25 replicates of 30 000 steps take?", measure, describe)

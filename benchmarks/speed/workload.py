@@ -1,0 +1,114 @@
+"""The task that every benchmark plays: GP-UCB over arms in a cube, Matern-5/2 prior, everything known and fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.factor_form import FactorForm
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems.simulated import make_kernel, place_arms
+from bandits_torch.theory.widths import ConstantWidth
+from benchmarks.speed.measuring import clock
+
+DIM = 3
+LENGTHSCALE = 0.2
+NOISE_VARIANCE = 0.01
+WIDTH = 2.0
+_BUMPS = 30
+_LONGEST = 20_000
+
+
+def prior() -> Kernel:
+    """Matern-5/2, variance 1, in double precision, nothing to fit."""
+    return make_kernel("matern", LENGTHSCALE)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Functions on N arms and the noise of every step, laid out beforehand.
+
+    Attributes:
+        arms: (N, d).  functions: (S, N).  noise: (steps, S).
+    """
+
+    arms: Tensor
+    functions: Tensor
+    noise: Tensor
+
+    @property
+    def device(self) -> str:
+        """``"cpu"`` or ``"cuda"``."""
+        return self.arms.device.type
+
+    def reward(self, step: int, arm: Tensor) -> Tensor:
+        """Rewards (S,) of the arms (S,)."""
+        return self.functions.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + self.noise[step]
+
+
+def make_task(
+    num_arms: int, device: str, *, replicates: int = 1, noise_variance: float = NOISE_VARIANCE
+) -> Task:
+    """Each function is a sum of kernel bumps of random height: smooth as the prior has it, at any N in O(N)."""
+    arms = place_arms("uniform", num_arms, DIM, seed=0)
+    random = torch.Generator().manual_seed(0)
+    centres = torch.rand(_BUMPS, DIM, generator=random, dtype=torch.float64)
+    heights = torch.randn(replicates, _BUMPS, generator=random, dtype=torch.float64)
+    noise = torch.randn(_LONGEST, replicates, generator=random, dtype=torch.float64) * noise_variance**0.5
+    with torch.no_grad():
+        functions = heights @ prior()(centres, arms).to_dense()
+    return Task(arms.to(device), functions.to(device), noise.to(device))
+
+
+def ucb_on_arms(
+    task: Task, *, kernel: Kernel | None = None, noise_variance: float = NOISE_VARIANCE, **options: Any
+) -> IndexPolicy:
+    """GP-UCB of constant width over an ``ArmGP``; ``forgetting`` is the policy's, other options the model's."""
+    forgetting, dtype = options.pop("forgetting", None), options.pop("dtype", torch.float64)
+    batch_shape = (len(task.functions),)
+    arms = task.arms.to(dtype)
+    model = ArmGP(arms, kernel or prior(), noise_variance, batch_shape=batch_shape, **options)
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=forgetting)
+
+
+def play(
+    policy: IndexPolicy, task: Task, step: int, forced: Tensor | None = None
+) -> tuple[Tensor, Tensor, float]:
+    """One step: the arms (S,), the rewards (S,) and the seconds that choosing and learning took.
+
+    ``forced`` arms (S,) are learned in place of those chosen, which are still chosen and timed.
+    """
+    start = clock(task.device)
+    arm = policy.choose(float(step)).arm
+    seconds = clock(task.device) - start
+    arm = arm if forced is None else forced
+    reward = task.reward(step, arm)
+    start = clock(task.device)
+    policy.learn(Observation(float(step), arm, reward))
+    return arm, reward, seconds + clock(task.device) - start
+
+
+def held(policy: IndexPolicy) -> tuple[str, int, int]:
+    """What an ``ArmGP`` holds: (form, u, n); u prior rows and n points of the fullest member, 0 in covariance form."""
+    form = policy.model._belief.form  # type: ignore[union-attr]
+    if not isinstance(form, FactorForm):
+        return "covariance", 0, 0
+    return "factor", int(form.rows_used), int((form.point_count > 0).sum(-1).max())
+
+
+def bytes_of_step(policy: IndexPolicy) -> int:
+    """Bytes that one step of one replicate cannot avoid moving in the form the model is in.
+
+    Covariance form: C read and written. Factor form: u prior rows read, covariance among the n points read and
+    written. Both: mean and variance read and written once.
+    """
+    (form, u, n), N = held(policy), policy.num_arms
+    numbers = (2 * N * N if form == "covariance" else u * N + 2 * n * n) + 4 * N
+    return numbers * policy.model.noise_variance.element_size()

@@ -1,0 +1,165 @@
+"""Downloads from a server on this machine: whole and checked, or nothing left behind."""
+
+import hashlib
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from bandits_torch.problems import MoleneWind, fetch
+from bandits_torch.problems.download import SOURCES, download
+from tests.problems.raw_files import molene_lines, write_molene
+
+CONTENT = b"some bytes" * 1000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        name = self.path.lstrip("/")
+        content = self.server.contents.get(name)  # type: ignore[attr-defined]
+        self.server.asked.append(name)  # type: ignore[attr-defined]
+        if content is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if name == "half" else content)
+
+    def log_message(self, *args: object) -> None:
+        """Keep quiet."""
+
+
+class Server:
+    """Addresses and contents of the test server, and what it was asked for."""
+
+    def __init__(self, server: ThreadingHTTPServer) -> None:
+        self.contents: dict[str, bytes] = {"whole": CONTENT, "half": CONTENT}
+        self.asked: list[str] = []
+        server.contents, server.asked = self.contents, self.asked  # type: ignore[attr-defined]
+        self.port = server.server_address[1]
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{name}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Server(running)
+        running.shutdown()
+        thread.join()
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_known_checksum_is_checked_and_recorded(tmp_path: Path, server: Server) -> None:
+    path = download(server.url("whole"), tmp_path / "file", sha256=DIGEST.upper())
+    assert path.read_bytes() == CONTENT
+    assert _names(tmp_path) == ["file", "file.sha256"]
+    assert (tmp_path / "file.sha256").read_text() == f"{DIGEST}  file\n"
+
+
+def test_first_download_is_trusted_with_a_warning_and_recorded(tmp_path: Path, server: Server) -> None:
+    with pytest.warns(UserWarning, match=f"no checksum of file is known: trusting this file.*{DIGEST}"):
+        download(server.url("whole"), tmp_path / "file")
+    assert (tmp_path / "file.sha256").read_text().startswith(DIGEST)
+
+
+def test_a_later_download_must_agree_with_the_record(tmp_path: Path, server: Server) -> None:
+    (tmp_path / "file.sha256").write_text(f"{DIGEST}  file\n")
+    server.contents["whole"] = CONTENT + b"!"
+    with pytest.raises(ValueError, match=f"SHA-256 of .* must be {DIGEST}, got"):
+        download(server.url("whole"), tmp_path / "file")
+    assert _names(tmp_path) == ["file.sha256"]
+    server.contents["whole"] = CONTENT
+    assert download(server.url("whole"), tmp_path / "file").exists()
+
+
+def test_a_file_already_there_is_checked_and_not_downloaded(tmp_path: Path, server: Server) -> None:
+    download(server.url("whole"), tmp_path / "file", sha256=DIGEST)
+    download(server.url("whole"), tmp_path / "file")
+    assert server.asked == ["whole"]
+    (tmp_path / "file").write_bytes(b"spoilt")
+    with pytest.raises(ValueError, match=f"must be {DIGEST}"):
+        download(server.url("whole"), tmp_path / "file")
+    assert server.asked == ["whole"]
+
+
+def test_wrong_checksum_leaves_nothing_behind(tmp_path: Path, server: Server) -> None:
+    with pytest.raises(ValueError, match=r"SHA-256 of .*whole must be 00ff, got"):
+        download(server.url("whole"), tmp_path / "file", sha256="00ff")
+    assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["half", "absent"])
+def test_broken_connection_leaves_nothing_behind(tmp_path: Path, server: Server, name: str) -> None:
+    with pytest.raises(ConnectionError, match=f"cannot download .*{name}"):
+        download(server.url(name), tmp_path / "file")
+    assert _names(tmp_path) == []
+
+
+def test_no_server_leaves_nothing_behind(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(ConnectionError, match="cannot download"):
+        download(f"http://127.0.0.1:{port}/x", tmp_path / "file")
+    assert _names(tmp_path) == []
+
+
+def test_silent_server_is_given_up(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+        with pytest.raises(ConnectionError, match="cannot download"):
+            download(address, tmp_path / "file", timeout=0.2)
+    assert _names(tmp_path) == []
+
+
+def test_fetch_downloads_converts_and_plays(tmp_path: Path, server: Server) -> None:
+    archive = write_molene(tmp_path / "made_up", {"a.txt": molene_lines(range(48))})
+    server.contents["molene"] = archive.read_bytes()
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    folder = tmp_path / "data"
+    (path,) = fetch(
+        "molene",
+        folder,
+        sha256={"RADOMEH.tar.gz": digest},
+        urls={"RADOMEH.tar.gz": server.url("molene")},
+    )
+    assert path == folder / "molene_weather.npz"
+    assert _names(folder) == ["RADOMEH.tar.gz", "RADOMEH.tar.gz.sha256", "molene_weather.npz"]
+    assert MoleneWind(folder).horizon == 38
+
+
+def test_fetch_of_a_file_in_another_format_is_refused(tmp_path: Path, server: Server) -> None:
+    names = {"beijing": "beijing_air_quality.zip", "molene": "RADOMEH.tar.gz"}
+    for name, file in names.items():
+        with pytest.raises(ValueError, match=f"{name}'s raw files are not as expected"):
+            fetch(name, tmp_path / name, sha256={file: DIGEST}, urls={file: server.url("whole")})
+        assert _names(tmp_path / name) == [file, f"{file}.sha256"]
+
+
+def test_fetch_refuses_unknown_names(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="name must be one of intel, molene, beijing, got 'mars'"):
+        fetch("mars", tmp_path)
+    with pytest.raises(ValueError, match=r"urls must be keyed by data.txt.gz, mote_locs.txt, got \['x'\]"):
+        fetch("intel", tmp_path, urls={"x": "http://127.0.0.1"})
+    with pytest.raises(ValueError, match="sha256 must be keyed by"):
+        fetch("intel", tmp_path, sha256={"x": "00"})
+
+
+def test_every_source_is_named_with_its_terms() -> None:
+    for source in SOURCES.values():
+        assert source.terms
+        assert all(url.startswith("https://") for url in source.urls.values())

@@ -1,0 +1,221 @@
+"""A replayed table gives the table's rewards, and knows the past only."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from bandits_torch.kernels import estimate_covariance
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.problems import Replay, RewardTable, fit_forgetting_rate, make
+from bandits_torch.streams import ReplicateStreams
+
+
+def _table(rows: int = 50, arms: int = 4, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    walk = torch.randn(rows, arms, generator=generator, dtype=torch.float64).cumsum(0)
+    return 0.3 * walk + torch.arange(arms)
+
+
+def test_rewards_are_the_tables_entries_without_noise() -> None:
+    table = _table()
+    problem = Replay(table, warm_up=0.2, replicates=3)
+    assert problem.horizon == 40
+    for step in (1, 7, 40):
+        assert torch.equal(problem.expected_rewards(step), table[9 + step].expand(3, -1))
+        arm = torch.tensor([2, 0, 3])
+        assert torch.equal(problem.pull(step, arm, ReplicateStreams(0, 3)), table[9 + step, arm])
+        assert problem.available(step) is None
+        assert problem.time(step) == float(step)
+
+
+def test_one_replicate_serves_any_number() -> None:
+    problem = Replay(_table())
+    rewards = problem.pull(1, torch.tensor([0, 1, 2, 3, 0]), ReplicateStreams(0, 5))
+    assert torch.equal(rewards[[0, 4]], problem.table[0, [0, 0]])
+
+
+def test_knowledge_comes_from_the_warm_up_alone() -> None:
+    table = _table()
+    changed = table.clone()
+    changed[10:] = 1000 * torch.randn(40, 4, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    one, other = Replay(table, warm_up=0.2).knowledge, Replay(changed, warm_up=0.2).knowledge
+    assert torch.equal(one.kernel.covariance, other.kernel.covariance)
+    assert torch.equal(torch.as_tensor(one.prior_mean), torch.as_tensor(other.prior_mean))
+    for figure in ("noise_variance", "rkhs_bound", "forgetting_rate"):
+        assert getattr(one, figure) == getattr(other, figure)
+
+
+def test_knowledge_is_what_the_history_says() -> None:
+    history, table = _table(30), _table(20, seed=1)
+    known = Replay(table, history=history).knowledge
+    C = estimate_covariance(history)
+    assert torch.equal(known.kernel.covariance, C)
+    torch.testing.assert_close(known.prior_mean, history.mean(0))
+    assert known.noise_variance == pytest.approx(0.05 * C.diagonal().mean().item())
+    rate = fit_forgetting_rate(history, torch.arange(30.0).double(), C, float(known.noise_variance))
+    assert known.forgetting_rate == pytest.approx(rate)
+    # the bound: norm of the fit of each centred row to within the noise, the largest of them
+    rows = history - history.mean(0)
+    alpha = torch.linalg.solve(C + known.noise_variance * torch.eye(4).double(), rows.T).T
+    assert known.rkhs_bound == pytest.approx(((alpha @ C) * alpha).sum(-1).sqrt().max().item())
+
+
+def test_bound_leaves_missing_entries_out() -> None:
+    history = _table(30)
+    gappy = history.clone()
+    gappy[5:, 3] = float("nan")
+    assert Replay(_table(5), history=gappy).knowledge.rkhs_bound > 0
+
+
+def test_prior_mean_options() -> None:
+    history = _table(30)
+    grand = Replay(_table(5), history=history, prior_mean="grand").knowledge.prior_mean
+    assert grand == pytest.approx(history.mean().item())
+    assert Replay(_table(5), history=history, prior_mean=1.5).knowledge.prior_mean == 1.5
+
+
+def test_given_forgetting_rate_and_noise_fraction_are_used() -> None:
+    known = Replay(_table(), forgetting_rate=0.25, noise_fraction=0.5).knowledge
+    assert known.forgetting_rate == 0.25
+    assert known.noise_variance == pytest.approx(0.5 * known.kernel.covariance.diagonal().mean().item())
+
+
+def test_missing_rewards_are_masked_and_rows_without_any_are_left_out() -> None:
+    nan, table = float("nan"), _table(20)
+    table[12, 1] = nan
+    table[14] = nan
+    problem = Replay(table, warm_up=0.5)
+    assert problem.horizon == 9
+    assert problem.available(3).tolist() == [True, False, True, True]
+    assert problem.available(1).all()
+    assert torch.isnan(problem.expected_rewards(3)[0, 1])
+    assert [problem.time(t) for t in (4, 5)] == [4.0, 6.0]
+    assert torch.equal(problem.expected_rewards(5)[0], table[15])
+
+
+def test_time_is_counted_in_median_gaps_and_keeps_irregular_ones() -> None:
+    times = torch.cat([torch.arange(10), torch.tensor([10, 11, 14, 15])]).double() * 600 + 1e9
+    problem = Replay(_table(14), times, warm_up=10 / 14)
+    assert [problem.time(t) for t in (1, 2, 3, 4)] == [1.0, 2.0, 5.0, 6.0]
+    assert problem.history_times.tolist() == [float(t) for t in range(-9, 1)]
+
+
+def test_history_times_join_the_tables() -> None:
+    problem = Replay(
+        _table(5),
+        torch.arange(5.0) * 10 + 1000,
+        history=_table(6),
+        history_times=torch.arange(6.0) * 10 + 900,
+    )
+    assert problem.history_times.tolist() == [-9.0, -8.0, -7.0, -6.0, -5.0, -4.0]
+    assert problem.time(1) == 1.0
+
+
+def test_kernel_reads_the_index_and_features_ride_along() -> None:
+    features = torch.tensor([[0.5, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]])
+    problem = Replay(_table(), arms=features)
+    assert torch.equal(problem.arms, torch.cat([torch.arange(4.0).unsqueeze(-1), features], -1).double())
+    plain = Replay(_table())
+    assert torch.equal(plain.arms, torch.arange(4.0).double().unsqueeze(-1))
+    for one in (problem, plain):
+        assert torch.equal(one.knowledge.kernel(one.arms).to_dense(), one.knowledge.kernel.covariance)
+
+
+def test_horizon_limits_the_steps() -> None:
+    problem = Replay(_table(), horizon=7)
+    assert problem.horizon == 7
+    problem.expected_rewards(7)
+    for method in (problem.expected_rewards, problem.available, problem.time):
+        with pytest.raises(ValueError, match=r"step must be an integer in 1, \.\.\., 7, got 8"):
+            method(8)
+        with pytest.raises(ValueError, match=r"step must be an integer in 1, \.\.\., 7, got 0"):
+            method(0)
+
+
+def test_to_moves_rewards_mask_and_knowledge() -> None:
+    table = _table()
+    table[30, 2] = float("nan")
+    problem = Replay(table).to(torch.float32)
+    assert problem.expected_rewards(1).dtype == torch.float32
+    assert problem.available(21).dtype == torch.bool
+    assert problem.knowledge.prior_mean.dtype == torch.float32
+    assert problem.knowledge.kernel(problem.arms).to_dense().dtype == torch.float32
+
+
+def test_knowledge_makes_a_model_on_indices() -> None:
+    problem = Replay(_table(), arms=torch.rand(4, 2, generator=torch.Generator().manual_seed(0)))
+    known = problem.knowledge
+    model = ArmGP(problem.arms, known.kernel, known.noise_variance, prior_mean=known.prior_mean)
+    model.observe(torch.tensor([[2.0]]).double(), problem.expected_rewards(1)[:, 2:3])
+    posterior = model.posterior(torch.arange(4.0).double().unsqueeze(-1))
+    C = known.kernel.covariance
+    pulled = problem.table[0, 2] - known.prior_mean[2]
+    mean = known.prior_mean + C[:, 2] * pulled / (C[2, 2] + known.noise_variance)
+    torch.testing.assert_close(posterior.mean.squeeze(-1), mean)
+
+
+def test_reward_table_brings_times_and_names() -> None:
+    table = RewardTable(_table(), torch.arange(50.0).double() * 2, ("a", "b", "c", "d"))
+    problem = Replay(table)
+    assert problem.arm_names == ("a", "b", "c", "d")
+    assert problem.time(2) == 2.0
+
+
+GOOD = {"table": _table(20)}
+BAD = [
+    ({"table": _table()[0]}, "rewards must have shape"),
+    ({"table": _table(20) / 0}, "rewards must be finite"),
+    ({"table": _table(5)}, r"history must be a table with two or more rewards of every arm .*got \['0', '1'"),
+    ({"table": _table(1)}, "table must be long enough for a warm_up"),
+    ({"times": torch.arange(19.0)}, "times must have shape"),
+    ({"times": torch.zeros(20)}, "times must increase"),
+    ({"arms": torch.zeros(3, 2)}, "arms must have shape"),
+    ({"arms": torch.full((4, 2), float("nan"))}, "arms must be finite"),
+    ({"history": torch.zeros(5, 3)}, "history must have shape"),
+    ({"history": torch.ones(5, 4)}, "history must be a table of rewards that vary"),
+    ({"history": _table(5), "warm_up": 0.2}, "warm_up must be None when a history is given"),
+    ({"history_times": torch.arange(5.0)}, "history_times must be None without history"),
+    (
+        {"history": _table(5), "history_times": torch.arange(5.0)},
+        "history_times must be given with times only",
+    ),
+    ({"history": _table(5), "times": torch.arange(20.0)}, "history_times must be given with times only"),
+    (
+        {"history": _table(5), "times": torch.arange(20.0), "history_times": torch.arange(5.0)},
+        "history_times must be before the table's times",
+    ),
+    ({"warm_up": 0.0}, "warm_up must be a number strictly between 0 and 1"),
+    ({"warm_up": 1.0}, "warm_up must be a number strictly between 0 and 1"),
+    ({"prior_mean": "zero"}, "prior_mean must be 'arm', 'grand' or a number"),
+    ({"prior_mean": float("nan")}, "prior_mean must be a finite number"),
+    ({"noise_fraction": 0.0}, "noise_fraction must be"),
+    ({"forgetting_rate": 1.0}, "forgetting_rate must be"),
+    ({"horizon": 17}, r"horizon must be an integer in 1, \.\.\., 16"),
+    ({"horizon": 0}, "horizon must be an integer"),
+    ({"replicates": 0}, "replicates must be"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD)
+def test_bad_arguments_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Replay(**(GOOD | changes))  # type: ignore[arg-type]
+
+
+def test_table_whose_played_part_is_empty_is_refused() -> None:
+    table = _table(20)
+    table[10:] = float("nan")
+    with pytest.raises(ValueError, match="table must be a table with rewards left to play"):
+        Replay(table, warm_up=0.5)
+
+
+def test_make_replays_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    lines = [",".join(map(str, row)) for row in _table().tolist()]
+    path.write_text("\n".join(["a,b,c,d", *lines]), encoding="utf-8")
+    problem = make("replay", data=path, horizon=5, replicates=2, rewards="a,c", warm_up=0.5)
+    assert problem.expected_rewards(1).shape == (2, 2)
+    torch.testing.assert_close(problem.expected_rewards(1)[0], _table()[25, [0, 2]])
+    with pytest.raises(ValueError, match="data must be given for problem 'replay'"):
+        make("replay")

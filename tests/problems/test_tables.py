@@ -1,0 +1,210 @@
+"""Reading tables: what comes back, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bandits_torch.problems import RewardTable, read_table
+
+VALUES = torch.tensor(
+    [[1.0, 2.5, -3.0], [4.0, float("nan"), 6.0], [7.0, 8.0, float("nan")]], dtype=torch.float64
+)
+CSV = "when,a,b,c\n1,1,2.5,-3\n2,4,,6\n4,7,8,\n"
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(torch.isnan(one), torch.isnan(other)) and torch.equal(
+        one.nan_to_num(), other.nan_to_num()
+    )
+
+
+def _write(folder: Path, text: str, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _saved(folder: Path, suffix: str) -> Path:
+    frame = pd.DataFrame(VALUES.numpy(), columns=["a", "b", "c"])
+    frame.insert(0, "when", [1, 2, 4])
+    path = folder / f"table{suffix}"
+    if suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        np.savez(path, rewards=VALUES.numpy(), arms=np.array(["a", "b", "c"]), when=np.array([1, 2, 4]))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_every_format_gives_the_same_table(tmp_path: Path, suffix: str) -> None:
+    table = read_table(_saved(tmp_path, suffix), time="when")
+    assert _same(table.rewards, VALUES)
+    assert table.rewards.dtype == torch.float64
+    assert table.arm_names == ("a", "b", "c")
+    assert table.times is not None
+    assert table.times.tolist() == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+@pytest.mark.parametrize("asked", [["c", "a"], "c,a"])
+def test_columns_come_in_the_order_asked_for(tmp_path: Path, suffix: str, asked: list[str] | str) -> None:
+    table = read_table(_saved(tmp_path, suffix), asked)
+    assert table.arm_names == ("c", "a")
+    assert _same(table.rewards, VALUES[:, [2, 0]])
+    assert table.times is None
+
+
+def test_forward_fill_repeats_the_last_reward_and_leaves_leading_gaps(tmp_path: Path) -> None:
+    table = read_table(_write(tmp_path, "a,b\n,1\n2,\n,\n3,4\n"), missing="forward-fill")
+    expected = torch.tensor([[float("nan"), 1], [2, 1], [2, 1], [3, 4]], dtype=torch.float64)
+    assert _same(table.rewards, expected)
+
+
+def test_empty_nan_and_na_are_missing(tmp_path: Path) -> None:
+    table = read_table(_write(tmp_path, "a,b,c\n , NaN,na\n1,2,3\n"))
+    assert torch.isnan(table.rewards[0]).all()
+
+
+@pytest.mark.parametrize(
+    "stamps", [("2024-01-01 00:00", "2024-01-01 01:00"), ("2024-01-01T02:00+02:00", "2024-01-01T01:00Z")]
+)
+def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> None:
+    table = read_table(_write(tmp_path, f"t,a,b\n{stamps[0]},1,2\n{stamps[1]},3,4\n"), time="t")
+    assert table.times is not None
+    assert table.times.tolist() == [1704067200.0, 1704070800.0]
+
+
+def test_parquet_indexed_by_time_keeps_it(tmp_path: Path) -> None:
+    index = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 00:30"], name="t")
+    pd.DataFrame({"a": [1, 2], "b": [3, 4]}, index=index).to_parquet(tmp_path / "x.parquet")
+    table = read_table(tmp_path / "x.parquet", time="t")
+    assert table.times is not None
+    assert table.times.tolist() == [1704067200.0, 1704069000.0]
+
+
+def test_byte_order_mark_and_blank_lines_do_no_harm(tmp_path: Path) -> None:
+    table = read_table(_write(tmp_path, "\ufeffa,b\n1,2\n\n3,4\n\n"))
+    assert table.arm_names == ("a", "b")
+    assert table.rewards.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "header and at least one row"),
+        ("a,b\n", "header and at least one row"),
+        ("a\n1\n", "rewards must be at least two columns"),
+        ("a,b\n1,2\n3,high\n", "row 2, column 'b' must be a number or empty, got 'high'"),
+        ("a,b,a\n1,2,3\n", r"arm names must be all different, got \['a'\]"),
+        ("a,b\n1,inf\n", "rewards must be finite, got infinity in row 1, column 'b'"),
+        ("a,b\n1,2,3\n", "row 1 must have 2 cells, as the header has, got 3"),
+        ("a,b\n1\n", "row 1 must have 2 cells"),
+    ],
+)
+def test_bad_tables_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_table(_write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (["1", "1"], "times must increase from row to row, got 1.0 in row 1 and 1.0 in row 2"),
+        (["2", "1"], "times must increase from row to row, got 2.0 in row 1 and 1.0 in row 2"),
+        (["1", ""], "row 2, column 't' must hold a time"),
+        (["1", "inf"], "times must be finite"),
+        (["2024-01-01", "soon"], "row 2, column 't' must be a number or an ISO 8601 timestamp, got 'soon'"),
+        (["2024-01-02", "2024-01-01"], "times must increase"),
+    ],
+)
+def test_bad_times_are_refused(tmp_path: Path, times: list[str], message: str) -> None:
+    text = "t,a,b\n" + "".join(f"{time},1,2\n" for time in times)
+    with pytest.raises(ValueError, match=message):
+        read_table(_write(tmp_path, text), time="t")
+
+
+def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path, CSV)
+    with pytest.raises(ValueError, match="time must be one of the columns when, a, b, c, got 'hour'"):
+        read_table(path, time="hour")
+    with pytest.raises(ValueError, match="rewards must be among the columns when, a, b, c, got 'z'"):
+        read_table(path, ["a", "z"])
+    with pytest.raises(ValueError, match="missing must be 'mask' or 'forward-fill', got 'zero'"):
+        read_table(path, missing="zero")
+
+
+def test_missing_files_and_unknown_suffixes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"path must be an existing file, got .*nowhere\.csv"):
+        read_table(tmp_path / "nowhere.csv")
+    with pytest.raises(ValueError, match=r"path must be a file ending in .csv, .parquet, .npz"):
+        read_table(_write(tmp_path, CSV, "table.xlsx"))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".npz"])
+def test_garbage_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"table{suffix}"
+    path.write_bytes(b"no such format at all")
+    with pytest.raises(ValueError, match="path must be a readable"):
+        read_table(path)
+
+
+def test_undecodable_csv_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    with pytest.raises(ValueError, match=r"path must be a readable \.csv file"):
+        read_table(tmp_path / "x.csv")
+
+
+def test_parquet_text_cells_are_named(tmp_path: Path) -> None:
+    pd.DataFrame({"a": ["1", "high"], "b": [1.0, 2.0]}).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="row 2, column 'a' must be a number or empty, got 'high'"):
+        read_table(tmp_path / "x.parquet")
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", rewards=np.array([[1, None]], dtype=object))
+    with pytest.raises(ValueError, match=r"path must be a readable NPZ file.*allow_pickle=False"):
+        read_table(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"values": np.ones((2, 2))}, r"an NPZ with an array 'rewards' \(has values\)"),
+        ({"rewards": np.ones(3)}, "rewards must be an array T x N with rows"),
+        ({"rewards": np.ones((0, 3))}, "rewards must be an array T x N with rows"),
+        ({"rewards": np.ones((2, 2)), "arms": np.array(["a"])}, "arms must be an array of 2 names"),
+        ({"rewards": np.ones((2, 2)), "arms": np.array(["a", "a"])}, "arm names must be all different"),
+    ],
+)
+def test_bad_npz_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("rewards", "times", "names", "message"),
+    [
+        (torch.ones(3), None, (), "rewards must have shape"),
+        (torch.ones(0, 2), None, (), "a table of at least one row"),
+        (torch.ones(2, 1), None, (), "a table of at least two arms"),
+        (torch.ones(2, 2), torch.ones(3), (), "times must have shape"),
+        (torch.ones(2, 2), None, ("a",), "arm_names must be 2 names"),
+        (
+            torch.tensor([[1.0, float("inf")]]),
+            None,
+            (),
+            "rewards must be finite, got infinity in row 1, column '1'",
+        ),
+    ],
+)
+def test_bad_reward_tables_are_refused(
+    rewards: torch.Tensor, times: torch.Tensor | None, names: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        RewardTable(rewards, times, names)

@@ -1,0 +1,117 @@
+"""The speed benchmarks run, write what they say they write, and compare like with like. No test looks at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from benchmarks.speed.cli import BENCHMARKS, app
+from benchmarks.speed.crossover import crossing
+from benchmarks.speed.measuring import alone, peak_mib
+from benchmarks.speed.page import duration, figures
+from benchmarks.speed.plain_botorch import WAYS
+from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
+
+COLUMNS = {
+    "against_botorch": {"arms", "observations", "pulled", "way", "steps", "seconds_per_step", "times_ours"}
+    | {"peak_mib", "start_mib", "same_arms", "form", "rows", "points", "bytes_per_step", "copy_seconds"},
+    "growth": {"model", "arms", "steps_before", "steps", "seconds_per_step"},
+    "crossover": {"replicates", "arms", "pulled", "rows", "points", "covariance_seconds", "factor_seconds"}
+    | {"factor_over_covariance"},
+    "igp_30000": {"arms", "replicates", "steps", "wall_seconds", "seconds_per_step", "mean_cumulative_regret"}
+    | {"seconds_per_replicate_step"},
+    "precision": {"form", "arms", "noise_variance", "observations", "mean_error", "deviation_error"}
+    | {"smallest_deviation", "worst_index_loss", "seconds_float64", "seconds_float32"},
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("speed")
+    result = CliRunner().invoke(app, ["--fast", "--out", str(folder)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def _rows(out: Path, name: str) -> pd.DataFrame:
+    return pd.read_csv(out / "results" / "cpu" / f"{name}.csv")
+
+
+@pytest.mark.parametrize("name", list(BENCHMARKS))
+def test_every_benchmark_writes_its_columns_and_the_machine_it_ran_on(out: Path, name: str) -> None:
+    frame = _rows(out, name)
+    assert set(frame.columns) == COLUMNS[name]
+    assert len(frame) > 0
+    facts = json.loads((out / "results" / "cpu" / f"{name}.json").read_text())
+    assert facts["fast"] is True
+    assert {"processor", "cores", "threads", "torch", "botorch", "seconds"} <= set(facts)
+
+
+def test_every_way_of_botorch_chooses_our_arm_at_every_step(out: Path) -> None:
+    frame = _rows(out, "against_botorch")
+    botorch = frame[frame.way != "bandits_torch"]
+    assert set(botorch.way) == set(WAYS)
+    assert (botorch.same_arms == botorch.steps).all()
+    assert (botorch.steps > 1).all()
+
+
+def test_page_holds_every_section_and_says_that_a_fast_run_means_nothing(out: Path) -> None:
+    page = (out / "RESULTS.md").read_text()
+    assert all(f"## {benchmark.question}" in page for benchmark in BENCHMARKS.values())
+    assert page.count("figures mean nothing") == len(BENCHMARKS)
+
+
+def test_running_one_benchmark_keeps_the_others_on_the_page(out: Path) -> None:
+    result = CliRunner().invoke(app, ["igp_30000", "--fast", "--out", str(out)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert all(f"`{name}`:" in (out / "RESULTS.md").read_text() for name in BENCHMARKS)
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["igp_30000", "--device", "abacus"]])
+def test_what_is_not_there_is_refused_before_anything_runs(arguments: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*arguments, "--fast", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert arguments[-1] in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_of_a_process_of_its_own_is_not_that_of_the_one_that_started_it() -> None:
+    large = torch.ones(100 * 2**20, dtype=torch.float64)  # 800 MiB
+    own = peak_mib("cpu")
+    assert own > large.numel() * 8 / 2**20
+    assert alone(peak_mib, "cpu") < own - 500
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_bytes_of_a_step_are_those_of_the_form(form: str) -> None:
+    task = make_task(50, "cpu")
+    policy = ucb_on_arms(task, form=form)
+    for step in range(12):
+        play(policy, task, step, forced=torch.tensor([step % 4]))
+    vectors = 4 * 50
+    assert held(policy) == (("covariance", 0, 0) if form == "covariance" else ("factor", 4, 4))
+    numbers = 2 * 50**2 if form == "covariance" else 4 * 50 + 2 * 4**2
+    assert bytes_of_step(policy) == 8 * (numbers + vectors)
+
+
+def test_crossing_lies_where_the_ratio_passes_one_on_a_double_log_scale() -> None:
+    assert crossing([100, 400], [2.0, 0.5]) == pytest.approx(200)
+    assert crossing([100, 200, 800], [4.0, 2.0, 0.5]) == pytest.approx(400)
+    assert crossing([100, 200], [0.9, 0.5]) == 0
+    assert math.isinf(crossing([100, 200], [2.0, 1.5]))
+
+
+def test_figures_keep_three_digits_and_a_unit() -> None:
+    assert [figures(value) for value in (0.01234, 1.0, 99.96, 12345.0)] == [
+        "0.0123",
+        "1.00",
+        "100.0",
+        "12 300",
+    ]
+    assert [duration(value) for value in (1.5, 2.346e-3, 4.5e-5)] == ["1.50 s", "2.35 ms", "45.0 µs"]
