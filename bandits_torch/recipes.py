@@ -36,6 +36,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.problems.problem import Problem
+from bandits_torch.recipes_adaptive import ADAPTIVE
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import (
@@ -238,22 +239,21 @@ def et_gp_ucb(
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, forgetting=rule)
 
 
-RECIPES: dict[str, Callable[..., Policy]] = {
-    recipe.__name__: recipe
-    for recipe in (
-        random,
-        gp_ucb,
-        igp_ucb,
-        gp_ts,
-        gp_ei,
-        gp_pi,
-        r_gp_ucb,
-        sw_gp_ucb,
-        tv_gp_ucb,
-        ui_gp_ucb,
-        et_gp_ucb,
-    )
-}
+_ALL: tuple[Callable[..., Policy], ...] = (
+    random,
+    gp_ucb,
+    igp_ucb,
+    gp_ts,
+    gp_ei,
+    gp_pi,
+    r_gp_ucb,
+    sw_gp_ucb,
+    tv_gp_ucb,
+    ui_gp_ucb,
+    et_gp_ucb,
+    *ADAPTIVE,
+)
+RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _ALL}
 _PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
 
 
@@ -280,7 +280,9 @@ def options_of(name: str) -> dict[str, Any]:
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return own | (_PRIOR_OPTIONS if passes_on else {})
+    if RECIPES[name] is random:  # knows of no model
+        return own
+    return own | (_PRIOR_OPTIONS if passes_on else {"noise_variance": None})
 
 
 def memory_length(model: ArmGP, horizon: int, variation_budget: Number | None = None) -> int:

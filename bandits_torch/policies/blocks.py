@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.drawing import check_observation, draw
+from bandits_torch.policies.drawing import check_pulls, draw
 from bandits_torch.policies.epochs import Epoch, Interval
 from bandits_torch.policies.features import FeatureSource
 from bandits_torch.policies.opkb_constants import Constants, Schedule
@@ -109,7 +109,7 @@ class BlockPolicy(Policy):
     def learn(self, observation: Observation) -> None:
         """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
         arm, reward = observation.arm, observation.reward
-        check_observation(arm, reward, self.replicates, self.num_arms)
+        check_pulls(observation, self.replicates, self.num_arms)
         self._detected.zero_()
         refuted = self._refuted(observation)
         if refuted is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.change_detection import ShiryaevRoberts
-from bandits_torch.policies.drawing import check_observation, draw
+from bandits_torch.policies.drawing import check_pulls, draw
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps
@@ -129,7 +129,7 @@ class CalibratedOPKB(Policy):
     def learn(self, observation: Observation) -> None:
         """Test the residual, restart where it says so, observe, and begin the blocks that are due."""
         arm, reward = observation.arm, observation.reward
-        check_observation(arm, reward, self.replicates, self.num_arms)
+        check_pulls(observation, self.replicates, self.num_arms)
         mean, variance = (m.gather(1, arm.unsqueeze(1)).squeeze(1) for m in self.model.marginals())
         alarm = self._alarm.update(arm, (reward - mean) / (variance + self._noise).sqrt())
         self._detected = alarm.to(mean)

@@ -6,21 +6,16 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.policy import Observation, check_available, check_observation
 
 
 def draw(P: Tensor, uniform: Tensor, available: Tensor | None = None) -> Tensor:
     """Arms (S,) drawn from P (S, N) with numbers (S,) uniform on [0, 1), among those available.
 
-    Where no mass is left on the available arms they are drawn uniformly. Raises ValueError for a mask of
-    another shape or kind, or (on a CPU) one that leaves no arm.
+    Where no mass is left on the available arms they are drawn uniformly. Raises ValueError for a bad mask.
     """
-    S, N = P.shape
     if available is not None:
-        shaped = available.shape in ((N,), (S, N))
-        validation.shape_is("available", available, shaped, f"({N},) or ({S}, {N})")
-        validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
-        some = available.is_cuda or bool(available.any(-1).all())
-        validation.require(some, "available", available, "at least one arm to choose in every replicate")
+        check_available(available, *P.shape)
         P = P * available
         P = torch.where(P.sum(-1, keepdim=True) > 0, P, available.to(P))
     cumulative = P.cumsum(-1)
@@ -28,10 +23,10 @@ def draw(P: Tensor, uniform: Tensor, available: Tensor | None = None) -> Tensor:
     return passed.to(torch.uint8).argmax(-1)  # the first arm whose cumulative share passes
 
 
-def check_observation(arm: Tensor, reward: Tensor, replicates: int, num_arms: int) -> None:
+def check_pulls(observation: Observation, replicates: int, num_arms: int) -> None:
     """Arms and rewards (S,), and on a CPU also their values: arms in range, rewards finite."""
-    for name, value in (("arm", arm), ("reward", reward)):
-        validation.shape_is(name, value, value.shape == (replicates,), f"({replicates},)")
+    check_observation(observation, replicates)
+    arm, reward = observation.arm, observation.reward
     if not reward.is_cuda:
         validation.finite_tensor("reward", reward)
         inside = bool(((arm >= 0) & (arm < num_arms)).all())

@@ -25,7 +25,9 @@ class FeatureSource(ABC):
 
 
 class FixedFeatures(FeatureSource):
-    """The same features in every block: those of a kernel, say.
+    """The same features in every block.
+
+    Of a kernel: ``features_of_covariance(kernel(arms))``. Linear: the arms themselves.
 
     Args:
         features: (N, p), or (S, N, p) for replicates that differ.

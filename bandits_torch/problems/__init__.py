@@ -9,7 +9,12 @@ from bandits_torch.problems.datasets import (
     MoleneWind,
 )
 from bandits_torch.problems.download import fetch
-from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.drifting import (
+    DriftingCosine,
+    SphereOneSwitch,
+    SphereTwoSwitches,
+    SwitchingFunctions,
+)
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
@@ -40,6 +45,8 @@ __all__ = [
     "RewardTable",
     "Rosenbrock",
     "SimulatedProblem",
+    "SphereOneSwitch",
+    "SphereTwoSwitches",
     "StandardFunction",
     "StationaryProblem",
     "SwitchingFunctions",

@@ -1,6 +1,15 @@
 """Pure functions of the literature: confidence widths and information gain."""
 
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
+from bandits_torch.theory.inverse_propensity import estimated_gaps, ips_estimates, propensity_matrix
+from bandits_torch.theory.optimal_design import (
+    Design,
+    exploration_problem,
+    features_of_covariance,
+    fractional_gain,
+    optimal_design,
+    optimal_exploration,
+)
 from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
@@ -20,6 +29,7 @@ from bandits_torch.theory.widths import (
 
 __all__ = [
     "ConstantWidth",
+    "Design",
     "DriftAwareWidth",
     "GPTSWidth",
     "GrowthBound",
@@ -34,4 +44,12 @@ __all__ = [
     "SrinivasBayesianWidth",
     "SrinivasRKHSWidth",
     "Width",
+    "estimated_gaps",
+    "exploration_problem",
+    "features_of_covariance",
+    "fractional_gain",
+    "ips_estimates",
+    "optimal_design",
+    "optimal_exploration",
+    "propensity_matrix",
 ]
