@@ -1,7 +1,21 @@
 """BoTorch acquisition functions over models that change with time. EI, PI and the rest are BoTorch's own."""
 
+from bandits_torch.acquisition.over_priors import (
+    BayesianOverPriors,
+    LikeliestPrior,
+    OptimisticOverPriors,
+    OverPriors,
+)
 from bandits_torch.acquisition.playing_probability import PlayingProbability
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 
-__all__ = ["PlayingProbability", "ThompsonSampling", "UpperConfidenceBound"]
+__all__ = [
+    "BayesianOverPriors",
+    "LikeliestPrior",
+    "OptimisticOverPriors",
+    "OverPriors",
+    "PlayingProbability",
+    "ThompsonSampling",
+    "UpperConfidenceBound",
+]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.theory.widths import Width
 
 
 class OverPriors(AcquisitionFunction, ABC):
@@ -71,6 +76,9 @@ class OptimisticOverPriors(OverPriors):
         if surviving is not None:
             validation.require(surviving.dtype == torch.bool, "surviving", surviving.dtype, "booleans")
             self._of_priors("surviving", surviving)
+            if not surviving.is_cuda:  # looking at values would make a GPU wait
+                some = bool(surviving.any(-1).all())
+                validation.require(some, "surviving", surviving, "True for at least one prior")
         self.register_buffer("surviving", surviving)
         self.surviving: Tensor | None
 
@@ -121,3 +129,39 @@ class LikeliestPrior(OverPriors):
         """The scores under the likeliest prior."""
         prior = self.likeliest.expand(scores.shape[:-1])
         return scores.gather(-1, prior.unsqueeze(-1)).squeeze(-1), prior
+
+
+@acqf_input_constructor(OptimisticOverPriors)
+def _inputs_of_optimistic(
+    model: Model, width: float | Tensor | Width = 2.0, surviving: Tensor | None = None, **_unused: Any
+) -> dict[str, Any]:
+    return {"base": UpperConfidenceBound(model, width), "surviving": surviving}
+
+
+@acqf_input_constructor(BayesianOverPriors)
+def _inputs_of_bayesian(
+    model: Model,
+    width: float | Tensor | Width = 2.0,
+    log_weights: Tensor | None = None,
+    **_unused: Any,
+) -> dict[str, Any]:
+    weights = _log_likelihood(model) if log_weights is None else log_weights
+    return {"base": UpperConfidenceBound(model, width), "log_weights": weights}
+
+
+@acqf_input_constructor(LikeliestPrior)
+def _inputs_of_likeliest(
+    model: Model,
+    width: float | Tensor | Width = 2.0,
+    log_likelihood: Tensor | None = None,
+    **_unused: Any,
+) -> dict[str, Any]:
+    likelihood = _log_likelihood(model) if log_likelihood is None else log_likelihood
+    return {"base": UpperConfidenceBound(model, width), "log_likelihood": likelihood}
+
+
+def _log_likelihood(model: Model) -> Tensor:
+    """What ``ArmGP`` and ``OnlineGP`` keep; of any other model it must be given."""
+    kept = getattr(model, "log_likelihood", None)
+    validation.require(kept is not None, "model", type(model).__name__, "one that keeps its log_likelihood")
+    return kept  # type: ignore[return-value]

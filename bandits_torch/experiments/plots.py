@@ -1,4 +1,4 @@
-"""Pictures of regret that read without the table beside them."""
+"""Pictures of regret, and of the priors behind it, that read without the table beside them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from bandits_torch import validation
 from bandits_torch.history import History, standard_error
 
 _MOST_POINTS = 1000
+_MOST_BINS = 120
 # Okabe and Ito's colours, told apart with any kind of colour vision; the eighth line starts over, dashed.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
 _OFF_SCALE = 5.0  # lines that end above this many times the median line don't set the scale
@@ -41,7 +42,7 @@ def plot_regret(
         ax = Figure(figsize=(8, 5), dpi=150, layout="constrained").add_subplot()
     lines = []
     for i, (name, history) in enumerate(histories.items()):
-        colour, dash = _COLOURS[i % len(_COLOURS)], _DASHES[i // len(_COLOURS) % len(_DASHES)]
+        colour, dash = COLOURS[i % len(COLOURS)], _DASHES[i // len(COLOURS) % len(_DASHES)]
         lines.append(_draw(ax, name, history.cumulative_regret, colour, dash))
     if random is not None:
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
@@ -56,27 +57,59 @@ def plot_regret(
     return ax
 
 
-def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequence[int] = ()) -> Axes:
-    """Mark the detections on the curves of ``plot_regret``, and the steps at which the problem really changed.
+def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = None) -> Figure:
+    """Which prior was played when, how often in all, and how many survived; a row of panels for each policy.
 
     Args:
-        ax: axes that ``plot_regret`` drew these histories on, in the same order.
-        histories: those whose trace has ``detected`` (1 at a step that detected a change) get a dot on their
-            mean curve for each detection of each replicate; the darker, the more replicates agree.
-        switches: steps of the true changes, drawn as dotted vertical lines.
+        histories: by policy; those whose trace has no ``prior`` are left out.
+        names: of the P priors; default: their numbers, as many as were played.
+
+    Left, the share of replicates that played each prior, over the steps (in at most 120 bins); where the trace has
+    ``surviving``, a line over it, by the axis on the right, is the mean number of surviving priors. Right, the share of
+    all steps and replicates. Returns a figure that no window manager knows of.
     """
-    for step in switches:
-        ax.axvline(step, color="#777777", linestyle=":", linewidth=0.8, zorder=0)
-    for i, history in enumerate(histories.values()):
-        detected = history.trace.get("detected")
-        if detected is None:
-            continue
-        steps = (detected > 0).nonzero()[:, 1]
-        height = history.cumulative_regret.mean(0)[steps]
-        share = max(0.15, 1 / history.replicates)
-        colour = _COLOURS[i % len(_COLOURS)]
-        ax.plot(steps + 1, height, "o", markersize=4, color=colour, alpha=share, markeredgewidth=0, zorder=3)
-    return ax
+    played = {name: h.trace["prior"] for name, h in histories.items() if "prior" in h.trace}
+    validation.require(
+        len(played) > 0, "histories", list(histories), "at least one with 'prior' in its trace"
+    )
+    most = int(max(prior.max() for prior in played.values())) + 1
+    count = most if names is None else len(names)
+    validation.require(count >= most, "names", names, f"names of {most} or more priors")
+    figure = Figure(figsize=(9, 0.6 + (0.9 + 0.11 * count) * len(played)), dpi=150, layout="constrained")
+    axes = figure.subplots(len(played), 2, squeeze=False, sharey=True, width_ratios=[4, 1])
+    ticks = list(range(count)) if names is None else [f"{p}  {name}" for p, name in enumerate(names)]
+    for (left, right), (name, prior) in zip(axes, played.items(), strict=True):
+        shares = _prior_shares(prior, count)
+        extent = (0.5, prior.shape[1] + 0.5, count - 0.5, -0.5)
+        left.imshow(
+            shares, aspect="auto", cmap="Blues", vmin=0, vmax=1, extent=extent, interpolation="nearest"
+        )
+        left.set_title(name, loc="left", fontsize=10)
+        left.set_yticks(range(count), ticks, fontsize=6)
+        right.barh(
+            range(count), [float((prior == p).double().mean()) for p in range(count)], color=COLOURS[0]
+        )
+        right.set_xlim(0, 1)
+        _draw_surviving(left, histories[name], count)
+    axes[-1][0].set_xlabel("step (colour: share of replicates; line, right axis: priors surviving)")
+    axes[-1][1].set_xlabel("share of all plays")
+    return figure
+
+
+def _prior_shares(prior: Tensor, count: int) -> np.ndarray:
+    """(P, bins) share of the plays (S, T) of a bin that went to each prior."""
+    bins = np.array_split(prior.numpy(), min(prior.shape[1], _MOST_BINS), axis=1)
+    return np.array([[(part == p).mean() for part in bins] for p in range(count)])
+
+
+def _draw_surviving(ax: Axes, history: History, count: int) -> None:
+    if "surviving" not in history.trace:
+        return
+    mean = history.trace["surviving"].mean(0).numpy()
+    twin = ax.twinx()
+    twin.plot(np.arange(1, len(mean) + 1), mean, color=COLOURS[1], linewidth=1.4)
+    twin.set_ylim(0, count + 0.5)
+    twin.tick_params(axis="y", labelcolor=COLOURS[1], labelsize=7)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import copy
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.constraints import Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from linear_operator import to_linear_operator
@@ -339,6 +340,8 @@ class ArmGP(OnlineModel):
             return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(points))
+        # An operator is factored when somebody samples, with jitter if need be; a tensor would be factored here, and
+        # the same arm twice makes it singular.
         return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
     # -- inputs ----------------------------------------------------------------------------------------
@@ -372,7 +375,9 @@ def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
     """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
-    values = [v for v in (*kernel.parameters(), *kernel.buffers()) if v.is_floating_point()]
+    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
+    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
+    values = [v for v in values if v.is_floating_point()]
     if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
         return kernel
     return copy.deepcopy(kernel).to(arms)

@@ -84,9 +84,7 @@ class ArmPrior(torch.nn.Module):
         """k(x, x) of every arm: (q, N)."""
         with torch.no_grad():
             diagonal = self.space_kernel(self.inputs, diag=True)
-        return (
-            diagonal.expand(*self.batch_shape, self.num_arms).reshape(self.flat_batch, self.num_arms).clone()
-        )
+        return self._flat(diagonal.unsqueeze(-1)).squeeze(-1).clone()
 
     def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor | float:
         """Time kernel between times s and t; 1 when static.
@@ -129,6 +127,10 @@ class ArmPrior(torch.nn.Module):
         self.forget_hyperparameters()
         return super()._apply(*args, **kwargs)
 
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self.forget_hyperparameters()
+        super()._load_from_state_dict(*args)
+
     def _drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
         before = self.over_time(now, now)
         kept = self.over_time(now, then) / before
@@ -149,5 +151,7 @@ class ArmPrior(torch.nn.Module):
             return self.space_kernel(x1, x2).to_dense()
 
     def _flat(self, covariance: Tensor) -> Tensor:
-        shape = covariance.shape[-2:]
+        """(*batch, n, m) as (q, n, m); ``fill`` has cut leading dimensions of size 1 from the batch."""
+        own, shape = covariance.shape[:-2], covariance.shape[-2:]
+        covariance = covariance.reshape(*own[max(0, len(own) - len(self.batch_shape)) :], *shape)
         return covariance.expand(*self.batch_shape, *shape).reshape(self.flat_batch, *shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,13 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    MarkovTimeKernel,
+    SpatioTemporalKernel,
+)
+from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_gp import ArmGP
 
 _ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
@@ -39,57 +46,112 @@ class CandidatePrior:
 def arm_gp_over_priors(
     arms: Tensor | int,
     priors: Sequence[CandidatePrior],
-    noise_variance: float,
+    noise_variance: float | Tensor,
     *,
     replicates: int,
     form: str = "auto",
 ) -> ArmGP:
     """One ``ArmGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
 
-    Each prior is just an N x N matrix, a mean and a rate, so priors of any kernels share the batch; equal
-    kernels are stored once. Memory O(S P N^2).
+    Each prior is just an N x N matrix, a mean and a rate, so priors of any kernels share the batch; one kernel
+    that all priors share is stored once. Memory O(S P N^2).
+
+    Args:
+        arms: ``(N, d)`` features, or N.
+        priors: P of them.
+        noise_variance: lambda, a number or one for each replicate, (S,), where a prior has none of its own.
+        replicates: S.
+        form: of ``ArmGP``.
 
     Raises ValueError for an empty set, a mean or a covariance of another arm set, a covariance that is not
-    positive semi-definite, a rate outside [0, 1).
+    positive semi-definite, a kernel over time, a rate outside [0, 1).
     """
-    validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
+    check_priors(priors)
     validation.positive_integer("replicates", replicates)
-    features = torch.arange(arms, dtype=torch.float64).unsqueeze(-1) if isinstance(arms, int) else arms
+    features = _features(arms)
     means = torch.stack([_mean(p, prior, features) for p, prior in enumerate(priors)])
-    kernel: Kernel = ArmCovarianceKernel(_covariances(priors, features))
+    kernel: Kernel = _kernel(priors, features)
     rates = [prior.forgetting_rate for prior in priors]
-    for p, rate in enumerate(rates):
-        validation.require(0 <= rate < 1, f"priors[{p}].forgetting_rate", rate, "a number in [0, 1)")
     if any(rates):
-        positive = torch.tensor([max(r, _ALMOST_STATIC) for r in rates], dtype=features.dtype).unsqueeze(-1)
+        positive = features.new_tensor([max(rate, _ALMOST_STATIC) for rate in rates]).unsqueeze(-1)
         time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
         kernel = SpatioTemporalKernel(kernel, time_kernel)
-    own = [noise_variance if prior.noise_variance is None else prior.noise_variance for prior in priors]
-    noise = torch.tensor(own, dtype=features.dtype, device=features.device)
+    given = torch.as_tensor(noise_variance, dtype=features.dtype, device=features.device)
+    own = [prior.noise_variance for prior in priors]
+    noise = torch.stack([given if value is None else torch.full_like(given, value) for value in own], -1)
     return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(replicates, len(priors)))
+
+
+def arm_gp_of_prior(
+    arms: Tensor | int,
+    prior: CandidatePrior,
+    noise_variance: float | Tensor,
+    *,
+    replicates: int,
+    form: str = "auto",
+) -> ArmGP:
+    """An ``ArmGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above."""
+    check_priors([prior])
+    validation.positive_integer("replicates", replicates)
+    features = _features(arms)
+    kernel: Kernel = _kernel([prior], features)
+    if prior.forgetting_rate:
+        kernel = SpatioTemporalKernel(
+            kernel, ExponentialForgettingKernel(features.new_tensor(prior.forgetting_rate))
+        )
+    noise = noise_variance if prior.noise_variance is None else prior.noise_variance
+    return ArmGP(
+        features, kernel, noise, prior_mean=_mean(0, prior, features), form=form, batch_shape=(replicates,)
+    )
+
+
+def check_priors(priors: Sequence[CandidatePrior]) -> None:
+    """Raise ValueError for an empty set or a forgetting rate outside [0, 1)."""
+    validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
+    for p, prior in enumerate(priors):
+        rate = prior.forgetting_rate
+        validation.require(0 <= rate < 1, f"priors[{p}].forgetting_rate", rate, "a number in [0, 1)")
+
+
+def _features(arms: Tensor | int) -> Tensor:
+    features = arm_inputs.features_of(arms, None, None)
+    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+    return features
 
 
 def _mean(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
     mean = torch.as_tensor(prior.mean, dtype=arms.dtype, device=arms.device)
     n = arms.shape[-2]
-    validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), f"() or ({n},)")
+    expected = f"() or ({n},), as many as there are arms"
+    validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), expected)
     return validation.finite_tensor(f"priors[{p}].mean", mean).expand(n)
 
 
-def _covariances(priors: Sequence[CandidatePrior], arms: Tensor) -> Tensor:
-    """(P, N, N), or (N, N) when all priors share one kernel."""
-    n = arms.shape[-2]
+def _kernel(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCovarianceKernel:
+    """The priors' covariances as one kernel of batch shape (P,), or () when all share one kernel object."""
     shared = all(prior.kernel is priors[0].kernel for prior in priors)
-    matrices = []
-    for p, prior in enumerate(priors[:1] if shared else priors):
-        if isinstance(prior.kernel, Tensor):
-            matrix = prior.kernel.to(arms)
-            expected = f"({n}, {n}), the arms of the other priors"
-            validation.shape_is(f"priors[{p}].kernel", matrix, matrix.shape == (n, n), expected)
-        else:
-            with torch.no_grad():
-                by_index = any(isinstance(part, ArmCovarianceKernel) for part in prior.kernel.modules())
-                index = torch.arange(n, dtype=arms.dtype, device=arms.device).unsqueeze(-1)
-                matrix = prior.kernel.to(arms)(index if by_index else arms).to_dense()
-        matrices.append((matrix + matrix.mT) / 2 if not isinstance(prior.kernel, Tensor) else matrix)
-    return matrices[0] if shared else torch.stack(matrices)
+    matrices = [
+        _covariance(p, prior.kernel, arms) for p, prior in enumerate(priors[:1] if shared else priors)
+    ]
+    return ArmCovarianceKernel(matrices[0] if shared else torch.stack(matrices))
+
+
+def _covariance(p: int, kernel: Kernel | Tensor, arms: Tensor) -> Tensor:
+    """(N, N) over the arms."""
+    name, n = f"priors[{p}].kernel", arms.shape[-2]
+    if isinstance(kernel, Tensor):
+        expected = f"({n}, {n}), a row for each arm"
+        validation.shape_is(name, kernel, kernel.shape == (n, n), expected)
+        try:
+            return ArmCovarianceKernel(kernel.to(arms)).covariance
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    parts = list(kernel.modules())
+    over_time = any(isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in parts)
+    validation.require(not over_time, name, kernel, "a kernel over arms alone; time is its forgetting_rate")
+    with torch.no_grad():
+        by_index = any(isinstance(part, ArmCovarianceKernel) for part in parts)
+        index = torch.arange(n, dtype=arms.dtype, device=arms.device).unsqueeze(-1)
+        matrix = copy.deepcopy(kernel).to(arms)(index if by_index else arms).to_dense()
+    validation.shape_is(name, matrix, matrix.shape == (n, n), f"({n}, {n}) when called with the arms")
+    return (matrix + matrix.mT) / 2

@@ -252,8 +252,8 @@ class FactorForm(ResizableState):
     def _minus_through_rows(self, column: Tensor, z: Tensor) -> Tensor:
         """column - G^T z for column (b, N) and z over the points (b, n); G is read once for all replicates."""
         row = self.row_of_arm[self.point_arm].clamp_min(0)
-        by_row = z.new_zeros(z.shape[0], self._rows_bound).scatter_add_(-1, row, z)
-        rows = self.rows[:, : self._rows_bound]
+        rows = self.rows[:, : max(1, self._rows_bound)]  # free points read row 0
+        by_row = z.new_zeros(z.shape[0], rows.shape[1]).scatter_add_(-1, row, z)
         q = rows.shape[0]
         if z.shape[0] == 1:
             return torch.addmv(column[0], rows[0].mT, by_row[0], alpha=-1).unsqueeze(0)

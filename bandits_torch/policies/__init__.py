@@ -1,4 +1,4 @@
-"""What chooses and learns: index policies, what they forget, and the random floor."""
+"""What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
 from bandits_torch.policies.ada_opkb import AdaOPKB
 from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
@@ -15,12 +15,20 @@ from bandits_torch.policies.master import Master, MasterThresholds
 from bandits_torch.policies.neural import NeuralFeatures
 from bandits_torch.policies.opkb import OPKB
 from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.over_priors import (
+    BayesianPriorPolicy,
+    LikeliestPriorPolicy,
+    PriorElimination,
+    UnknownPriorPolicy,
+)
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.policies.regret_balancing import RegretBalancing
 
 __all__ = [
     "OPKB",
     "AdaOPKB",
+    "BayesianPriorPolicy",
     "CalibratedOPKB",
     "Choice",
     "Constants",
@@ -30,12 +38,16 @@ __all__ = [
     "ForgettingRule",
     "IndexPolicy",
     "KeepEverything",
+    "LikeliestPriorPolicy",
     "Master",
     "MasterThresholds",
     "NeuralFeatures",
     "Observation",
     "PeriodicRestart",
     "Policy",
+    "PriorElimination",
     "RandomPolicy",
+    "RegretBalancing",
     "SlidingWindow",
+    "UnknownPriorPolicy",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +19,7 @@ from bandits_torch.acquisition.over_priors import (
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
+from bandits_torch.theory.prior_widths import elimination_xi
 from bandits_torch.theory.widths import Width
 
 
@@ -30,7 +30,8 @@ class UnknownPriorPolicy(Policy):
         model: an ``ArmGP`` of batch shape (S, P): replicates, candidate priors (``arm_gp_over_priors``).
         width: multiplies sigma; its value may differ between priors.
 
-    A step costs one batched step of the model. ``trace`` records the prior played.
+    A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the
+    smallest index, ties between priors to the first. An index that is NaN is never chosen.
     """
 
     def __init__(self, model: ArmGP, width: Width) -> None:
@@ -39,7 +40,7 @@ class UnknownPriorPolicy(Policy):
         self.model, self.width = model, width
         self.replicates, self.num_priors = model.batch_shape
         self.num_arms = model.num_arms
-        self._step = 0
+        self._clock: int | Tensor = 0  # steps since the start, (S,) once replicates differ in it
         self._prior = torch.zeros(self.replicates, dtype=torch.long, device=model.arms.device)
 
     @abstractmethod
@@ -51,7 +52,7 @@ class UnknownPriorPolicy(Policy):
         """The best available arm of each replicate, and the prior it was chosen by."""
         if available is not None:
             check_available(available, self.replicates, self.num_arms)
-        width = self.width(self._step + 1, self.model).expand(self.model.batch_shape)
+        width = self.width(self._step(1), self.model).expand(self.model.batch_shape)
         base = UpperConfidenceBound(self.model, width)
         scores = base(self.model.candidates(time))  # N x S x P
         values, priors = self._over(base).reduce(scores)  # N x S each
@@ -66,42 +67,40 @@ class UnknownPriorPolicy(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Every prior observes the reward; then the priors are judged."""
+        """Every prior observes the reward."""
         check_observation(observation, self.replicates)
-        arm, prior = observation.arm, observation.why["prior"]
-        mean, variance = (
-            moment[torch.arange(self.replicates, device=arm.device), prior, arm]
-            for moment in self.model.marginals(observation.time)
-        )
-        self.model.observe_arms(arm.unsqueeze(-1), observation.reward.unsqueeze(-1), observation.time)
-        self._step += 1
-        self._prior = prior
-        self._judge(prior, observation.reward - mean, observation.why["width"] * variance.sqrt())
+        arm, reward = observation.arm.unsqueeze(-1), observation.reward.unsqueeze(-1)
+        self.model.observe_arms(arm, reward, observation.time)
+        self._clock = self._clock + 1
+        self._prior = observation.why["prior"]
 
-    def _judge(self, prior: Tensor, error: Tensor, bound: Tensor) -> None:
-        """What the prediction error of the prior played, and its confidence bound, (S,) each, say of it."""
+    def _step(self, ahead: int = 0) -> int | Tensor:
+        """The step, or the one so many ahead, as widths take it: broadcasting to (S, P)."""
+        clock = self._clock + ahead
+        return clock.unsqueeze(-1) if isinstance(clock, Tensor) else clock
 
     def trace(self) -> dict[str, Tensor | float]:
         """The prior played."""
         return {"prior": self._prior}
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything, the step count too; all replicates at once."""
-        validation.require(
-            where is None or bool(where.all()), "where", where, "None or True for all replicates"
-        )
-        self.model.reset()
-        self._step = 0
+        """Forget everything, the width's clock too."""
+        if where is None:
+            self.model.reset()
+            self._clock = 0
+        else:
+            self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
+            self._clock = torch.where(where, 0, self._clock)
 
     def state_dict(self) -> dict[str, Any]:
-        """Model and step."""
+        """Model, clock and the prior played last."""
         model = {k: v.clone() if isinstance(v, Tensor) else v for k, v in self.model.state_dict().items()}
-        return {"model": model, "step": self._step, "prior": self._prior.clone()}
+        return {"model": model, "clock": self._clock, "prior": self._prior.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the policy that gave ``state`` stood."""
         self.model.load_state_dict(state["model"])
-        self._step, self._prior = state["step"], state["prior"].clone()
+        self._clock, self._prior = state["clock"], state["prior"].clone()
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
@@ -134,7 +133,7 @@ class PriorElimination(UnknownPriorPolicy):
         model, width: see ``UnknownPriorPolicy``; the theorem's widths are ``PriorEliminationFiniteWidth`` and
             ``PriorEliminationContinuousWidth``.
         delta: failure probability.
-        noise_scale: R, a number or a tensor (P,); default: the square root of the model's noise variance.
+        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
     The last surviving prior is never dropped. ``trace`` records the prior played, how many survive, the one
@@ -151,16 +150,15 @@ class PriorElimination(UnknownPriorPolicy):
         xi: str = "two-sided",
     ) -> None:
         super().__init__(model, width)
-        self.delta = validation.probability("delta", delta)
-        validation.require(xi in ("two-sided", "printed"), "xi", xi, "'two-sided' or 'printed'")
-        self._sides = 2 if xi == "two-sided" else 1
-        scale = (
-            model.noise_variance.sqrt()
-            if noise_scale is None
-            else torch.as_tensor(noise_scale).to(model.arms)
+        self.delta, self.xi = validation.probability("delta", delta), xi
+        if noise_scale is None:
+            noise_scale = model.noise_variance.sqrt()
+        scale = torch.as_tensor(noise_scale).to(model.arms)
+        validation.require(
+            bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
         )
-        validation.require(bool((scale > 0).all()), "noise_scale", scale, "> 0")
         self._noise_scale = scale.expand(model.batch_shape)
+        elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
         self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=model.arms.device)
         self._errors, self._bounds, self._plays = (
             torch.zeros(model.batch_shape, dtype=model.arms.dtype, device=model.arms.device) for _ in range(3)
@@ -171,19 +169,30 @@ class PriorElimination(UnknownPriorPolicy):
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         return OptimisticOverPriors(base, self.surviving)
 
-    def _judge(self, prior: Tensor, error: Tensor, bound: Tensor) -> None:
-        at = prior.unsqueeze(-1)
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Every prior observes the reward; then the prior played is judged by what it had predicted."""
+        check_observation(observation, self.replicates)
+        mean, variance = self.model.marginals(observation.time)
+        super().learn(observation)
+        run = torch.arange(self.replicates, device=mean.device)
+        played = (run, self._prior, observation.arm)
+        error = observation.reward - mean[played]
+        self._judge(error, observation.why["width"] * variance[played].sqrt())
+
+    def _judge(self, error: Tensor, bound: Tensor) -> None:
+        """Add a prediction error of the prior played and its confidence bound, (S,) each; drop it if they disagree."""
+        at = self._prior.unsqueeze(-1)
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(bound).unsqueeze(-1))
-        events = self._sides * self.num_priors * math.pi**2 * self._step**2 / (3 * self.delta)
-        xi = 2 * self._noise_scale**2 * math.log(events)
+        xi = elimination_xi(self._step(), self.num_priors, self._noise_scale, self.delta, self.xi)
         threshold = torch.sqrt(xi * self._plays) + self._bounds
         failed = (self._errors.abs() > threshold).gather(-1, at).squeeze(-1)
         last = self.surviving.sum(-1) == 1
         drop = failed & ~last
-        self.surviving.scatter_(-1, at, (self.surviving.gather(-1, at) & ~drop.unsqueeze(-1)))
-        self._dropped = torch.where(drop, prior, -1)
+        self.surviving.scatter_(-1, at, self.surviving.gather(-1, at) & ~drop.unsqueeze(-1))
+        self._dropped = torch.where(drop, self._prior, -1)
         self._refuted = self._refuted | (failed & last)
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -198,10 +207,12 @@ class PriorElimination(UnknownPriorPolicy):
     def reset(self, where: Tensor | None = None) -> None:
         """Forget everything; every prior is back."""
         super().reset(where)
-        self.surviving.fill_(True)
-        for state in (self._errors, self._bounds, self._plays, self._refuted):
-            state.zero_()
-        self._dropped.fill_(-1)
+        of_replicate = torch.ones_like(self._refuted) if where is None else where
+        self.surviving |= of_replicate.unsqueeze(-1)
+        for record in (self._errors, self._bounds, self._plays):
+            record.masked_fill_(of_replicate.unsqueeze(-1), 0.0)
+        self._refuted = self._refuted & ~of_replicate
+        self._dropped = self._dropped.masked_fill(of_replicate, -1)
 
     def state_dict(self) -> dict[str, Any]:
         """Model, step, and the record of every prior."""

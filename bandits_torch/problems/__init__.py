@@ -16,6 +16,7 @@ from bandits_torch.problems.drifting import (
     SwitchingFunctions,
 )
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
+from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
 from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
@@ -32,6 +33,7 @@ __all__ = [
     "DriftingCosine",
     "GPDraws",
     "Hartmann3",
+    "Hills",
     "IntelHumidity",
     "IntelLight",
     "IntelTemperature",

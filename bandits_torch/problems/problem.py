@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -29,6 +31,8 @@ class Knowledge:
         variation_budget: P_T, the sum over the steps of the largest change of any arm's expected reward,
             None if unknown. Zhou & Shroff (2021) measure changes in the RKHS norm, which is no smaller
             when k(x, x) <= 1.
+        priors: what the reward function might be a draw of, when that is not known, whatever the fields above
+            say; None where there is no such set.
     """
 
     kernel: Kernel
@@ -37,9 +41,13 @@ class Knowledge:
     rkhs_bound: float | Tensor = 1.0
     forgetting_rate: float = 0.03
     variation_budget: float | Tensor | None = None
+    priors: Sequence[CandidatePrior] | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> Knowledge:
-        """A copy with its tensors moved as ``Tensor.to`` does; the kernel itself is moved in place."""
+        """A copy with its tensors moved as ``Tensor.to`` does; the kernel itself is moved in place.
+
+        Candidate priors stay as they are: a model over them takes the arms' dtype and device.
+        """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved = {name: v.to(*args, **kwargs) for name, v in values.items() if isinstance(v, Tensor | Kernel)}
         return replace(self, **moved)  # type: ignore[arg-type]
@@ -54,12 +62,15 @@ class Problem(ABC):
             with the same function and independent noise.
         knowledge: what a user knows beforehand.
         horizon: the last step there is, None if there is no end.
+        true_prior: the prior that the function was drawn from, where ``knowledge.priors`` leaves it open; for
+            an oracle only.
     """
 
     arms: Tensor
     replicates: int
     knowledge: Knowledge
     horizon: int | None = None
+    true_prior: CandidatePrior | None = None
 
     @property
     def num_arms(self) -> int:

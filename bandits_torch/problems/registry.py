@@ -21,6 +21,8 @@ from bandits_torch.problems.drifting import (
     SphereTwoSwitches,
     SwitchingFunctions,
 )
+from bandits_torch.problems.hills import Hills
+from bandits_torch.problems.intel_priors import IntelTemperaturePriors
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import replay
@@ -45,8 +47,10 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "rosenbrock": Rosenbrock,
     "hartmann3": Hartmann3,
     "moving-peaks": MovingPeaks,
+    "hills": Hills,
     "replay": replay,
     "intel-temperature": IntelTemperature,
+    "intel-temperature-priors": IntelTemperaturePriors,
     "intel-light": IntelLight,
     "intel-humidity": IntelHumidity,
     "molene-wind": MoleneWind,

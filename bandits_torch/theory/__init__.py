@@ -14,6 +14,7 @@ from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
+    elimination_xi,
 )
 from bandits_torch.theory.widths import (
     ConstantWidth,
@@ -44,6 +45,7 @@ __all__ = [
     "SrinivasBayesianWidth",
     "SrinivasRKHSWidth",
     "Width",
+    "elimination_xi",
     "estimated_gaps",
     "exploration_problem",
     "features_of_covariance",

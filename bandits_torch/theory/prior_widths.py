@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.parameters import Parameter, checked, clock, like
+from bandits_torch.theory.parameters import Parameter, checked, clock, like, log
 from bandits_torch.theory.widths import Width
 
 
@@ -108,3 +108,23 @@ class PriorEliminationContinuousWidth(Width):
         steepest = b * torch.sqrt(torch.log(torch.ones_like(t) * (2 * d * a / D)))
         tau = (d * t**2 * r * steepest).clamp(min=1)  # grid points per side, and there is one at least
         return torch.sqrt(2 * torch.log(math.pi**2 * t**2 / (3 * D)) + 2 * d * torch.log(self.horizon * tau))
+
+
+def elimination_xi(
+    step: int | Tensor, num_priors: int, noise_scale: float | Tensor, delta: float, form: str = "two-sided"
+) -> float | Tensor:
+    """xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3 delta)): |sum of n noises| <= sqrt(xi_t n) for every prior and step.
+
+    Source: Ziomek et al. 2024, Lemma 5.1 at delta_B = delta/2, so it fails with probability delta/2 at most. Their
+    print has no 2 inside the logarithm: the event is two-sided, so that form spends delta instead.
+
+    Args:
+        step: t >= 1.
+        num_priors: |U|, the priors there were at the start.
+        noise_scale: R.
+        delta: failure probability of the whole algorithm.
+        form: ``"two-sided"`` or ``"printed"``.
+    """
+    validation.require(form in ("two-sided", "printed"), "xi", form, "'two-sided' or 'printed'")
+    sides = 2 if form == "two-sided" else 1
+    return 2 * noise_scale**2 * log(sides * num_priors * math.pi**2 * step**2 / (3 * delta))

@@ -1,0 +1,1 @@
+"""Papers, figure by figure: ``python -m benchmarks.papers <paper> ...`` from a checkout."""

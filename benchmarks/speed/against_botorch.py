@@ -76,14 +76,15 @@ def _play_ours(case: Case, device: str, played: Path) -> dict[str, Any]:
     start_mib = peak_mib(device)
     policy = ucb_on_arms(task)
     spread = torch.randperm(case.num_arms, generator=torch.Generator().manual_seed(1)).to(device)
-    arms, rewards, seconds = [], [], []
-    for step in range(case.observations + case.steps):
+    steps = case.observations + case.steps
+    # Laid out beforehand: a small tensor kept from every step would pin the heap between the large ones.
+    arms, rewards = torch.empty(steps, dtype=torch.long), torch.empty(steps, dtype=torch.float64)
+    seconds = []
+    for step in range(steps):
         forced = spread[step : step + 1] if case.pulled == "distinct" and step < case.observations else None
-        arm, reward, taken = play(policy, task, step, forced)
-        arms.append(arm)
-        rewards.append(reward)
+        arms[step : step + 1], rewards[step : step + 1], taken = play(policy, task, step, forced)
         seconds.append(taken)
-    torch.save({"arm": torch.cat(arms), "reward": torch.cat(rewards)}, played)
+    torch.save({"arm": arms.to(device), "reward": rewards.to(device)}, played)
     peak = peak_mib(device)
     form, rows, points = held(policy)
     moved = bytes_of_step(policy)

@@ -9,62 +9,106 @@ from typing import Any
 import pandas as pd
 import torch
 
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import median
 from benchmarks.speed.page import duration, figures, markdown, whole
-from benchmarks.speed.workload import held, make_task, play, ucb_on_arms
+from benchmarks.speed.workload import Task, held, make_task, play, prior, ucb_on_arms
 
 _LARGEST_COVARIANCE = 4 * 2**30  # bytes of all replicates' N x N matrices; larger ones are not measured
 
 
 @dataclass(frozen=True)
+class Pulls:
+    """What has been pulled before the steps that are timed.
+
+    ``distinct``: every replicate has pulled its first ``before`` arms of a random order, and goes on with them;
+    else UCB has played ``before`` steps. ``drift``: under a time kernel, where every pull is a new point.
+    """
+
+    label: str
+    before: int
+    distinct: bool = False
+    drift: bool = False
+
+
+@dataclass(frozen=True)
 class Sizes:
-    """What is measured: numbers of arms, replicates, distinct arms pulled, steps before and steps timed."""
+    """Numbers of arms and of replicates, what was pulled, and how many steps are timed."""
 
     arms: tuple[int, ...]
     replicates: tuple[int, ...]
-    distinct: tuple[int, ...]
-    ucb_steps: int
+    pulls: tuple[Pulls, ...]
     steps: int
 
 
-_FULL = Sizes((200, 500, 1_000, 1_500, 2_000, 3_000, 5_000, 8_000), (1, 25), (10, 100, 1_000), 1_000, 50)
-_FAST = Sizes((40, 60), (1, 2), (5,), 10, 3)
+_FORGETTING_RATE = 0.1
+_FULL = Sizes(
+    arms=(200, 500, 1_000, 1_500, 2_000, 3_000, 5_000, 8_000),
+    replicates=(1, 25),
+    pulls=(
+        *(Pulls(f"{before} distinct", before, distinct=True) for before in (10, 100, 1_000)),
+        Pulls("as UCB does", 1_000),
+        Pulls("as UCB does, drift", 600, drift=True),  # from 550 on, as many points are dropped as are added
+    ),
+    steps=50,
+)
+_FAST = Sizes(
+    arms=(40, 60),
+    replicates=(1, 2),
+    pulls=(
+        Pulls("5 distinct", 5, distinct=True),
+        Pulls("as UCB does", 10),
+        Pulls("as UCB does, drift", 10, drift=True),
+    ),
+    steps=3,
+)
 
 
 def measure(settings: Settings) -> pd.DataFrame:
-    """Both forms' step for every size; each member pulls its own distinct arms, or what UCB chooses."""
+    """Both forms' step for every size. What was pulled makes no difference to the covariance form, drift does."""
     sizes = _FAST if settings.fast else _FULL
     rows: list[dict[str, Any]] = []
     for replicates in sizes.replicates:
-        for arms in sizes.arms:
-            if replicates * arms**2 * 8 > _LARGEST_COVARIANCE:
-                continue
+        for arms in (n for n in sizes.arms if replicates * n**2 * 8 <= _LARGEST_COVARIANCE):
             settings.say(f"{arms} arms, {replicates} replicates")
-            covariance = _time("covariance", arms, replicates, sizes.distinct[0], sizes, settings.device)
-            for distinct in (*(u for u in sizes.distinct if u <= arms), None):
-                factor = _time("factor", arms, replicates, distinct, sizes, settings.device)
-                pulled = "as UCB does" if distinct is None else f"{distinct} distinct"
-                ratio = factor["factor_seconds"] / covariance["covariance_seconds"]
-                row = {"replicates": replicates, "arms": arms, "pulled": pulled, **factor, **covariance}
-                rows.append(row | {"factor_over_covariance": ratio})
+            task = make_task(arms, settings.device, replicates=replicates)
+            covariance = {
+                drift: _time("covariance", task, Pulls("", 1, drift=drift), sizes.steps)
+                for drift in (False, True)
+            }
+            for pulls in sizes.pulls:
+                if pulls.distinct and pulls.before > arms:
+                    continue
+                factor = _time("factor", task, pulls, sizes.steps)
+                row = {
+                    "replicates": replicates,
+                    "arms": arms,
+                    "pulled": pulls.label,
+                    **factor,
+                    **covariance[pulls.drift],
+                }
+                row["factor_over_covariance"] = row["factor_seconds"] / row["covariance_seconds"]
+                rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _time(
-    form: str, arms: int, replicates: int, distinct: int | None, sizes: Sizes, device: str
-) -> dict[str, Any]:
-    """Median step, after every distinct arm was pulled once or after UCB's steps; what is pulled then is known."""
-    task = make_task(arms, device, replicates=replicates)
-    policy = ucb_on_arms(task, form=form)
-    before = distinct or sizes.ucb_steps
+def _time(form: str, task: Task, pulls: Pulls, steps: int) -> dict[str, Any]:
+    """Median step, and in factor form what it holds then."""
+    kernel = (
+        SpatioTemporalKernel(prior(), ExponentialForgettingKernel(_FORGETTING_RATE))
+        if pulls.drift
+        else prior()
+    )
+    policy = ucb_on_arms(task, kernel=kernel, form=form)
     random = torch.Generator().manual_seed(2)
-    order = torch.stack([torch.randperm(arms, generator=random) for _ in range(replicates)]).to(device)
+    replicates, arms = task.functions.shape
+    order = torch.stack([torch.randperm(arms, generator=random) for _ in range(replicates)]).to(task.device)
     seconds = []
-    for step in range(before + sizes.steps):
-        forced = order[:, step % before] if distinct else None
+    for step in range(pulls.before + steps):
+        forced = order[:, step % pulls.before] if pulls.distinct else None
         seconds.append(play(policy, task, step, forced)[2])
-    result: dict[str, Any] = {f"{form}_seconds": median(seconds[before:])}
+    result: dict[str, Any] = {f"{form}_seconds": median(seconds[pulls.before :])}
     if form == "factor":
         _, result["rows"], result["points"] = held(policy)
     return result
@@ -129,8 +173,9 @@ def _sizes_and_times(row: dict[Any, Any]) -> tuple[str, ...]:
     return (*sizes, *times, figures(row["factor_over_covariance"]))
 
 
-_WORDS = """`ArmGP(form="auto")` takes the covariance form up to a fixed number of arms. A step of each form, when every
-replicate has pulled so many distinct arms (its own) or has played 1 000 steps of UCB; ratio = factor : covariance.
+_WORDS = f"""`ArmGP(form="auto")` takes the covariance form up to a fixed number of arms. A step of each form, when
+every replicate has pulled so many distinct arms (its own), or has played 1 000 steps of UCB, or 600 under drift
+(forgetting rate {_FORGETTING_RATE}: 55 / rate points matter); ratio = factor : covariance.
 """
 
 BENCHMARK = Benchmark("crossover", "From how many arms on is the factor form faster?", measure, describe)

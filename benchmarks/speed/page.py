@@ -42,7 +42,7 @@ def result_paths(out: Path, device: str, name: str) -> tuple[Path, Path]:
 
 
 def _section(benchmark: Benchmark, frame: pd.DataFrame, facts: Mapping[str, Any]) -> str:
-    where = facts["accelerator"] or f"{facts['cores']} cores, {facts['threads']} threads"
+    where = facts["accelerator"] or f"{facts['cores']} cores, torch on {facts['threads']}"
     machine = (
         f"{facts['processor']}, {where}; torch {facts['torch']}, gpytorch {facts['gpytorch']}, "
         f"botorch {facts['botorch']}, python {facts['python']}; took {facts['seconds']:.0f} s."

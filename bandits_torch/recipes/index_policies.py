@@ -1,19 +1,8 @@
-"""The literature, by name: each algorithm is a sentence over models, widths, acquisitions and forgetting rules.
-
-Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
-
-* ``arms``: ``(N, d)`` features, or N;  ``kernel``: prior covariance over the arms, static (recipes that
-  drift add the time kernel);  ``noise_variance``: lambda, a number or one for each replicate, (S,);
-* ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
-* ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
-* ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies.
-"""
+"""Algorithms with one prior: a model, an acquisition, a width, and what is forgotten."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,8 +24,6 @@ from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRes
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes_adaptive import ADAPTIVE
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import (
@@ -77,7 +64,7 @@ def gp_ucb(
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
     model = _model(arms, kernel, noise_variance, **prior)
     return IndexPolicy(
-        model, UpperConfidenceBound, width=_width(width) or SrinivasBayesianWidth(model.num_arms, delta)
+        model, UpperConfidenceBound, width=as_width(width) or SrinivasBayesianWidth(model.num_arms, delta)
     )
 
 
@@ -96,7 +83,7 @@ def igp_ucb(
     """IGP-UCB with the realised information gain (Chowdhury & Gopalan 2017, Algorithm 1)."""
     model = _model(arms, kernel, noise_variance, **prior)
     own = IGPWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own)
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
 
 
 def gp_ts(
@@ -117,7 +104,7 @@ def gp_ts(
     model = _model(arms, kernel, noise_variance, **prior)
     own = GPTSWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
     return IndexPolicy(
-        model, ThompsonSampling, width=_width(width) or own, seed=seed, first_replicate=first_replicate
+        model, ThompsonSampling, width=as_width(width) or own, seed=seed, first_replicate=first_replicate
     )
 
 
@@ -162,7 +149,7 @@ def r_gp_ucb(
         math.ceil(horizon / interval), rkhs_bound, _scale(noise_scale, model), delta, RealisedGain()
     )
     return IndexPolicy(
-        model, UpperConfidenceBound, width=_width(width) or own, forgetting=PeriodicRestart(interval)
+        model, UpperConfidenceBound, width=as_width(width) or own, forgetting=PeriodicRestart(interval)
     )
 
 
@@ -186,7 +173,7 @@ def sw_gp_ucb(
         window = memory_length(model, horizon, variation_budget)
     own = SlidingWindowWidth(window, horizon, rkhs_bound, _scale(noise_scale, model), delta, RealisedGain())
     return IndexPolicy(
-        model, UpperConfidenceBound, width=_width(width) or own, forgetting=SlidingWindow(window)
+        model, UpperConfidenceBound, width=as_width(width) or own, forgetting=SlidingWindow(window)
     )
 
 
@@ -236,53 +223,7 @@ def et_gp_ucb(
     model = _model(arms, kernel, noise_variance, **prior)
     own = SrinivasBayesianWidth(model.num_arms, delta)
     rule = EventTriggeredRestart(delta, noise_scale)
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, forgetting=rule)
-
-
-_ALL: tuple[Callable[..., Policy], ...] = (
-    random,
-    gp_ucb,
-    igp_ucb,
-    gp_ts,
-    gp_ei,
-    gp_pi,
-    r_gp_ucb,
-    sw_gp_ucb,
-    tv_gp_ucb,
-    ui_gp_ucb,
-    et_gp_ucb,
-    *ADAPTIVE,
-)
-RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _ALL}
-_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
-
-
-def build(
-    name: str, problem: Problem, *, replicates: int, horizon: int, seed: int = 0, **options: Any
-) -> Policy:
-    """The recipe ``name`` for a problem: what an honest user knows of it fills what ``options`` leave open.
-
-    Raises ValueError on an unknown name or option, listing those there are.
-    """
-    accepted = options_of(name)
-    unknown = sorted(set(options) - set(accepted))
-    if unknown:
-        raise ValueError(f"options of {name} must be among {', '.join(accepted)}, got {', '.join(unknown)}")
-    known = vars(problem.knowledge) | {"replicates": replicates, "horizon": horizon, "seed": seed} | options
-    kernel, noise_variance = known.pop("kernel"), known.pop("noise_variance")
-    wanted = {key: value for key, value in known.items() if key in accepted}
-    return RECIPES[name](problem.arms, kernel, noise_variance, **wanted)
-
-
-def options_of(name: str) -> dict[str, Any]:
-    """The keyword settings of a recipe with their defaults."""
-    validation.require(name in RECIPES, "policy", name, f"one of {', '.join(RECIPES)}")
-    parameters = inspect.signature(RECIPES[name]).parameters.values()
-    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    if RECIPES[name] is random:  # knows of no model
-        return own
-    return own | (_PRIOR_OPTIONS if passes_on else {"noise_variance": None})
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
 def memory_length(model: ArmGP, horizon: int, variation_budget: Number | None = None) -> int:
@@ -316,7 +257,8 @@ def _kernel(kernel: Kernel | Tensor) -> Kernel:
     return ArmCovarianceKernel(kernel) if isinstance(kernel, Tensor) else kernel
 
 
-def _width(width: float | Width | None) -> Width | None:
+def as_width(width: float | Width | None) -> Width | None:
+    """A number as the width that is always that; anything else as it is."""
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
 
 

@@ -1,4 +1,4 @@
-"""Recipes for changes nobody knows of: OPKB and its relatives, MASTER, weighted GP-UCB. Called as in ``recipes``.
+"""Recipes for changes nobody knows of: OPKB and its relatives, MASTER, weighted GP-UCB. Called as ``recipes`` says.
 
 ``constants`` of the optimisation-based recipes: ``"tuned"``, ``"theory"`` or a ``Constants``.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -223,17 +222,6 @@ def w_gp_ucb(
     noise = model.noise_variance
     index = torch.arange(model.num_arms, dtype=noise.dtype, device=noise.device).unsqueeze(-1)
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, arms=index)
-
-
-ADAPTIVE: tuple[Callable[..., Policy], ...] = (
-    opkb,
-    ada_opkb,
-    ada_opkb_calibrated,
-    opnn,
-    ada_opnn,
-    master_gp_ucb,
-    w_gp_ucb,
-)
 
 
 def _features(arms: Tensor | int, kernel: Kernel | Tensor, noise_variance: Number) -> Tensor:

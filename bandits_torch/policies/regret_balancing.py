@@ -1,0 +1,141 @@
+"""Regret balancing: a policy over policies that plays the least played and drops those outdone in reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation
+from bandits_torch.theory.prior_widths import elimination_xi
+
+
+class RegretBalancing(Policy):
+    """Regret balancing over UCB policies, one for each candidate prior; every policy learns every reward.
+
+    With S_p the steps at which p was followed, the surviving policy of the smallest |S_p| + 1 is followed
+    (suspected regret R^p(t) = t). Once all survivors were followed, with
+
+        L(p) = sum_{i in S_p} y_i / |S_p| - sqrt(xi_t / |S_p|),
+
+    p stays if L(p) + sum_{i in S_p} width_i sigma^p_{i-1}(x_i) / |S_p| >= max over survivors of L.
+
+    Source: Ziomek et al. 2024, Algorithm 2, as printed, with xi_t of their Theorem 4.1 (``elimination_xi``). The
+    test compares rewards of different steps, so it holds for functions and arm sets that do not change. The
+    policy of the largest L always stays.
+
+    Args:
+        policies: P index policies with a width, over the same arms and replicates, none fed by others.
+        delta: failure probability.
+        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda) of each policy.
+        xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
+
+    ``trace`` records the policy followed as ``prior``, and how many survive. A step costs one of every policy.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[IndexPolicy],
+        *,
+        delta: float = 0.1,
+        noise_scale: float | Tensor | None = None,
+        xi: str = "two-sided",
+    ) -> None:
+        self.policies = list(policies)
+        self.replicates, self.num_arms = _common_sizes(self.policies)
+        self.delta, self.xi = validation.probability("delta", delta), xi
+        like = self.policies[0].model.noise_variance
+        if noise_scale is None:
+            each = [policy.model.noise_variance.sqrt().expand(self.replicates) for policy in self.policies]
+            noise_scale = torch.stack(each, -1)
+        scale = torch.as_tensor(noise_scale).to(like)
+        validation.require(
+            bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
+        )
+        self._noise_scale = scale.expand(self.replicates, len(self.policies))
+        elimination_xi(1, len(self.policies), self._noise_scale, self.delta, xi)  # is there such a form?
+        self._clock: int | Tensor = 0
+        self._prior = torch.zeros(self.replicates, dtype=torch.long, device=like.device)
+        self.surviving = torch.ones(self._noise_scale.shape, dtype=torch.bool, device=like.device)
+        self._rewards, self._bounds, self._plays = (torch.zeros_like(self._noise_scale) for _ in range(3))
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """What the least played survivor chooses, in each replicate."""
+        followed = self._plays.masked_fill(~self.surviving, torch.inf).argmin(-1)
+        at, arms, bounds = followed.unsqueeze(0), [], []
+        for policy in self.policies:
+            arms.append(policy.choose(time, available).arm)
+            deviation = policy.predict(arms[-1], time)[1]
+            bounds.append(torch.as_tensor(policy.trace()["width"]).to(deviation) * deviation)
+        arm, bound = (torch.stack(each).gather(0, at).squeeze(0) for each in (arms, bounds))
+        return Choice(arm, {"prior": followed, "bound": bound})
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Every policy learns the reward; then the survivors' records are compared."""
+        check_observation(observation, self.replicates)
+        for policy in self.policies:
+            policy.learn(Observation(observation.time, observation.arm, observation.reward))
+        self._clock = self._clock + 1
+        self._prior = observation.why["prior"]
+        at = self._prior.unsqueeze(-1)
+        self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
+        self._bounds.scatter_add_(-1, at, observation.why["bound"].unsqueeze(-1))
+        self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
+        self._drop_the_outdone()
+
+    def _drop_the_outdone(self) -> None:
+        step = self._clock.unsqueeze(-1) if isinstance(self._clock, Tensor) else self._clock
+        xi = elimination_xi(step, len(self.policies), self._noise_scale, self.delta, self.xi)
+        plays = self._plays.clamp_min(1.0)
+        lower = self._rewards / plays - torch.sqrt(xi / plays)
+        best = lower.masked_fill(~self.surviving, -torch.inf).amax(-1, keepdim=True)
+        all_played = ((self._plays > 0) | ~self.surviving).all(-1, keepdim=True)
+        self.surviving &= (lower + self._bounds / plays >= best) | ~all_played
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The policy followed, and how many survive."""
+        return {"prior": self._prior, "surviving": self.surviving.sum(-1)}
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget everything; every policy is back. Their random streams go on."""
+        for policy in self.policies:
+            policy.reset(where)
+        everywhere = torch.ones_like(self.surviving[:, 0])
+        of_replicate = (everywhere if where is None else where).unsqueeze(-1)
+        self.surviving |= of_replicate
+        for record in (self._rewards, self._bounds, self._plays):
+            record.masked_fill_(of_replicate, 0.0)
+        self._clock = 0 if where is None else torch.where(where, 0, self._clock)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every policy's state and every policy's record."""
+        own = {name: getattr(self, name).clone() for name in self._RECORD}
+        policies = [policy.state_dict() for policy in self.policies]
+        return {"policies": policies, "clock": self._clock} | own
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        for policy, own in zip(self.policies, state["policies"], strict=True):
+            policy.load_state_dict(own)
+        self._clock = state["clock"]
+        for name in self._RECORD:
+            setattr(self, name, state[name].clone())
+
+    _RECORD = ("surviving", "_rewards", "_bounds", "_plays", "_prior")
+
+
+def _common_sizes(policies: Sequence[IndexPolicy]) -> tuple[int, int]:
+    """Replicates and arms of all policies; ValueError if there is no policy or they disagree."""
+    validation.require(len(policies) > 0, "policies", list(policies), "at least one IndexPolicy")
+    sizes = {(policy.replicates, policy.num_arms) for policy in policies}
+    expected = "one (replicates, arms) of all policies"
+    validation.require(len(sizes) == 1, "policies", sorted(sizes), expected)
+    for p, policy in enumerate(policies):
+        validation.require(policy.width is not None, f"policies[{p}].width", policy.width, "a Width")
+    return next(iter(sizes))

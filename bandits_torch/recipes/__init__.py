@@ -1,0 +1,74 @@
+"""The literature, by name: each algorithm is a sentence over models, widths, acquisitions and forgetting rules.
+
+Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
+
+* ``arms``: ``(N, d)`` features, or N;  ``kernel``: prior covariance over the arms, static (recipes that
+  drift add the time kernel);  ``noise_variance``: lambda, a number or one for each replicate, (S,);
+* ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
+* ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
+* ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies.
+
+Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``).
+"""
+
+from bandits_torch.recipes.adaptive import (
+    ada_opkb,
+    ada_opkb_calibrated,
+    ada_opnn,
+    master_gp_ucb,
+    opkb,
+    opnn,
+    w_gp_ucb,
+)
+from bandits_torch.recipes.index_policies import (
+    et_gp_ucb,
+    gp_ei,
+    gp_pi,
+    gp_ts,
+    gp_ucb,
+    igp_ucb,
+    memory_length,
+    r_gp_ucb,
+    random,
+    sw_gp_ucb,
+    tv_gp_ucb,
+    ui_gp_ucb,
+)
+from bandits_torch.recipes.registry import RECIPES, build, options_of
+from bandits_torch.recipes.unknown_prior import (
+    bayes_gp_ucb,
+    known_prior_gp_ucb,
+    mle_gp_ucb,
+    pe_gp_ucb,
+    regret_balancing,
+)
+
+__all__ = [
+    "RECIPES",
+    "ada_opkb",
+    "ada_opkb_calibrated",
+    "ada_opnn",
+    "bayes_gp_ucb",
+    "build",
+    "et_gp_ucb",
+    "gp_ei",
+    "gp_pi",
+    "gp_ts",
+    "gp_ucb",
+    "igp_ucb",
+    "known_prior_gp_ucb",
+    "master_gp_ucb",
+    "memory_length",
+    "mle_gp_ucb",
+    "opkb",
+    "opnn",
+    "options_of",
+    "pe_gp_ucb",
+    "r_gp_ucb",
+    "random",
+    "regret_balancing",
+    "sw_gp_ucb",
+    "tv_gp_ucb",
+    "ui_gp_ucb",
+    "w_gp_ucb",
+]

@@ -1,0 +1,115 @@
+"""Algorithms that are told a set of candidate priors, not which of them is true.
+
+They are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
+``CandidatePrior``. All play with the same width, that of PE-GP-UCB's theorem, so that they differ in what they
+do about the priors alone; ``known_prior_gp_ucb`` is the oracle among them and gets the true ``prior``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
+from bandits_torch.policies.regret_balancing import RegretBalancing
+from bandits_torch.recipes.index_policies import as_width
+from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth
+from bandits_torch.theory.widths import Width
+
+Number = float | Tensor
+
+
+def pe_gp_ucb(
+    arms: Tensor | int,
+    priors: Sequence[CandidatePrior],
+    noise_variance: Number,
+    *,
+    horizon: int,
+    replicates: int = 1,
+    delta: float = 0.1,
+    noise_scale: Number | None = None,
+    xi: str = "two-sided",
+    width: Any = None,
+    form: str = "auto",
+) -> PriorElimination:
+    """PE-GP-UCB: optimistic over priors too, drops those whose predictions fail (Ziomek et al. 2024, Algorithm 1)."""
+    model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
+    own = _width(width, model, horizon, delta)
+    return PriorElimination(model, own, delta=delta, noise_scale=noise_scale, xi=xi)
+
+
+def mle_gp_ucb(
+    arms: Tensor | int,
+    priors: Sequence[CandidatePrior],
+    noise_variance: Number,
+    *,
+    horizon: int,
+    replicates: int = 1,
+    delta: float = 0.1,
+    width: Any = None,
+    form: str = "auto",
+) -> LikeliestPriorPolicy:
+    """GP-UCB under the prior of the largest marginal likelihood so far (type II maximum likelihood)."""
+    model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
+    return LikeliestPriorPolicy(model, _width(width, model, horizon, delta))
+
+
+def bayes_gp_ucb(
+    arms: Tensor | int,
+    priors: Sequence[CandidatePrior],
+    noise_variance: Number,
+    *,
+    horizon: int,
+    replicates: int = 1,
+    delta: float = 0.1,
+    width: Any = None,
+    form: str = "auto",
+) -> BayesianPriorPolicy:
+    """Upper confidence bounds averaged over the priors by their posterior probabilities (fully Bayesian)."""
+    model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
+    return BayesianPriorPolicy(model, _width(width, model, horizon, delta))
+
+
+def regret_balancing(
+    arms: Tensor | int,
+    priors: Sequence[CandidatePrior],
+    noise_variance: Number,
+    *,
+    horizon: int,
+    replicates: int = 1,
+    delta: float = 0.1,
+    noise_scale: Number | None = None,
+    xi: str = "two-sided",
+    width: Any = None,
+    form: str = "auto",
+) -> RegretBalancing:
+    """Regret balancing over a GP-UCB of each prior, for what does not change (Ziomek et al. 2024, Algorithm 2)."""
+    known = {"horizon": horizon, "replicates": replicates, "delta": delta, "width": width, "form": form}
+    policies = [known_prior_gp_ucb(arms, prior, noise_variance, **known) for prior in priors]
+    return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
+
+
+def known_prior_gp_ucb(
+    arms: Tensor | int,
+    prior: CandidatePrior,
+    noise_variance: Number,
+    *,
+    horizon: int,
+    replicates: int = 1,
+    delta: float = 0.1,
+    width: Any = None,
+    form: str = "auto",
+) -> IndexPolicy:
+    """The oracle among policies with an unknown prior: GP-UCB told the true one, with PE-GP-UCB's width."""
+    model = arm_gp_of_prior(arms, prior, noise_variance, replicates=replicates, form=form)
+    return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
+
+
+def _width(width: Any, model: ArmGP, horizon: int, delta: float) -> Width:
+    return as_width(width) or PriorEliminationFiniteWidth(model.num_arms, horizon, delta)

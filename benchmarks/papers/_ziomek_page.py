@@ -1,0 +1,103 @@
+"""RESULTS.md of the figures of Ziomek et al. 2024, from their CSV files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+_RIVALS = ("mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "random")
+_HEAD = """# Ziomek, Adachi & Osborne 2024: unknown prior
+
+Written by `python -m benchmarks.papers ziomek --data DIR` from the CSV files beside it; do not edit. Regret is
+cumulative, mean over replicates ± one standard error. "Lower beyond two standard errors" means that the difference of
+two means exceeds twice the root of the sum of their squared standard errors.
+
+All policies use the width of PE-GP-UCB's theorem for finite sets, delta = 0.1, unless a row says otherwise; the
+elimination test is the corrected one (deviations before the observation, two-sided xi).
+"""
+_TOY = """## Figure 2: the toy problem (`hills`)
+
+Eleven priors with ten hills each, prior 2 true, the arm set alternating between everything and everything but the tall
+hill. The paper leaves the numbers out. Chosen: hills of height 1 and 3 and standard deviation 0.01 on 101 arms, RBF
+kernel of variance 1 with l = 0.5, noise R = 0.01, the region within 0.05 of the top left out. A tie in likelihood goes
+to the prior of the smaller number, so `mle_gp_ucb` starts with prior 0.
+
+![Regret](figure2a.png)
+![Which prior was played when](figure2b.png)
+
+Figure 3, the priors' means: [figure3.png](figure3.png).
+"""
+_INTEL = """## Figure 4: Intel temperatures, 14 March 2004 (`intel-temperature-priors`)
+
+46 sensors, 144 steps of ten minutes, 13 priors from the earlier March days: each day's covariance (shrunk) and
+likeliest forgetting rate. Chosen, since the paper does not say: rewards centred by the one average of the earlier days; noise
+variance 5 % of the sensors' average variance, which is also added to the rewards (so that replicates differ).
+`known_prior_gp_ucb` is told the played day's own covariance: hindsight, not a competitor.
+
+![Regret](figure4a.png)
+![Which prior was played when](figure4b.png)
+
+In the paper PE-GP-UCB is lowest, then the fully Bayesian policy, the likeliest prior, and regret balancing.
+"""
+_SENSITIVITY = """## Sensitivity: {name}
+
+One choice at a time changed from the defaults. The last column says whether PE-GP-UCB ends lowest of the four beyond
+two standard errors ("yes"), lowest but not beyond them ("lowest"), or not lowest ("no").
+"""
+
+
+def write(out: Path) -> None:
+    """Write RESULTS.md from whichever CSV files are there."""
+    parts = [_HEAD]
+    for stem, text in (("figure2", _TOY), ("figure4", _INTEL)):
+        path = out / f"{stem}_totals.csv"
+        if path.is_file():
+            parts += [text, _totals(pd.read_csv(path, index_col="replicate"))]
+            parts += ["Share of all plays by prior:\n", _table(pd.read_csv(out / f"{stem}b.csv").round(3))]
+    for stem, name in (("sensitivity_toy", "toy problem"), ("sensitivity_intel", "Intel temperatures")):
+        path = out / f"{stem}.csv"
+        if path.is_file():
+            parts += [_SENSITIVITY.format(name=name), _sensitivity(pd.read_csv(path, dtype={"value": str}))]
+    (out / "RESULTS.md").write_text("\n".join(parts))
+
+
+def _totals(totals: pd.DataFrame) -> str:
+    mean, error = totals.mean(), totals.std() / len(totals) ** 0.5
+    order = mean.sort_values().index
+    rows = pd.DataFrame({"policy": order, "regret": [f"{mean[p]:.1f} ± {error[p]:.1f}" for p in order]})
+    said = [
+        f"* PE-GP-UCB against {p}: {_verdict(mean['pe_gp_ucb'], error['pe_gp_ucb'], mean[p], error[p])}"
+        for p in _RIVALS
+    ]
+    return "\n".join([f"{len(totals)} replicates.\n", _table(rows), *said, ""])
+
+
+def _verdict(mean: float, error: float, other: float, other_error: float) -> str:
+    z = _z(mean, error, other, other_error)
+    words = "lower" if z > 0 else "higher"
+    beyond = "beyond" if abs(z) > 2 else "within"
+    return f"{words}, {beyond} two standard errors ({other - mean:+.1f}, {z:+.1f} standard errors)."
+
+
+def _z(mean: float, error: float, other: float, other_error: float) -> float:
+    return (other - mean) / max((error**2 + other_error**2) ** 0.5, 1e-12)
+
+
+def _sensitivity(rows: pd.DataFrame) -> str:
+    names = [column for column in rows.columns[2:] if not column.endswith(" se")]
+    shown, own = [], "pe_gp_ucb"
+    for _, row in rows.iterrows():
+        least = min(_z(row[own], row[f"{own} se"], row[p], row[f"{p} se"]) for p in names if p != own)
+        cells = {p: f"{row[p]:.1f} ± {row[f'{p} se']:.1f}" for p in names}
+        holds = "yes" if least > 2 else "lowest" if least > 0 else "no"
+        shown.append({"setting": row["setting"], "value": row["value"], **cells, "PE lowest": holds})
+    table = pd.DataFrame(shown)
+    count = table["PE lowest"].value_counts()
+    said = ", ".join(f"{answer} in {count.get(answer, 0)}" for answer in ("yes", "lowest", "no"))
+    return f"{_table(table)}\nOf {len(table)} rows: {said}.\n"
+
+
+def _table(frame: pd.DataFrame) -> str:
+    lines = [list(map(str, frame.columns)), ["---"] * frame.shape[1], *frame.astype(str).to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

@@ -1,0 +1,188 @@
+"""Ziomek, Adachi & Osborne 2024, Time-varying Gaussian process bandits with unknown prior: figures 2 to 4.
+
+``python -m benchmarks.papers ziomek [toy|intel|sensitivity|report ...] [--data DIR] [--fast] [--out DIR]``
+
+Without a name all parts run (Intel ones need ``--data``, the folder of intel_temperature.npz). Each part writes
+CSV files and pictures; the page RESULTS.md is then written from the CSV files alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+from bandits_torch import History, Problem, make, recipes, run
+from bandits_torch.experiments.plots import plot_priors, plot_regret
+from bandits_torch.experiments.regret import per_step, random_regret
+from benchmarks.papers import _ziomek_page as page
+
+POLICIES = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb", "random")
+RIVALS = POLICIES[:4]
+REPLICATES, HORIZON = 30, 500
+_ROWS = 100  # steps per policy kept in a CSV
+
+# One setting at a time is changed from the defaults; "policy." marks an option of the recipes.
+TOY_SETTINGS: dict[str, Sequence[Any]] = {
+    "hill_width": (0.01, 0.015, 0.02, 0.03),
+    "noise_scale": (0.01, 0.05, 0.1),
+    "squared_lengthscale": (0.05, 0.5, 2.0),
+    "amplitude": (0.25, 1.0, 4.0),
+    "tall": (2.0, 3.0, 5.0),
+    "excluded": (0.02, 0.05, 0.1),
+    "true_prior": (1, 2, 6, 10),
+    "seed": (0, 1, 2),
+    "policy.width": (None, 3.0, 2.0, 1.0),
+    "policy.delta": (0.01, 0.1, 0.5),
+    "horizon": (200, 500, 1000),
+}
+INTEL_SETTINGS: dict[str, Sequence[Any]] = {
+    "prior_mean": ("grand", "arm", 0.0),
+    "noise_scale": (None, 0.1, 2.0),
+    "noise_fraction": (0.01, 0.05, 0.2),
+    "shrinkage": ("auto", 0.0, 0.5),
+    "forgetting_rate": (None, 0.01, 0.1),
+    "policy.width": (None, 3.0, 2.0, 1.0, 0.5),
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Run the parts asked for, then write the page."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers ziomek", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("parts", nargs="*", help="toy, intel, sensitivity or report; default: all")
+    parser.add_argument("--data", type=Path, help="folder of intel_temperature.npz")
+    parser.add_argument("--fast", action="store_true", help="3 replicates, 40 steps, two values a setting")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ziomek")
+    asked = parser.parse_args(arguments)
+    parts = {"toy": toy, "intel": intel, "sensitivity": sensitivity, "report": lambda *_: None}
+    unknown = sorted(set(asked.parts) - set(parts))
+    if unknown:
+        parser.error(f"parts must be among {', '.join(parts)}, got {', '.join(unknown)}")
+    if asked.data is None and "intel" in asked.parts:
+        parser.error("intel needs --data")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for part in asked.parts or parts:
+        if part != "intel" or asked.data is not None:
+            parts[part](asked.out, asked.data, asked.fast)
+    page.write(asked.out)
+
+
+def toy(out: Path, data: Path | None, fast: bool) -> None:
+    """Figure 2: the toy problem. Figure 3: its priors."""
+    horizon = 40 if fast else HORIZON
+    problem = make("hills", replicates=_replicates(fast))
+    _race(out / "figure2", problem, horizon, "hills")
+    means = torch.stack([torch.as_tensor(prior.mean) for prior in problem.knowledge.priors or []])
+    table = pd.DataFrame(means.T.numpy(), columns=[f"prior {p}" for p in range(len(means))])
+    table.insert(0, "x", problem.arms.squeeze(-1).numpy())
+    table.to_csv(out / "figure3.csv", index=False, float_format="%.6g")
+    figure = Figure(figsize=(8, 8), dpi=100, layout="constrained")
+    for p, ax in enumerate(figure.subplots(4, 3, sharex=True, sharey=True).flat):
+        ax.set_visible(p < len(means))
+        if p < len(means):
+            ax.plot(table["x"], table[f"prior {p}"], linewidth=1.2)
+            ax.set_title(f"prior {p}" + (" (the true one)" if p == 2 else ""), fontsize=9)
+    figure.savefig(out / "figure3.png")
+
+
+def intel(out: Path, data: Path | None, fast: bool) -> None:
+    """Figure 4: temperatures of 14 March 2004."""
+    problem = make("intel-temperature-priors", data=data, replicates=_replicates(fast))
+    _race(out / "figure4", problem, 40 if fast else 144, "intel-temperature-priors")
+
+
+def sensitivity(out: Path, data: Path | None, fast: bool) -> None:
+    """What changes when the choices that the paper leaves open change, one at a time."""
+    _vary(out / "sensitivity_toy.csv", "hills", TOY_SETTINGS, HORIZON, fast, {})
+    if data is not None:
+        _vary(
+            out / "sensitivity_intel.csv",
+            "intel-temperature-priors",
+            INTEL_SETTINGS,
+            144,
+            fast,
+            {"data": data},
+        )
+
+
+def _replicates(fast: bool) -> int:
+    return 3 if fast else REPLICATES
+
+
+def _play(
+    problem: Problem, names: Sequence[str], horizon: int, seed: int = 0, **options: Any
+) -> dict[str, History]:
+    histories = {}
+    for name in names:
+        taken = {key: value for key, value in options.items() if key in recipes.options_of(name)}
+        policy = recipes.build(
+            name, problem, replicates=problem.replicates, horizon=horizon, seed=seed, **taken
+        )
+        histories[name] = run(policy, problem, horizon, seed=seed)
+    return histories
+
+
+def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
+    """A figure's regret (a) and priors (b), each as a picture and a CSV, and the totals."""
+    histories = _play(problem, POLICIES, horizon)
+    for history in histories.values():
+        history.meta["problem"] = name
+    rows = per_step(histories)
+    rows["average_regret"] = rows["mean_cumulative_regret"] / rows["step"]
+    every = max(1, horizon // _ROWS)
+    kept = rows[rows["step"] % every == 0].drop(columns="time")
+    kept.to_csv(f"{stem}a.csv", index=False, float_format="%.6g")
+    plot_regret(histories, random=random_regret(problem, horizon)).figure.savefig(f"{stem}a.png", dpi=100)
+    total = {policy: history.regret.sum(-1) for policy, history in histories.items()}
+    pd.DataFrame({policy: regret.numpy() for policy, regret in total.items()}).rename_axis(
+        "replicate"
+    ).to_csv(f"{stem}_totals.csv", float_format="%.6g")
+    names = [prior.name for prior in problem.knowledge.priors or []]
+    told = {policy: history for policy, history in histories.items() if "prior" in history.trace}
+    plot_priors(told, names).savefig(f"{stem}b.png", dpi=100)
+    shares = {
+        policy: np.bincount(history.trace["prior"].long().flatten().numpy(), minlength=len(names))
+        / history.trace["prior"].numel()
+        for policy, history in told.items()
+    }
+    table = pd.DataFrame(shares, index=pd.Index(names, name="prior"))
+    table.to_csv(f"{stem}b.csv", float_format="%.4f")
+
+
+def _vary(
+    path: Path,
+    name: str,
+    settings: dict[str, Sequence[Any]],
+    horizon: int,
+    fast: bool,
+    common: dict[str, Any],
+) -> None:
+    """One row for each value of each setting: mean total regret and its standard error, by policy."""
+    rows = []
+    for setting, values in settings.items():
+        for value in values[:2] if fast else values:
+            ours = not setting.startswith("policy.")
+            steps = 40 if fast else value if setting == "horizon" else horizon
+            changed = {setting: value} if ours and value is not None and setting != "horizon" else {}
+            options = {} if ours or value is None else {setting.removeprefix("policy."): value}
+            problem = make(name, replicates=_replicates(fast), **common, **changed)
+            histories = _play(problem, RIVALS, steps, seed=changed.get("seed", 0), **options)
+            row: dict[str, Any] = {
+                "setting": setting,
+                "value": "theorem" if value is None and not ours else value,
+            }
+            row["value"] = "default" if row["value"] is None else row["value"]
+            for policy, history in histories.items():
+                row[policy] = history.mean_cumulative_regret
+                row[f"{policy} se"] = history.standard_error
+            rows.append(row)
+            print(name, setting, row["value"], *(f"{p} {row[p]:.1f}" for p in RIVALS), flush=True)
+            pd.DataFrame(rows).to_csv(path, index=False, float_format="%.5g")

@@ -1,0 +1,267 @@
+"""Copies of ArmGP that learn apart, fantasies, and state that comes back."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, UpperConfidenceBound, qKnowledgeGradient
+from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.optim import optimize_acqf_discrete
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from tests.reference.arm_gp_twins import isolated, smooth
+
+N = 8
+FORMS = ["covariance", "factor"]
+DRIFTS = [False, True]
+
+
+def blank(form, drifts=False, batch=()):
+    """A model of batch (*batch, 2): two priors of different covariance, drift and noise."""
+    kernel = ArmCovarianceKernel(torch.stack([smooth(N, 0.3), isolated(N)]))
+    if drifts:
+        rates = torch.tensor([0.1, 0.5]).double()
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(rates, batch_shape=(2,)))
+    return ArmGP(N, kernel, torch.tensor([0.01, 0.2]), prior_mean=0.3, form=form, batch_shape=(*batch, 2))
+
+
+def learn(model, steps, first=0):
+    shape = model.batch_shape
+    for step in range(first, first + steps):
+        where = torch.rand(shape) < 0.8
+        model.observe_arms(torch.randint(N, shape), torch.randn(shape).double(), float(step), where)
+    return model
+
+
+def snapshot(model):
+    return [value.clone() for value in (*model.joint(), model.information_gain, model.num_observations)]
+
+
+def assert_equal(first, second):
+    for a, b in zip(first, second, strict=True):
+        assert torch.equal(a, b)
+
+
+def inputs(model, arms, time=20.0):
+    index = torch.as_tensor(arms).double().unsqueeze(-1)
+    return torch.cat([index, torch.full_like(index, time)], -1) if model.drifts else index
+
+
+@pytest.mark.parametrize("drifts", DRIFTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_conditioning_returns_a_copy_and_leaves_the_model(form, drifts):
+    model = learn(blank(form, drifts), 12)
+    before = snapshot(model)
+    X, Y = inputs(model, [[1, 2], [3, 3]]), torch.randn(2, 2, 1).double()
+    conditioned = model.condition_on_observations(X, Y)
+    assert_equal(snapshot(model), before)
+    model.observe(X, Y)
+    assert_equal(snapshot(conditioned), snapshot(model))
+
+
+@pytest.mark.parametrize("drifts", DRIFTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_conditioning_on_fantasies_widens_the_copy(form, drifts):
+    model = learn(blank(form, drifts), 12)
+    before = snapshot(model)
+    X, Y = inputs(model, [[1, 2], [3, 3]]), torch.randn(5, 2, 2, 1).double()
+    wide = model.condition_on_observations(X, Y)
+    assert wide.batch_shape == (5, 2)
+    assert_equal(snapshot(model), before)
+    for fantasy in range(5):
+        alone = model.condition_on_observations(X, Y[fantasy])
+        torch.testing.assert_close(wide.marginals()[0][fantasy], alone.marginals()[0])
+        torch.testing.assert_close(wide.marginals()[1][fantasy], alone.marginals()[1])
+
+
+@pytest.mark.parametrize("drifts", DRIFTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_an_expanded_copy_goes_on_as_the_original_would(form, drifts):
+    model = learn(blank(form, drifts), 70)  # more than the buffers first have room for
+    if form == "factor" or not drifts:
+        model.forget(3, where=torch.tensor([True, False]))
+    wide = model.expand(torch.Size([3, 2]))
+    assert_equal(snapshot(wide), [value.expand(3, *value.shape) for value in snapshot(model)])
+    arm, reward = torch.randint(N, (3, 2)), torch.randn(3, 2).double()
+    wide.observe_arms(arm, reward, 80.0)
+    for k in range(3):
+        alone = copy.deepcopy(model)
+        alone.observe_arms(arm[k], reward[k], 80.0)
+        torch.testing.assert_close(wide.joint(85.0)[0][k], alone.joint(85.0)[0])
+        torch.testing.assert_close(wide.joint(85.0)[1][k], alone.joint(85.0)[1])
+    if form == "factor" or not drifts:
+        wide.forget(2)
+        alone.forget(2)
+        torch.testing.assert_close(wide.joint()[0][2], alone.joint()[0])
+
+
+def test_a_kernel_batch_of_one_expands_to_several():
+    model = learn(ArmGP(N, smooth(N).unsqueeze(0), 0.1), 5)
+    wide = model.expand(torch.Size([4]))
+    assert wide.marginals()[0].shape == (4, N)
+    with pytest.raises(ValueError, match="batch_shape"):
+        wide.expand(torch.Size([3]))
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("drifts", DRIFTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_copies_and_pickles_learn_apart_from_then_on(form, drifts, how):
+    model = learn(blank(form, drifts), 20)
+    model.candidates(19.0)
+    other = how(model)
+    assert_equal(snapshot(other), snapshot(model))
+    torch.testing.assert_close(
+        other.posterior(other.candidates(21.0)).mean, model.posterior(model.candidates(21.0)).mean
+    )
+    before = snapshot(model)
+    learn(other, 5, first=20)
+    assert_equal(snapshot(model), before)
+
+
+def through_a_file(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("steps", [3, 200])
+@pytest.mark.parametrize("drifts", DRIFTS)
+@pytest.mark.parametrize("form", [*FORMS, "auto"])
+def test_state_comes_back_in_a_fresh_model_and_goes_on_the_same(form, drifts, steps):
+    model = learn(blank(form, drifts), steps)
+    if form == "auto":
+        model.forget(1, torch.tensor([True, True]))  # under drift this changes the form
+    other = blank(form, drifts)
+    other.load_state_dict(through_a_file(model.state_dict()))
+    assert other.now == model.now
+    assert_equal(snapshot(other), snapshot(model))
+    before = snapshot(model)
+    arm, reward = torch.randint(N, (2,)), torch.randn(2).double()
+    for m in (other, model):
+        m.observe_arms(arm, reward, 300.0)
+        if m.can_forget:
+            m.forget(1, torch.tensor([True, False]))
+    assert_equal(snapshot(other), snapshot(model))
+    assert not torch.equal(before[0], snapshot(model)[0])
+
+
+def test_hyperparameters_that_come_with_a_state_are_used():
+    """A step of the same length as the last must not be taken at the old rate."""
+    slow, fast = (
+        ArmGP(
+            N,
+            SpatioTemporalKernel(
+                ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(torch.tensor(rate).double())
+            ),
+            0.1,
+        )
+        for rate in (0.01, 0.5)
+    )
+    for model in (slow, fast):
+        for time in (1.0, 2.0):
+            model.observe_arms(torch.tensor(3), torch.tensor(1.0), time)
+    slow.load_state_dict(fast.state_dict())
+    for a, b in zip(slow.marginals(3.0), fast.marginals(3.0), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_state_of_another_model_is_refused():
+    state = learn(blank("covariance"), 4).state_dict()
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        ArmGP(N + 1, smooth(N + 1), 0.1, batch_shape=(2,)).load_state_dict(state)
+
+
+@pytest.mark.parametrize("prior_mean", [0.0, torch.zeros(N)])
+def test_loading_writes_into_nothing_of_the_caller_s(prior_mean):
+    arms, noise = torch.rand(N, 2).double(), torch.tensor(0.1).double()
+    kept = arms.clone()
+    model = ArmGP(arms, RBFKernel().double(), noise, prior_mean=prior_mean)
+    other = ArmGP(arms + 1, RBFKernel().double(), 0.2, prior_mean=1.0)
+    model.load_state_dict(other.state_dict())
+    assert torch.equal(arms, kept)
+    assert noise == torch.tensor(0.1).double()
+
+
+def test_models_of_two_dtypes_share_a_kernel_without_changing_it():
+    kernel, arms = RBFKernel().double(), torch.rand(N, 2).double()
+    models = [
+        ArmGP(arms, kernel, 0.1, form="factor", dtype=dtype) for dtype in (torch.float64, torch.float32)
+    ]
+    assert kernel.raw_lengthscale.dtype == torch.float64
+    assert models[0].prior.kernel is kernel
+    for model in models:
+        model.observe_arms(torch.tensor(3), torch.tensor(1.0))
+        assert model.marginals()[0].dtype == model.arms.dtype
+
+
+# -- BoTorch's own acquisitions ------------------------------------------------------------------------
+
+
+def one_of_batch(form):
+    model = ArmGP(N, smooth(N, 0.3), 0.05, form=form)
+    X, Y = torch.randint(N, (10, 1)).double(), torch.randn(10, 1).double()
+    model.observe(X, Y)
+    return model, X.unique(dim=0), Y
+
+
+# An arm asked for together with itself, as qLogNEI does, has a singular posterior: GPyTorch adds jitter and says so.
+@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
+@pytest.mark.parametrize("form", FORMS)
+def test_botorch_acquisitions_find_an_arm_among_the_choices(form):
+    model, X, Y = one_of_batch(form)
+    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
+    choices = model.candidates().squeeze(-2)
+    acquisitions = [
+        LogExpectedImprovement(model, best_f=Y.max()),
+        UpperConfidenceBound(model, beta=4.0),
+        qLogExpectedImprovement(model, best_f=Y.max(), sampler=sampler),
+        qLogNoisyExpectedImprovement(model, X_baseline=X, sampler=sampler, prune_baseline=True),
+    ]
+    for acquisition in acquisitions:
+        best, value = optimize_acqf_discrete(acquisition, q=1, choices=choices)
+        assert best in choices
+        everywhere = acquisition(choices.unsqueeze(-2))
+        torch.testing.assert_close(value, everywhere.max())
+
+
+@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
+def test_several_arms_are_chosen_together():
+    model, X, _ = one_of_batch("covariance")
+    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
+    acquisition = qLogNoisyExpectedImprovement(model, X_baseline=X, sampler=sampler)
+    best, _ = optimize_acqf_discrete(acquisition, q=3, choices=model.candidates().squeeze(-2))
+    assert best.unique().numel() == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_knowledge_gradient_equals_its_definition(form):
+    """E[max_x of the mean after one more observation], each fantasy given its best arm."""
+    model, _, _ = one_of_batch(form)
+    sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
+    acquisition = qKnowledgeGradient(
+        model, num_fantasies=16, sampler=sampler, current_value=torch.tensor(0.0)
+    )
+    for arm in range(N):
+        X = torch.tensor([[float(arm)]]).double()
+        fantasies = model.fantasize(X, sampler)
+        assert fantasies.batch_shape == (16,)
+        means = fantasies.marginals()[0]
+        best = means.argmax(-1).double().reshape(16, 1)
+        value = acquisition(torch.cat([X, best]).unsqueeze(0))
+        torch.testing.assert_close(value.squeeze(), means.amax(-1).mean())
+
+
+def test_fantasies_of_several_candidates_at_once():
+    model, _, _ = one_of_batch("covariance")
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    fantasies = model.fantasize(model.candidates(), sampler)
+    assert fantasies.batch_shape == (4, N)
+    X = torch.zeros(0, 1).double()
+    assert model.fantasize(X, sampler).num_observations.eq(10).all()

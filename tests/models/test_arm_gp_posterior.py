@@ -1,0 +1,225 @@
+"""What ArmGP answers when asked as a BoTorch model: marginals, joint posteriors, several times at once."""
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.sampling import SobolQMCNormalSampler
+
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from tests.reference.arm_gp_twins import Twins, isolated, smooth
+
+N = 8
+BATCHES = [(), (2,), (2, 3)]
+FORMS = ["covariance", "factor"]
+exactly = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def model_of(form, batch=(), rate=None, observations=6):
+    kernel = ArmCovarianceKernel(smooth(N, 0.3))
+    if rate is not None:
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(rate).double()))
+    model = ArmGP(N, kernel, 0.05, prior_mean=torch.arange(N) / 4, form=form, batch_shape=batch)
+    for step in range(observations):
+        model.observe_arms(torch.randint(N, batch), torch.randn(batch).double(), float(step))
+    return model
+
+
+def twins(form, drift):
+    """Two members with six observations each."""
+    drifts = {} if drift is None else {drift: torch.tensor([0.1, 0.4]).double()}
+    covariances = torch.stack([smooth(N, 0.3), isolated(N)])
+    pair = Twins(covariances, torch.tensor([0.01, 0.5]).double(), prior_means=0.7, form=form, **drifts)
+    for step in range(6):
+        arm = torch.randint(N, (2,))
+        pair.observe(arm, pair.rewards(arm, step), float(step))
+    return pair
+
+
+@pytest.mark.parametrize("rate", [None, 0.2])
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("form", FORMS)
+def test_candidates_are_answered_as_any_other_inputs(form, batch, rate):
+    model = model_of(form, batch, rate)
+    X = model.candidates(7.5)
+    assert X.shape == (N, *[1] * len(batch), 1, 1 if rate is None else 2)
+    fast, general = model.posterior(X), model.posterior(X.clone())
+    assert fast.mean.shape == fast.variance.shape == (N, *batch, 1, 1)
+    torch.testing.assert_close(fast.mean, general.mean, rtol=0, atol=1e-15)
+    torch.testing.assert_close(fast.variance, general.variance, rtol=1e-14, atol=1e-15)
+    mean, variance = model.marginals(7.5)
+    assert mean.shape == variance.shape == (*batch, N)
+    torch.testing.assert_close(fast.mean.squeeze(-1).squeeze(-1).movedim(0, -1), mean, rtol=0, atol=1e-15)
+    torch.testing.assert_close(
+        fast.variance.squeeze(-1).squeeze(-1).movedim(0, -1), variance, rtol=0, atol=1e-15
+    )
+
+
+def test_candidates_of_a_moment_are_refused_once_that_is_past():
+    model = model_of("covariance", rate=0.2)
+    X = model.candidates(6.0)
+    model.observe_arms(torch.tensor(0), torch.tensor(0.0), 7.0)
+    with pytest.raises(ValueError, match="time"):
+        model.posterior(X)
+
+
+def test_candidates_follow_a_model_that_changes_dtype():
+    model = model_of("factor")
+    assert model.candidates() is model.candidates()
+    assert model.candidates().dtype == torch.float64
+    model.float()
+    assert model.candidates().dtype == torch.float32
+    assert model.posterior(model.candidates()).mean.dtype == torch.float32
+
+
+@pytest.mark.parametrize("observed", [True, False])
+@pytest.mark.parametrize("drift", [None, "rates", "drift_variances"])
+@pytest.mark.parametrize("form", FORMS)
+def test_joint_posterior_at_several_times_equals_the_dense_one(form, drift, observed):
+    pair = twins(form, drift)
+    if not observed:
+        pair.reset()
+    arm = torch.tensor([[0, 3, 3, 7], [5, 5, 1, 2]])
+    time = torch.tensor([6.0, 6.0, 7.5, 30.0]).double()
+    X = torch.stack([arm.double(), time.expand(2, 4)], -1) if drift else arm.double().unsqueeze(-1)
+    posterior = pair.model.posterior(X)
+    for k in range(2):
+        mean, covariance = pair.dense[k].joint(time, arm[k])
+        torch.testing.assert_close(posterior.mean[k].squeeze(-1), mean, **exactly)
+        torch.testing.assert_close(posterior.distribution.covariance_matrix[k], covariance, **exactly)
+        torch.testing.assert_close(posterior.variance[k].squeeze(-1), covariance.diagonal(), **exactly)
+
+
+@pytest.mark.parametrize("time", [5.0, 11.5])
+@pytest.mark.parametrize("drift", [None, "rates", "drift_variances"])
+@pytest.mark.parametrize("form", FORMS)
+def test_joint_over_all_arms_equals_the_dense_one(form, drift, time):
+    pair = twins(form, drift)
+    mean, covariance = pair.model.joint(time)
+    for k in range(2):
+        expected = pair.dense[k].joint(time)
+        torch.testing.assert_close(mean[k], expected[0], **exactly)
+        torch.testing.assert_close(covariance[k], expected[1], **exactly)
+
+
+@pytest.mark.parametrize("drift", [None, "rates", "drift_variances"])
+@pytest.mark.parametrize("form", FORMS)
+def test_before_the_first_observation_the_answer_is_the_prior(form, drift):
+    pair = twins(form, drift)
+    pair.reset()
+    for answer in (pair.model.marginals(40.0), pair.model.joint(40.0)):
+        for k in range(2):
+            mean, covariance = pair.dense[k].joint(40.0)
+            torch.testing.assert_close(answer[0][k], mean, **exactly)
+            expected = covariance.diagonal() if answer[1].dim() == 2 else covariance
+            torch.testing.assert_close(answer[1][k], expected, **exactly)
+
+
+def test_asking_about_the_future_moves_nothing():
+    model = model_of("covariance", (2,), rate=0.2)
+    before = [value.clone() for value in model.marginals()]
+    model.marginals(50.0)
+    model.joint(50.0)
+    model.posterior(model.candidates(50.0))
+    assert model.now == 5.0
+    for a, b in zip(before, model.marginals(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("q", [1, 3])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_inputs_broadcast_against_the_batch(batch, q):
+    model = model_of("covariance", batch)
+    wide = torch.randint(N, (5, *batch, q, 1)).double()
+    narrow = torch.randint(N, (q, 1)).double()
+    assert model.posterior(wide).mean.shape == (5, *batch, q, 1)
+    assert model.posterior(narrow).mean.shape == (*batch, q, 1)
+    for k in range(5):
+        alone = model.posterior(wide[k])
+        torch.testing.assert_close(model.posterior(wide).mean[k], alone.mean)
+        torch.testing.assert_close(model.posterior(wide).variance[k], alone.variance)
+
+
+def test_inputs_may_widen_the_batch_of_a_lone_member():
+    model = model_of("covariance", (1,))
+    X = torch.randint(N, (5, 2, 1)).double()
+    torch.testing.assert_close(model.posterior(X).mean, model.posterior(X.unsqueeze(1)).mean.squeeze(1))
+
+
+def test_inputs_that_would_mix_up_members_are_refused():
+    model = ArmGP(N, smooth(N), torch.tensor([[0.1], [0.2], [0.3]]))
+    with pytest.raises(ValueError, match="X must have shape"):
+        model.posterior(torch.zeros(3, 4, 1, 1).double())
+    with pytest.raises(ValueError, match="X must have shape"):
+        model.posterior(torch.zeros(2, 1, 1, 1).double())
+
+
+@pytest.mark.parametrize("q", [1, 3])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_observation_noise_adds_to_variances(batch, q):
+    model = model_of("factor", batch)
+    X = torch.randint(N, (*batch, q, 1)).double()
+    still = model.posterior(X)
+    noisy = model.posterior(X, observation_noise=True)
+    torch.testing.assert_close(noisy.variance, still.variance + 0.05)
+    torch.testing.assert_close(noisy.mean, still.mean)
+    own = torch.rand(*batch, q, 1).double()
+    torch.testing.assert_close(model.posterior(X, observation_noise=own).variance, still.variance + own)
+    noisy = model.posterior(model.candidates(), observation_noise=True)
+    torch.testing.assert_close(noisy.variance, model.posterior(model.candidates()).variance + 0.05)
+
+
+@pytest.mark.parametrize("q", [1, 3])
+def test_posterior_transform_is_applied(q):
+    model = model_of("covariance", (2,))
+    X = torch.randint(N, (2, q, 1)).double()
+    transform = ScalarizedPosteriorTransform(torch.tensor([-2.0]).double(), offset=1.0)
+    changed = model.posterior(X, posterior_transform=transform)
+    torch.testing.assert_close(changed.mean, 1 - 2 * model.posterior(X).mean)
+    torch.testing.assert_close(changed.variance, 4 * model.posterior(X).variance)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_samples_have_the_posterior_s_moments(q):
+    model = model_of("factor", (2,), rate=0.1)
+    X = torch.tensor([[[1.0, 6.0], [2.0, 8.0]]]).double()[:, :q].expand(2, q, 2)
+    posterior = model.posterior(X)
+    draws = SobolQMCNormalSampler(torch.Size([4096]), seed=0)(posterior)
+    assert draws.shape == (4096, 2, q, 1)
+    torch.testing.assert_close(draws.mean(0), posterior.mean, rtol=0, atol=5e-3)
+    torch.testing.assert_close(draws.var(0), posterior.variance, rtol=2e-2, atol=0)
+    assert posterior.rsample(torch.Size([3])).shape == (3, 2, q, 1)
+
+
+def test_a_second_output_is_refused():
+    model = model_of("covariance")
+    assert model.num_outputs == 1
+    model.posterior(model.candidates(), output_indices=[0])
+    with pytest.raises(ValueError, match="output_indices"):
+        model.posterior(model.candidates(), output_indices=[1])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_float32_stays_float32_and_near_the_truth(form):
+    exact, model = (
+        ArmGP(N, smooth(N), 0.1, form=form, batch_shape=(3,), dtype=dtype)
+        for dtype in (torch.float64, torch.float32)
+    )
+    for _ in range(300):
+        arm, reward = torch.randint(N, (3,)), torch.randn(3).double()
+        for m in (exact, model):
+            m.observe_arms(arm, reward)
+            m.forget(where=m.num_observations > 40)
+    for value, truth in zip(model.marginals(), exact.marginals(), strict=True):
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), truth, rtol=0, atol=1e-3)
+    torch.testing.assert_close(model.information_gain.double(), exact.information_gain, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forgetting_in_one_member_leaves_no_nan_in_another_that_is_sure_of_nothing(form):
+    """In float32 the gain of a masked removal was minus infinity times zero."""
+    model = ArmGP(3, isolated(3), 0.1, form=form, batch_shape=(2,), dtype=torch.float32)
+    model.observe_arms(torch.tensor([0, 0]), torch.ones(2), where=torch.tensor([True, False]))
+    model.forget(where=torch.tensor([True, True]))
+    torch.testing.assert_close(model.information_gain, torch.zeros(2), rtol=0, atol=1e-5)

@@ -1,0 +1,323 @@
+"""Policies for an unknown prior equal a run that refits every prior at every step, and refuse what makes no sense."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
+from bandits_torch.policies import (
+    BayesianPriorPolicy,
+    LikeliestPriorPolicy,
+    Observation,
+    PriorElimination,
+)
+from bandits_torch.theory import ConstantWidth, PriorEliminationFiniteWidth, elimination_xi
+from tests.reference.dense_priors import DensePrior, DenseRun
+
+N, S, STEPS, NOISE = 7, 3, 40, 0.05
+ARMS = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
+POLICIES = {"eliminate": PriorElimination, "likeliest": LikeliestPriorPolicy, "bayes": BayesianPriorPolicy}
+
+
+def kernel(family: str, lengthscale: float):
+    made = ScaleKernel(RBFKernel() if family == "se" else MaternKernel(nu=1.5)).double()
+    made.base_kernel.lengthscale, made.outputscale = lengthscale, 0.8
+    return made.requires_grad_(False)
+
+
+def past_day():
+    table = torch.randn(30, N, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    return table.T.cov() + 0.1 * torch.eye(N, dtype=torch.float64)
+
+
+def priors(kind: str) -> list[CandidatePrior]:
+    bump = torch.zeros(N, dtype=torch.float64)
+    bump[2] = 3.0
+    slope = 0.01 * torch.arange(N, dtype=torch.float64)  # no ties between arms, which rounding would decide
+    shared = kernel("se", 0.2)
+    sets = {
+        "means": [CandidatePrior(shared, mean) for mean in (slope, slope + bump, slope - 1)],
+        "families": [
+            CandidatePrior(kernel("se", 0.2), 0.1),
+            CandidatePrior(kernel("matern", 0.5)),
+            CandidatePrior(past_day(), bump, noise_variance=0.2),
+        ],
+        "forgetting": [
+            CandidatePrior(shared, forgetting_rate=0.0),
+            CandidatePrior(kernel("matern", 0.3), bump, forgetting_rate=0.05),
+            CandidatePrior(past_day(), forgetting_rate=0.3),
+        ],
+    }
+    return sets[kind]
+
+
+def dense(candidates: list[CandidatePrior], noise_variance: float = NOISE) -> list[DensePrior]:
+    out = []
+    for prior in candidates:
+        K = prior.kernel if isinstance(prior.kernel, torch.Tensor) else prior.kernel(ARMS).to_dense().detach()
+        mean = torch.as_tensor(prior.mean, dtype=torch.float64).expand(N)
+        own = prior.noise_variance or noise_variance
+        out.append(DensePrior(K, mean, prior.forgetting_rate, own))
+    return out
+
+
+def masks(step: int) -> torch.Tensor | None:
+    """None, one mask for all, one for each replicate, in turn."""
+    if step % 3 == 0:
+        return None
+    generator = torch.Generator().manual_seed(step)
+    shape = (N,) if step % 3 == 1 else (S, N)
+    mask = torch.rand(shape, generator=generator) < 0.6
+    mask[..., step % N] = True
+    return mask
+
+
+@pytest.mark.parametrize("kind", ["means", "families", "forgetting"])
+@pytest.mark.parametrize("rule", POLICIES)
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_equals_a_run_that_refits_every_prior_at_every_step(rule, kind, form) -> None:
+    candidates = priors(kind)
+    model = arm_gp_over_priors(ARMS, candidates, NOISE, replicates=S, form=form)
+    width = PriorEliminationFiniteWidth(N, STEPS, 0.1) if kind != "families" else ConstantWidth(1.5)
+    policy = POLICIES[rule](model, width)
+    slow = [DenseRun(dense(candidates), rule, lambda t: float(width(t, model)), delta=0.1) for _ in range(S)]
+    generator = torch.Generator().manual_seed(1)
+    truth = 2.0 * torch.randn(S, N, generator=generator, dtype=torch.float64)
+    dropped = 0
+    for step in range(1, STEPS + 1):
+        time = step + 0.5 * (step // 10)  # uneven gaps
+        available = masks(step)
+        choice = policy.choose(time, available)
+        means, variances = model.marginals(time)
+        likelihood = model.log_likelihood
+        reward = truth[torch.arange(S), choice.arm] + 0.2 * torch.randn(S, generator=generator).double()
+        policy.learn(Observation(time, choice.arm, reward, choice.why))
+        for s, run in enumerate(slow):
+            mask = available if available is None or available.dim() == 1 else available[s]
+            arm, prior, w, fits = run.choose(time, mask)
+            seen = run.learn(arm, prior, w, float(reward[s]), time, fits)
+            assert (int(choice.arm[s]), int(choice.why["prior"][s])) == (arm, prior)
+            torch.testing.assert_close(means[s], seen.means, rtol=1e-8, atol=1e-8)
+            torch.testing.assert_close(variances[s], seen.variances, rtol=1e-8, atol=1e-8)
+            expected = torch.tensor(seen.likelihoods, dtype=torch.float64)
+            torch.testing.assert_close(likelihood[s], expected, rtol=1e-8, atol=1e-7)
+            if rule == "eliminate":
+                assert policy.surviving[s].tolist() == seen.surviving
+                assert bool(policy.trace()["all_refuted"][s]) == seen.all_refuted
+                dropped += len(candidates) - sum(seen.surviving)
+    if rule == "eliminate":
+        assert dropped > 0  # or the test would show nothing of eliminations
+
+
+@pytest.mark.parametrize("rule", POLICIES)
+def test_a_replicate_alone_equals_the_replicate_of_a_batch(rule) -> None:
+    candidates = priors("forgetting")
+    truth = torch.randn(S, N, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+    def play(rewards: torch.Tensor) -> torch.Tensor:
+        model = arm_gp_over_priors(ARMS, candidates, NOISE, replicates=len(rewards))
+        policy, arms = POLICIES[rule](model, ConstantWidth(2.0)), []
+        for step in range(1, 30):
+            choice = policy.choose(step)
+            arms.append(choice.arm)
+            reward = rewards[torch.arange(len(rewards)), choice.arm]
+            policy.learn(Observation(step, choice.arm, reward, choice.why))
+        return torch.stack(arms, -1)
+
+    together = play(truth)
+    for s in range(S):
+        assert torch.equal(play(truth[s : s + 1])[0], together[s])
+
+
+def play(policy, steps, truth, start=1):
+    arms = []
+    for step in range(start, start + steps):
+        choice = policy.choose(step)
+        arms.append(choice.arm)
+        reward = truth[torch.arange(policy.replicates), choice.arm]
+        policy.learn(Observation(step, choice.arm, reward, choice.why))
+    return torch.stack(arms)
+
+
+def elimination(candidates=None, width=1.0, replicates=S, **options) -> PriorElimination:
+    model = arm_gp_over_priors(ARMS, candidates or priors("means"), NOISE, replicates=replicates)
+    return PriorElimination(model, ConstantWidth(width), **options)
+
+
+TRUTH = torch.tensor([[5.0, 4, 3, 2, 1, 0, -1], [0, 0, 0, 0, 0, 0, 9], [0] * 7], dtype=torch.float64)
+
+
+def test_state_dict_continues_a_run() -> None:
+    first, second = elimination(), elimination()
+    play(first, 12, TRUTH)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(play(first, 10, TRUTH, 13), play(second, 10, TRUTH, 13))
+    assert torch.equal(first.surviving, second.surviving)
+
+
+def test_reset_of_some_replicates_starts_those_over_and_no_other() -> None:
+    policy, untouched = elimination(), elimination()
+    play(policy, 12, TRUTH)
+    play(untouched, 12, TRUTH)
+    policy.reset(torch.tensor([False, True, False]))
+    fresh = elimination()
+    after, fresh_arms, going_on = (
+        play(policy, 12, TRUTH, 13),
+        play(fresh, 12, TRUTH),
+        play(untouched, 12, TRUTH, 13),
+    )
+    assert torch.equal(after[:, 1], fresh_arms[:, 1])
+    assert torch.equal(policy.surviving[1], fresh.surviving[1])
+    assert torch.equal(after[:, [0, 2]], going_on[:, [0, 2]])
+    assert torch.equal(policy.surviving[[0, 2]], untouched.surviving[[0, 2]])
+    policy.reset()
+    assert torch.equal(play(policy, 12, TRUTH), fresh_arms)
+
+
+def test_when_all_priors_are_refuted_the_last_one_stays_and_the_trace_says_so() -> None:
+    wrong = [CandidatePrior(kernel("se", 0.2), mean) for mean in (30.0, 20.0, 10.0)]
+    policy = elimination(wrong, replicates=1)
+    seen = []
+    for step in range(1, 60):
+        choice = policy.choose(step)
+        policy.learn(Observation(step, choice.arm, torch.zeros(1, dtype=torch.float64), choice.why))
+        seen.append({name: int(value[0]) for name, value in policy.trace().items()})
+    assert [row["dropped"] for row in seen if row["dropped"] >= 0] == [0, 1]
+    assert seen[-1]["surviving"] == 1
+    assert policy.surviving[0].tolist() == [False, False, True]
+    refuted = [row["all_refuted"] for row in seen]
+    assert refuted[-1] == 1
+    assert refuted == sorted(refuted)
+    assert all(row["surviving"] == 1 for row in seen if row["all_refuted"])
+
+
+def test_xi_has_the_papers_form_and_the_two_sided_one() -> None:
+    xi = elimination_xi(7, 11, 0.3, 0.05)
+    assert xi == pytest.approx(2 * 0.09 * math.log(2 * 11 * math.pi**2 * 49 / 0.15))
+    printed = elimination_xi(7, 11, 0.3, 0.05, "printed")
+    assert xi - printed == pytest.approx(2 * 0.09 * math.log(2))
+    steps = torch.tensor([[1], [7]])
+    torch.testing.assert_close(elimination_xi(steps, 11, 0.3, 0.05)[1, 0].item(), xi)
+
+
+def test_printed_xi_drops_no_later_than_the_two_sided_one() -> None:
+    def first_drop(xi: str) -> int:
+        policy = elimination(delta=0.5, xi=xi, replicates=1, width=1e-6)
+        for step in range(1, 200):
+            choice = policy.choose(step)
+            reward = choice.arm.double() * 0 + 0.0
+            prior = choice.why["prior"]
+            mean = policy.model.marginals(step)[0][0, prior, choice.arm]
+            policy.learn(Observation(step, choice.arm, mean.reshape(1) + 0.37 + reward, choice.why))
+            if policy.trace()["dropped"][0] >= 0:
+                return step
+        return 200
+
+    assert first_drop("printed") < first_drop("two-sided") < 200
+
+
+def test_an_arm_not_available_is_never_played_even_if_every_other_index_is_nan() -> None:
+    policy = elimination(replicates=1)
+    policy.model._belief.form.mean[:] = torch.nan
+    available = torch.zeros(N, dtype=torch.bool)
+    available[4] = True
+    assert policy.choose(1, available).arm.tolist() == [4]
+
+
+def test_almost_static_member_equals_a_static_model() -> None:
+    mixed = arm_gp_over_priors(ARMS, priors("forgetting"), NOISE, replicates=1)
+    static = ArmGP(ARMS, kernel("se", 0.2), NOISE, batch_shape=(1,))
+    for step in range(1, 100):
+        arm, reward = torch.tensor([[step % N]]), torch.tensor([[math.sin(step)]], dtype=torch.float64)
+        mixed.observe_arms(arm, reward, 10.0 * step)
+        static.observe_arms(arm[0], reward[0])
+    for own, other in zip(mixed.marginals(1000.0), static.marginals(), strict=True):
+        torch.testing.assert_close(own[:, 0], other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_reward_that_is_no_number_leaves_the_policy_unchanged() -> None:
+    policy, other = elimination(), elimination()
+    play(policy, 5, TRUTH)
+    play(other, 5, TRUTH)
+    choice = policy.choose(6)
+    bad = Observation(6, choice.arm, torch.tensor([1.0, math.nan, 0.0], dtype=torch.float64), choice.why)
+    with pytest.raises(ValueError, match="reward must be finite"):
+        policy.learn(bad)
+    with pytest.raises(ValueError, match="arm must be"):
+        policy.learn(Observation(6, choice.arm + N, TRUTH[:, 0], choice.why))
+    assert torch.equal(play(policy, 10, TRUTH, 6), play(other, 10, TRUTH, 6))
+    assert torch.equal(policy._errors, other._errors)
+
+
+BAD = [
+    ([], "priors must be at least one CandidatePrior"),
+    (
+        [CandidatePrior(RBFKernel(), torch.zeros(N)), CandidatePrior(RBFKernel(), torch.zeros(N + 1))],
+        "priors\\[1\\].mean",
+    ),
+    (
+        [CandidatePrior(torch.eye(N)), CandidatePrior(torch.eye(N - 2))],
+        r"priors\[1\].kernel must have shape \(7, 7\)",
+    ),
+    (
+        [CandidatePrior(RBFKernel()), CandidatePrior(-torch.eye(N))],
+        r"priors\[1\].kernel: .*positive semi-definite",
+    ),
+    (
+        [CandidatePrior(RBFKernel()), CandidatePrior(torch.eye(N).cumsum(0))],
+        r"priors\[1\].kernel: .*symmetric",
+    ),
+    ([CandidatePrior(RBFKernel(), math.inf)], r"priors\[0\].mean must be finite"),
+    (
+        [CandidatePrior(RBFKernel(), forgetting_rate=1.0)],
+        r"priors\[0\].forgetting_rate must be a number in \[0, 1\)",
+    ),
+    (
+        [CandidatePrior(SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1)))],
+        r"priors\[0\].kernel must be a kernel over arms alone",
+    ),
+    ([CandidatePrior(RBFKernel(), noise_variance=0.0)], "noise_variance must be finite and > 0"),
+]
+
+
+@pytest.mark.parametrize(("candidates", "message"), BAD)
+def test_sets_of_priors_that_make_no_sense_are_refused(candidates, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        arm_gp_over_priors(ARMS, candidates, NOISE, replicates=1)
+
+
+def test_a_kernel_given_to_a_prior_keeps_its_dtype() -> None:
+    given = RBFKernel().float()
+    arm_gp_over_priors(ARMS, [CandidatePrior(given)], NOISE, replicates=1)
+    assert given.lengthscale.dtype == torch.float32
+
+
+def test_noise_variances_of_replicates_and_priors_combine() -> None:
+    candidates = [CandidatePrior(RBFKernel()), CandidatePrior(RBFKernel(), noise_variance=0.7)]
+    model = arm_gp_over_priors(ARMS, candidates, torch.tensor([0.1, 0.2, 0.3]), replicates=3)
+    noise = model.noise_variance.expand(model.batch_shape)
+    torch.testing.assert_close(
+        noise, torch.tensor([[0.1, 0.7], [0.2, 0.7], [0.3, 0.7]]).double(), rtol=1e-6, atol=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delta": 1.5}, "delta must be"),
+        ({"noise_scale": 0.0}, "noise_scale must be finite and > 0"),
+        ({"xi": "both"}, "xi must be 'two-sided' or 'printed'"),
+    ],
+)
+def test_bad_settings_are_refused(options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        elimination(**options)
+
+
+def test_a_model_without_a_prior_dimension_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"model.batch_shape must be \(S, P\)"):
+        PriorElimination(ArmGP(ARMS, RBFKernel(), NOISE, batch_shape=(3,)), ConstantWidth(1.0))

@@ -1,0 +1,116 @@
+"""Regret balancing follows the least played survivor and drops by reward, as Algorithm 2 is printed."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes
+from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
+from bandits_torch.models import ArmGP, CandidatePrior
+from bandits_torch.policies import IndexPolicy, Observation, RegretBalancing
+from bandits_torch.theory import ConstantWidth
+from tests.reference.dense_priors import DensePrior, DenseRegretBalancing
+
+N, S, NOISE = 6, 3, 0.04
+ARMS = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
+SLOPE = 0.01 * torch.arange(N, dtype=torch.float64)
+KERNEL = RBFKernel().double().requires_grad_(False)
+KERNEL.lengthscale = 0.2
+MEANS = [SLOPE, SLOPE + 3 * torch.eye(N).double()[2], SLOPE.flip(0)]
+PRIORS = [CandidatePrior(KERNEL, mean, forgetting_rate=r) for mean, r in zip(MEANS, (0, 0.1, 0), strict=True)]
+
+
+def balancing(replicates=S, width=1.0, **options) -> RegretBalancing:
+    return recipes.regret_balancing(
+        ARMS, PRIORS, NOISE, horizon=100, replicates=replicates, width=width, **options
+    )
+
+
+def mask(step: int) -> torch.Tensor:
+    available = torch.ones(S, N, dtype=torch.bool)
+    if step % 2:
+        available[torch.arange(S), (step + torch.arange(S)) % N] = False
+    return available
+
+
+def test_equals_the_algorithm_word_for_word_with_every_prior_refitted() -> None:
+    policy, K = balancing(), KERNEL(ARMS).to_dense()
+    dense = [DensePrior(K, p.mean, p.forgetting_rate, NOISE) for p in PRIORS]
+    slow = [DenseRegretBalancing(dense, lambda t: 1.0) for _ in range(S)]
+    truth = torch.randn(S, N, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    dropped = 0
+    for step in range(1, 61):
+        available = mask(step)
+        choice = policy.choose(step, available)
+        reward = truth[torch.arange(S), choice.arm]
+        policy.learn(Observation(step, choice.arm, reward, choice.why))
+        for s, run in enumerate(slow):
+            arm, followed = run.step(step, available[s], lambda arm, s=s: float(truth[s, arm]))
+            assert (int(choice.arm[s]), int(policy.trace()["prior"][s])) == (arm, followed)
+            assert set(policy.surviving[s].nonzero().flatten().tolist()) == run.alive
+        dropped += int((~policy.surviving).sum())
+    assert dropped > 0
+
+
+def play(policy, steps, truth, start=1):
+    arms = []
+    for step in range(start, start + steps):
+        choice = policy.choose(step)
+        arms.append(choice.arm)
+        reward = truth[torch.arange(policy.replicates), choice.arm]
+        policy.learn(Observation(step, choice.arm, reward, choice.why))
+    return torch.stack(arms)
+
+
+TRUTH = torch.tensor([[5.0, 4, 3, 2, 1, 0], [0, 0, 0, 0, 0, 9], [1, 1, 4, 1, 1, 1]], dtype=torch.float64)
+
+
+def test_a_replicate_alone_equals_the_replicate_of_a_batch() -> None:
+    together = play(balancing(), 40, TRUTH)
+    for s in range(S):
+        assert torch.equal(play(balancing(1), 40, TRUTH[s : s + 1])[:, 0], together[:, s])
+
+
+def test_state_dict_continues_a_run_and_reset_starts_over() -> None:
+    first, second = balancing(), balancing()
+    beginning = play(first, 15, TRUTH)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(play(first, 10, TRUTH, 16), play(second, 10, TRUTH, 16))
+    first.reset(torch.tensor([True, False, False]))
+    after, going_on = play(first, 15, TRUTH, 26), play(second, 15, TRUTH, 26)
+    assert torch.equal(after[:, 1:], going_on[:, 1:])
+    assert torch.equal(after[:, 0], beginning[:, 0])
+    second.reset()
+    assert torch.equal(play(second, 15, TRUTH), beginning)
+
+
+def policies(**changes):
+    sizes = {"replicates": 2} | changes
+    model = ArmGP(sizes.get("arms", ARMS), RBFKernel(), 0.1, batch_shape=(sizes["replicates"],))
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (list, "policies must be at least one IndexPolicy"),
+        (lambda: [policies(), policies(replicates=3)], r"policies must be one \(replicates, arms\)"),
+        (lambda: [policies(), policies(arms=ARMS[:3])], r"policies must be one \(replicates, arms\)"),
+        (
+            lambda: [IndexPolicy(policies().model, ThompsonSampling)],
+            r"policies\[0\].width must be a Width, got None",
+        ),
+    ],
+)
+def test_policies_that_cannot_be_balanced_are_refused(chosen, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        RegretBalancing(chosen())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"delta": 0.0}, "delta must"), ({"noise_scale": -1.0}, "noise_scale must"), ({"xi": "?"}, "xi must")],
+)
+def test_bad_settings_are_refused(options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        balancing(**options)
