@@ -42,7 +42,7 @@ class NeuralFeatures(FeatureSource):
         width: int = 256,
         depth: int = 3,
         training_steps: int = 200,
-        regulariser: float = 1.0,
+        regulariser: float = 0.01,
         replicates: int = 1,
         *,
         seed: int = 0,
