@@ -72,6 +72,7 @@ class Constants:
         every block 1 (regret 2 830 on one switch, 3 650 on two, 4 replicates). From there one constant at a time
         was changed, 8 replicates each: thresholds 4 c0 mu_j = 1.1 2^{-j/2} end the false alarms; c1 = 0.03,
         blocks half as long (E = 20) and replays from index 2 on lower the regret. delta = 1/T throughout.
+        With 25 replicates: 1 826 +- 127 on one switch, 2 195 +- 126 on two, where it was not tuned.
         """
         return Constants(
             sigma=100.0,
