@@ -26,7 +26,7 @@ def test_short_form_writes_table_page_and_picture(tmp_path: Path) -> None:
     hong.main([*asked, "--algorithms", "MASTER"])
     table = (tmp_path / "hong.csv").read_text().splitlines()
     assert len(table) == 5, "rows of an earlier run are kept"
-    assert len((tmp_path / "hong.md").read_text().splitlines()) == 9 + 4
+    assert len((tmp_path / "hong.md").read_text().splitlines()) == 13 + 4
 
 
 @pytest.mark.parametrize("algorithm", list(hong.ALGORITHMS))
