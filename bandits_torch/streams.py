@@ -16,22 +16,22 @@ from torch import Tensor
 from bandits_torch import validation
 
 _BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate and refill, so a step seldom calls a generator
-_PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3, "sketch": 4}
+_PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3, "sketch": 4, "schedule": 5, "network": 6}
 
 
 class ReplicateStreams:
     """One independent stream of random numbers per replicate.
 
-    Args:
-        seed: the run's seed, an integer >= 0.
-        replicates: S, how many streams.
-        purpose: ``"noise"``, ``"problem"``, ``"policy"``, ``"sketch"`` or ``"arms"`` (arms that all replicates share);
-            streams of different purposes are independent.
-        first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
-        dtype, device: of the numbers handed out. They are always drawn on the CPU in float64, so a run
-            on a GPU sees the same noise as one on a CPU.
+        Args:
+            seed: the run's seed, an integer >= 0.
+            replicates: S, how many streams.
+    _PURPOSES = {}
+                streams of different purposes are independent.
+            first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
+            dtype, device: of the numbers handed out. They are always drawn on the CPU in float64, so a run
+                on a GPU sees the same noise as one on a CPU.
 
-    Numbers are drawn ahead in blocks; the block length depends on the shape asked for and never on S.
+        Numbers are drawn ahead in blocks; the block length depends on the shape asked for and never on S.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from bandits_torch.acquisition.over_priors import (
     OverPriors,
 )
 from bandits_torch.acquisition.pathwise import PathwiseThompsonSampling
+from bandits_torch.acquisition.playing_probability import PlayingProbability
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 
@@ -16,6 +17,7 @@ __all__ = [
     "OptimisticOverPriors",
     "OverPriors",
     "PathwiseThompsonSampling",
+    "PlayingProbability",
     "ThompsonSampling",
     "UpperConfidenceBound",
 ]

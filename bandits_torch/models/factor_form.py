@@ -269,7 +269,8 @@ class FactorForm(ResizableState):
             self._pack(now)
         known = self.row_of_arm[arm] >= 0
         if known.is_cuda or not bool(known.all()):
-            new = arm.shape[0] if known.is_cuda else len(arm[~known].unique())  # on a GPU the most there can be
+            # on a GPU the most there can be
+            new = arm.shape[0] if known.is_cuda else len(arm[~known].unique())
             if self._rows_bound + new > self.rows.shape[1]:
                 self._pack_rows(new)
                 known = self.row_of_arm[arm] >= 0

@@ -80,7 +80,7 @@ class IndexPolicy(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The best available arm of each replicate."""
+        """The best available arm of each replicate; its index is ``why["index"]``, (S,)."""
         if available is not None:
             check_available(available, self.replicates, self.num_arms)
         inputs = self._inputs(time)
@@ -89,7 +89,8 @@ class IndexPolicy(Policy):
         scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
         if available is not None:
             scores = scores.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
-        return Choice(scores.argmax(0).expand(self.replicates))
+        best, arm = scores.max(0)
+        return Choice(arm.expand(self.replicates), {"index": best.expand(self.replicates)})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

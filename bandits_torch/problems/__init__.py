@@ -9,7 +9,12 @@ from bandits_torch.problems.datasets import (
     MoleneWind,
 )
 from bandits_torch.problems.download import fetch
-from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.drifting import (
+    DriftingCosine,
+    SphereOneSwitch,
+    SphereTwoSwitches,
+    SwitchingFunctions,
+)
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
@@ -45,6 +50,8 @@ __all__ = [
     "RewardTable",
     "Rosenbrock",
     "SimulatedProblem",
+    "SphereOneSwitch",
+    "SphereTwoSwitches",
     "StandardFunction",
     "StationaryProblem",
     "SwitchingFunctions",

@@ -15,7 +15,12 @@ from bandits_torch.problems.datasets import (
     MoleneTemperature,
     MoleneWind,
 )
-from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.drifting import (
+    DriftingCosine,
+    SphereOneSwitch,
+    SphereTwoSwitches,
+    SwitchingFunctions,
+)
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.intel_priors import IntelTemperaturePriors
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
@@ -36,6 +41,8 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "gp": GPDraws,
     "rkhs": RKHSFunctions,
     "switching": SwitchingFunctions,
+    "sphere-one-switch": SphereOneSwitch,
+    "sphere-two-switches": SphereTwoSwitches,
     "tv-gp": TVGPDraws,
     "cosine": DriftingCosine,
     "rosenbrock": Rosenbrock,
@@ -114,4 +121,6 @@ def _parameters(factory: Callable[..., Problem]) -> dict[str, inspect.Parameter]
     parameters = dict(inspect.signature(factory).parameters)
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     named = {key: p for key, p in parameters.items() if p.kind is not p.VAR_KEYWORD}
-    return named | _parameters(factory.__mro__[1]) if passes_on and isinstance(factory, type) else named
+    if not (passes_on and isinstance(factory, type)):
+        return named
+    return named | {key: p for key, p in _parameters(factory.__mro__[1]).items() if key not in named}
