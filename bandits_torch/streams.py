@@ -22,16 +22,17 @@ _PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3, "sketch": 4, "sch
 class ReplicateStreams:
     """One independent stream of random numbers per replicate.
 
-        Args:
-            seed: the run's seed, an integer >= 0.
-            replicates: S, how many streams.
-    _PURPOSES = {}
-                streams of different purposes are independent.
-            first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
-            dtype, device: of the numbers handed out. They are always drawn on the CPU in float64, so a run
-                on a GPU sees the same noise as one on a CPU.
+    Args:
+        seed: the run's seed, an integer >= 0.
+        replicates: S, how many streams.
+        purpose: ``"noise"``, ``"problem"``, ``"policy"``, ``"sketch"``, ``"arms"`` (arms that all replicates share),
+            ``"schedule"`` (a policy's random schedules, drawn at other times in each replicate) or
+            ``"network"`` (first weights of neural networks); streams of different purposes are independent.
+        first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
+        dtype, device: of the numbers handed out. They are always drawn on the CPU in float64, so a run
+            on a GPU sees the same noise as one on a CPU.
 
-        Numbers are drawn ahead in blocks; the block length depends on the shape asked for and never on S.
+    Numbers are drawn ahead in blocks; the block length depends on the shape asked for and never on S.
     """
 
     def __init__(
