@@ -80,11 +80,11 @@ class ArmGP(OnlineModel):
         self.arms: Tensor
         self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
         # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).clone()
+        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).detach().clone()
         validation.require(
             bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
         )
-        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)
+        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device).detach()
         validation.finite_tensor("prior_mean", mean)
         if mean.dim():
             validation.shape_is(
