@@ -16,7 +16,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 _BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate and refill, so a step seldom calls a generator
-_PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3}
+_PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3, "sketch": 4, "schedule": 5, "network": 6}
 
 
 class ReplicateStreams:
@@ -25,8 +25,9 @@ class ReplicateStreams:
     Args:
         seed: the run's seed, an integer >= 0.
         replicates: S, how many streams.
-        purpose: ``"noise"``, ``"problem"``, ``"policy"`` or ``"arms"`` (arms that all replicates share);
-            streams of different purposes are independent.
+        purpose: ``"noise"``, ``"problem"``, ``"policy"``, ``"sketch"``, ``"arms"`` (arms that all replicates share),
+            ``"schedule"`` (a policy's random schedules, drawn at other times in each replicate) or
+            ``"network"`` (first weights of neural networks); streams of different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
         dtype, device: of the numbers handed out. They are always drawn on the CPU in float64, so a run
             on a GPU sees the same noise as one on a CPU.

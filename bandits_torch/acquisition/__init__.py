@@ -6,6 +6,8 @@ from bandits_torch.acquisition.over_priors import (
     OptimisticOverPriors,
     OverPriors,
 )
+from bandits_torch.acquisition.pathwise import PathwiseThompsonSampling
+from bandits_torch.acquisition.playing_probability import PlayingProbability
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 
@@ -14,6 +16,8 @@ __all__ = [
     "LikeliestPrior",
     "OptimisticOverPriors",
     "OverPriors",
+    "PathwiseThompsonSampling",
+    "PlayingProbability",
     "ThompsonSampling",
     "UpperConfidenceBound",
 ]

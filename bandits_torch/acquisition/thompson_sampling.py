@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import width_now
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.theory.widths import Width
 
 
@@ -52,7 +52,7 @@ class ThompsonSampling(AcquisitionFunction):
         super().__init__(model=model)
         scale = width_now(width, model)
         with torch.no_grad():
-            if isinstance(model, ArmGP):
+            if isinstance(model, ArmModel):
                 validation.require(
                     choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
                 )

@@ -18,7 +18,7 @@ from bandits_torch.history import History, standard_error
 _MOST_POINTS = 1000
 _MOST_COLUMNS = 500
 # Okabe and Ito's colours, told apart with any kind of colour vision; the eighth line starts over, dashed.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
 _OFF_SCALE = 5.0  # lines that end above this many times the median line don't set the scale
@@ -43,7 +43,7 @@ def plot_regret(
         ax = Figure(figsize=(8, 5), dpi=150, layout="constrained").add_subplot()
     lines = []
     for i, (name, history) in enumerate(histories.items()):
-        colour, dash = _COLOURS[i % len(_COLOURS)], _DASHES[i // len(_COLOURS) % len(_DASHES)]
+        colour, dash = COLOURS[i % len(COLOURS)], _DASHES[i // len(COLOURS) % len(_DASHES)]
         lines.append(_draw(ax, name, history.cumulative_regret, colour, dash))
     if random is not None:
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
@@ -88,7 +88,7 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
         left.set_xlim(0.5, prior.shape[1] + 0.5)
         left.set_title(name, loc="left", fontsize=10)
         left.set_yticks(range(count), ticks, fontsize=6)
-        right.barh(range(count), shares.mean(-1).numpy(), color=_COLOURS[0])
+        right.barh(range(count), shares.mean(-1).numpy(), color=COLOURS[0])
         right.set_xlim(0, 1)
         _draw_surviving(left, histories[name], count)
     axes[-1][0].set_xlabel("step (colour: share of replicates; line, right axis: priors surviving)")
@@ -101,9 +101,9 @@ def _draw_surviving(ax: Axes, history: History, count: int) -> None:
         return
     mean = history.trace["surviving"].mean(0).numpy()
     twin = ax.twinx()
-    twin.plot(np.arange(1, len(mean) + 1), mean, color=_COLOURS[1], linewidth=1.4)
+    twin.plot(np.arange(1, len(mean) + 1), mean, color=COLOURS[1], linewidth=1.4)
     twin.set_ylim(0, count + 0.5)
-    twin.tick_params(axis="y", labelcolor=_COLOURS[1], labelsize=7)
+    twin.tick_params(axis="y", labelcolor=COLOURS[1], labelsize=7)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """GPyTorch kernels for rewards that change with time, and for arms without coordinates."""
 
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
+from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
 from bandits_torch.kernels.spatio_temporal import SpatioTemporalKernel
 from bandits_torch.kernels.temporal import ExponentialForgettingKernel, MarkovTimeKernel, WienerKernel
 
@@ -8,6 +9,7 @@ __all__ = [
     "ArmCovarianceKernel",
     "ExponentialForgettingKernel",
     "MarkovTimeKernel",
+    "NeuralTangentKernel",
     "SpatioTemporalKernel",
     "WienerKernel",
     "estimate_covariance",

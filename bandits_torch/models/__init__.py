@@ -2,14 +2,18 @@
 
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.leverage_sampling import LeverageSampling
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.sketched_gp import SketchedGP
 
 __all__ = [
     "ArmGP",
     "CandidatePrior",
+    "LeverageSampling",
     "OnlineGP",
     "OnlineModel",
+    "SketchedGP",
     "arm_gp_of_prior",
     "arm_gp_over_priors",
 ]

@@ -17,16 +17,16 @@ from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_belief import FORMS, ArmBelief
+from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.online_model import OnlineModel
 
 # "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover). Not a matter of the
 # batch, or a replicate alone could take another form than in its batch.
 _COVARIANCE_FORM_UP_TO = {"static": 500, "drifting": 1500}
 
 
-class ArmGP(OnlineModel):
+class ArmGP(ArmModel):
     """Exact GP posterior over N arms, in O(N^2) or O(uN + n^2) a step however many steps went before.
 
     Inputs are arms by index, ``X[..., 0] = 0, ..., N - 1``; with a spatio-temporal kernel the last column
@@ -117,11 +117,6 @@ class ArmGP(OnlineModel):
         self.eval()
 
     # -- what it is ------------------------------------------------------------------------------------
-
-    @property
-    def num_arms(self) -> int:
-        """N."""
-        return self.arms.shape[-2]
 
     @property
     def batch_shape(self) -> torch.Size:

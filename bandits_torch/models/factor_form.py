@@ -269,8 +269,10 @@ class FactorForm(ResizableState):
             self._pack(now)
         known = self.row_of_arm[arm] >= 0
         if known.is_cuda or not bool(known.all()):
-            if self._rows_bound + arm.shape[0] > self.rows.shape[1]:
-                self._pack_rows(arm.shape[0])
+            # on a GPU the most there can be
+            new = arm.shape[0] if known.is_cuda else len(arm[~known].unique())
+            if self._rows_bound + new > self.rows.shape[1]:
+                self._pack_rows(new)
                 known = self.row_of_arm[arm] >= 0
             self._bring_rows(arm, known)
 
@@ -290,13 +292,13 @@ class FactorForm(ResizableState):
         self.rows_used += brings.sum()
         self._rows_bound += arm.shape[0]
 
-    def _pack_rows(self, members: int) -> None:
-        """Drop the rows of arms that no point is of any more; leave room for as many rows again, 1 024 at most."""
+    def _pack_rows(self, new: int) -> None:
+        """Drop the rows of arms that no point is of any more; leave room for ``new`` rows, and for as many again."""
         live = torch.zeros_like(self.row_of_arm, dtype=torch.bool)
         live[self.point_arm[self.point_count > 0]] = True
         arms = live.nonzero().squeeze(-1)
         used = len(arms)
-        room = used + max(2 * members, min(used, 1024))
+        room = used + max(2 * new, min(used, 1024))
         rows = self.rows.new_zeros(self.rows.shape[0], max(room, 32), self.rows.shape[2])
         rows[:, :used] = self.rows[:, self.row_of_arm[arms]]
         self.rows = rows

@@ -1,5 +1,9 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
+from bandits_torch.policies.ada_opkb import AdaOPKB
+from bandits_torch.policies.batch_bkb import BatchBKB
+from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
+from bandits_torch.policies.features import FeatureSource, FixedFeatures
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -8,6 +12,10 @@ from bandits_torch.policies.forgetting import (
     SlidingWindow,
 )
 from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.neural import NeuralFeatures
+from bandits_torch.policies.opkb import OPKB
+from bandits_torch.policies.opkb_constants import Constants
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
@@ -19,13 +27,23 @@ from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
 
 __all__ = [
+    "OPKB",
+    "AdaOPKB",
+    "BatchBKB",
     "BayesianPriorPolicy",
+    "CalibratedOPKB",
     "Choice",
+    "Constants",
     "EventTriggeredRestart",
+    "FeatureSource",
+    "FixedFeatures",
     "ForgettingRule",
     "IndexPolicy",
     "KeepEverything",
     "LikeliestPriorPolicy",
+    "Master",
+    "MasterThresholds",
+    "NeuralFeatures",
     "Observation",
     "PeriodicRestart",
     "Policy",

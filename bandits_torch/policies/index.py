@@ -11,7 +11,7 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
@@ -30,7 +30,7 @@ class IndexPolicy(Policy):
         width: a ``Width``, evaluated at the step since the last restart.
         forgetting: when the model forgets what; default: never.
         arms: ``(N, d)`` candidates, for a model over any inputs (``OnlineGP``); a model with one input more
-            than d gets the time in the last column. ``ArmGP`` brings its own.
+            than d gets the time in the last column. ``ArmGP`` and ``SketchedGP`` bring their own.
         seed: of the policy's random numbers (Thompson sampling).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
@@ -53,13 +53,15 @@ class IndexPolicy(Policy):
         validation.require(
             one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"
         )
-        has_arms = isinstance(model, ArmGP) != (arms is not None)
-        validation.require(has_arms, "arms", arms, "None with an ArmGP, an N x d tensor with any other model")
+        has_arms = isinstance(model, ArmModel) != (arms is not None)
+        validation.require(
+            has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model"
+        )
         self.forgetting = forgetting or KeepEverything()
         self.forgetting.check(model)
         self.model, self.acquisition, self.width = model, acquisition, width
         self.replicates = model.batch_shape.numel()
-        self.arms = cast(ArmGP, model).arms if arms is None else arms
+        self.arms = cast(ArmModel, model).arms if arms is None else arms
         self.num_arms = self.arms.shape[-2]
         noise = model.noise_variance
         self._streams = ReplicateStreams(
@@ -78,7 +80,7 @@ class IndexPolicy(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The best available arm of each replicate."""
+        """The best available arm of each replicate; its index is ``why["index"]``, (S,)."""
         if available is not None:
             check_available(available, self.replicates, self.num_arms)
         inputs = self._inputs(time)
@@ -87,7 +89,8 @@ class IndexPolicy(Policy):
         scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
         if available is not None:
             scores = scores.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
-        return Choice(scores.argmax(0).expand(self.replicates))
+        best, arm = scores.max(0)
+        return Choice(arm.expand(self.replicates), {"index": best.expand(self.replicates)})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -105,8 +108,10 @@ class IndexPolicy(Policy):
             self._restart(over)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The width used and the number of restarts so far."""
+        """The width used, the number of restarts so far, and what the model tells."""
         trace: dict[str, Tensor | float] = {"restarts": self._restarts}
+        if isinstance(self.model, ArmModel):
+            trace.update(self.model.trace())
         if self._width is not None:
             trace["width"] = self._width
         return trace
@@ -125,15 +130,17 @@ class IndexPolicy(Policy):
         if getattr(self.acquisition, "_needs_base_samples", False):
             samples = self._streams.normal(self.num_arms)
             arguments["base_samples"] = samples.reshape(*self.model.batch_shape, self.num_arms)
-            if isinstance(self.model, ArmGP):
+            if isinstance(self.model, ArmModel):
                 arguments["time"] = time
             else:
                 arguments["choices"] = self._inputs(time).reshape(self.num_arms, -1)
+        elif getattr(self.acquisition, "_needs_time", False):
+            arguments["time"] = time
         return self.acquisition(self.model, **arguments)
 
     def _inputs(self, time: float) -> Tensor:
         """Inputs of all arms, N x 1 x d, with a 1 for the replicates in between if the model has any."""
-        if isinstance(self.model, ArmGP):
+        if isinstance(self.model, ArmModel):
             return self.model.candidates(time)
         inputs = self.arms
         if cast(int, self.model.input_dim) > inputs.shape[-1]:
@@ -146,14 +153,14 @@ class IndexPolicy(Policy):
 
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
         shape = self.model.batch_shape
-        if isinstance(self.model, ArmGP):
+        if isinstance(self.model, ArmModel):
             self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time)
         else:
             self.model.observe(self._of_arm(arm, time), reward.reshape(*shape, 1, 1))
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of one arm per replicate, (S,) each."""
-        if isinstance(self.model, ArmGP):
+        if isinstance(self.model, ArmModel):
             mean, variance = (m.reshape(self.replicates, -1) for m in self.model.marginals(time))
             at = arm.unsqueeze(-1)
             return mean.gather(-1, at).squeeze(-1), variance.gather(-1, at).squeeze(-1).sqrt()

@@ -9,9 +9,15 @@ from bandits_torch.problems.datasets import (
     MoleneWind,
 )
 from bandits_torch.problems.download import fetch
-from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.drifting import (
+    DriftingCosine,
+    SphereOneSwitch,
+    SphereTwoSwitches,
+    SwitchingFunctions,
+)
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.hills import Hills
+from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
 from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
@@ -27,6 +33,7 @@ __all__ = [
     "BeijingPM25",
     "DriftingCosine",
     "GPDraws",
+    "GridDraws",
     "Hartmann3",
     "Hills",
     "IntelHumidity",
@@ -38,14 +45,18 @@ __all__ = [
     "MovingPeaks",
     "Problem",
     "RKHSFunctions",
+    "RegressionTable",
     "Replay",
     "RewardTable",
     "Rosenbrock",
     "SimulatedProblem",
+    "SphereOneSwitch",
+    "SphereTwoSwitches",
     "StandardFunction",
     "StationaryProblem",
     "SwitchingFunctions",
     "TVGPDraws",
+    "VarianceStarvation",
     "describe",
     "fetch",
     "fit_forgetting_rate",

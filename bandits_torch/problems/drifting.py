@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,6 +101,35 @@ class SwitchingFunctions(SimulatedProblem):
         return self.functions[bisect.bisect_right(self.switches, step)]
 
 
+class SphereOneSwitch(SwitchingFunctions):
+    """The first environment of Hong, Li & Tewari (2023), section 6: arms on the sphere of R^10, a switch at 0.3 T.
+
+    ``change`` is ``"flip"``, the sign change of their published code, or ``"fresh"``, the new draw of their
+    text. They truncate the noise so that |reward| <= 1; here it is normal. Other options: ``SwitchingFunctions``.
+    """
+
+    def __init__(
+        self,
+        *,
+        switches: Sequence[float] = (0.3,),
+        change: str = "flip",
+        dim: int = 10,
+        layout: str = "sphere",
+        **options: Any,
+    ) -> None:
+        super().__init__(switches=switches, change=change, dim=dim, layout=layout, **options)
+
+
+class SphereTwoSwitches(SphereOneSwitch):
+    """The second environment of Hong, Li & Tewari (2023), section 6: the first, with switches at 0.15 T and 0.5 T.
+
+    Options: ``SphereOneSwitch``.
+    """
+
+    def __init__(self, *, switches: Sequence[float] = (0.15, 0.5), **options: Any) -> None:
+        super().__init__(switches=switches, **options)
+
+
 def _switch_steps(switches: Sequence[float], horizon: int) -> list[int]:
     validation.positive_integer("horizon", horizon)
     steps = [round(s * horizon) if s < 1 else s for s in switches]
@@ -129,6 +159,7 @@ class DriftingCosine(SimulatedProblem):
         layout: ``"sphere"`` as in the paper, or ``"uniform"`` or ``"grid"`` in [0, 1]^d.
         lengthscale: of the known kernel; None: sqrt(d)/3.
         noise_scale: R.
+        stationary: keep the phase at 0 (appendix J.2).
         replicates, seed, first_replicate: as for ``GPDraws``; every replicate has a theta of its own.
     """
 
@@ -141,12 +172,14 @@ class DriftingCosine(SimulatedProblem):
         layout: str = "sphere",
         lengthscale: float | None = None,
         noise_scale: float = 0.1,
+        stationary: bool = False,
         replicates: int = 1,
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
         validation.positive_integer("horizon", horizon)
         validation.non_negative("noise_scale", noise_scale)
+        self.stationary = stationary
         arms = place_arms(layout, num_arms, dim, seed)
         directions = problem_streams(seed, replicates, first_replicate).normal(dim)
         self.theta = torch.nn.functional.normalize(directions, dim=-1)  # (replicates, d)
@@ -163,12 +196,14 @@ class DriftingCosine(SimulatedProblem):
             rkhs_bound=per_replicate(
                 self._largest_norm(covariance(k, arms), max(noise_scale**2, SMALLEST_RIDGE))
             ),
-            forgetting_rate=1 - 2 ** (-12 / horizon),
+            forgetting_rate=0.0 if stationary else 1 - 2 ** (-12 / horizon),
             variation_budget=per_replicate(self._variation()),
         )
 
     def phase(self, step: int) -> float:
         """phi(step), in radians."""
+        if self.stationary:
+            return 0.0
         breaks = [share * (self.horizon or 0) for share in _PHASE_BREAKS]
         return float(np.interp(step, breaks, [0, math.pi, math.pi, 2 * math.pi]))
 

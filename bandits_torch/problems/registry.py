@@ -15,9 +15,15 @@ from bandits_torch.problems.datasets import (
     MoleneTemperature,
     MoleneWind,
 )
-from bandits_torch.problems.drifting import DriftingCosine, SwitchingFunctions
+from bandits_torch.problems.drifting import (
+    DriftingCosine,
+    SphereOneSwitch,
+    SphereTwoSwitches,
+    SwitchingFunctions,
+)
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.intel_priors import IntelTemperaturePriors
+from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import replay
@@ -35,11 +41,16 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "gp": GPDraws,
     "rkhs": RKHSFunctions,
     "switching": SwitchingFunctions,
+    "sphere-one-switch": SphereOneSwitch,
+    "sphere-two-switches": SphereTwoSwitches,
     "tv-gp": TVGPDraws,
     "cosine": DriftingCosine,
     "rosenbrock": Rosenbrock,
     "hartmann3": Hartmann3,
     "moving-peaks": MovingPeaks,
+    "grid": GridDraws,
+    "regression-table": RegressionTable,
+    "variance-starvation": VarianceStarvation,
     "hills": Hills,
     "replay": replay,
     "intel-temperature": IntelTemperature,
@@ -110,4 +121,6 @@ def _parameters(factory: Callable[..., Problem]) -> dict[str, inspect.Parameter]
     parameters = dict(inspect.signature(factory).parameters)
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     named = {key: p for key, p in parameters.items() if p.kind is not p.VAR_KEYWORD}
-    return named | _parameters(factory.__mro__[1]) if passes_on and isinstance(factory, type) else named
+    if not (passes_on and isinstance(factory, type)):
+        return named
+    return named | {key: p for key, p in _parameters(factory.__mro__[1]).items() if key not in named}

@@ -11,6 +11,15 @@ Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
 Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``).
 """
 
+from bandits_torch.recipes.adaptive import (
+    ada_opkb,
+    ada_opkb_calibrated,
+    ada_opnn,
+    master_gp_ucb,
+    opkb,
+    opnn,
+    w_gp_ucb,
+)
 from bandits_torch.recipes.index_policies import (
     et_gp_ucb,
     gp_ei,
@@ -26,6 +35,7 @@ from bandits_torch.recipes.index_policies import (
     ui_gp_ucb,
 )
 from bandits_torch.recipes.registry import RECIPES, build, options_of
+from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
     bayes_gp_ucb,
     known_prior_gp_ucb,
@@ -36,7 +46,12 @@ from bandits_torch.recipes.unknown_prior import (
 
 __all__ = [
     "RECIPES",
+    "ada_opkb",
+    "ada_opkb_calibrated",
+    "ada_opnn",
     "bayes_gp_ucb",
+    "bbkb",
+    "bkb",
     "build",
     "et_gp_ucb",
     "gp_ei",
@@ -45,8 +60,11 @@ __all__ = [
     "gp_ucb",
     "igp_ucb",
     "known_prior_gp_ucb",
+    "master_gp_ucb",
     "memory_length",
     "mle_gp_ucb",
+    "opkb",
+    "opnn",
     "options_of",
     "pe_gp_ucb",
     "r_gp_ucb",
@@ -55,4 +73,5 @@ __all__ = [
     "sw_gp_ucb",
     "tv_gp_ucb",
     "ui_gp_ucb",
+    "w_gp_ucb",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import index_policies, unknown_prior
+from bandits_torch.recipes import adaptive, index_policies, sketched, unknown_prior
 
 # One line a recipe, in the order of the README.
 _RECIPES: tuple[Callable[..., Policy], ...] = (
@@ -24,11 +24,20 @@ _RECIPES: tuple[Callable[..., Policy], ...] = (
     index_policies.tv_gp_ucb,
     index_policies.ui_gp_ucb,
     index_policies.et_gp_ucb,
+    sketched.bkb,
+    sketched.bbkb,
     unknown_prior.pe_gp_ucb,
     unknown_prior.mle_gp_ucb,
     unknown_prior.bayes_gp_ucb,
     unknown_prior.regret_balancing,
     unknown_prior.known_prior_gp_ucb,
+    adaptive.opkb,
+    adaptive.ada_opkb,
+    adaptive.ada_opkb_calibrated,
+    adaptive.opnn,
+    adaptive.ada_opnn,
+    adaptive.master_gp_ucb,
+    adaptive.w_gp_ucb,
 )
 RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _RECIPES}
 _PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
@@ -57,7 +66,9 @@ def options_of(name: str) -> dict[str, Any]:
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return own | (_PRIOR_OPTIONS if passes_on else {})
+    if RECIPES[name] is index_policies.random:  # knows of no model
+        return own
+    return own | (_PRIOR_OPTIONS if passes_on else {"noise_variance": None})
 
 
 def _belief(name: str, problem: Problem) -> Any:

@@ -1,12 +1,22 @@
 """Pure functions of the literature: confidence widths and information gain."""
 
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
+from bandits_torch.theory.inverse_propensity import estimated_gaps, ips_estimates, propensity_matrix
+from bandits_torch.theory.optimal_design import (
+    Design,
+    exploration_problem,
+    features_of_covariance,
+    fractional_gain,
+    optimal_design,
+    optimal_exploration,
+)
 from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
     elimination_xi,
 )
+from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import (
     ConstantWidth,
     DriftAwareWidth,
@@ -20,7 +30,9 @@ from bandits_torch.theory.widths import (
 )
 
 __all__ = [
+    "BKBWidth",
     "ConstantWidth",
+    "Design",
     "DriftAwareWidth",
     "GPTSWidth",
     "GrowthBound",
@@ -36,4 +48,12 @@ __all__ = [
     "SrinivasRKHSWidth",
     "Width",
     "elimination_xi",
+    "estimated_gaps",
+    "exploration_problem",
+    "features_of_covariance",
+    "fractional_gain",
+    "ips_estimates",
+    "optimal_design",
+    "optimal_exploration",
+    "propensity_matrix",
 ]

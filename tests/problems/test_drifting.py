@@ -5,7 +5,14 @@ import math
 import pytest
 import torch
 
-from bandits_torch.problems import DriftingCosine, MovingPeaks, SwitchingFunctions, TVGPDraws
+from bandits_torch.problems import (
+    DriftingCosine,
+    MovingPeaks,
+    SwitchingFunctions,
+    TVGPDraws,
+    make,
+    options_of,
+)
 from bandits_torch.problems.moving_peaks import _move
 from bandits_torch.problems.simulated import covariance
 
@@ -240,3 +247,21 @@ def test_settings_known_of_moving_peaks_fit_other_landscapes() -> None:
 def test_bad_options_of_moving_peaks_are_refused(option: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{option} must be"):
         MovingPeaks(**{option: value})  # type: ignore[arg-type]
+
+
+def test_sphere_environments_are_those_of_the_paper() -> None:
+    one, two = make("sphere-one-switch", replicates=2), make("sphere-two-switches", replicates=2)
+    assert (one.switches, two.switches) == ([3000], [1500, 5000])
+    assert one.arms.shape == (100, 10)
+    torch.testing.assert_close(one.arms.norm(dim=-1), torch.ones(100, dtype=torch.float64))
+    assert torch.equal(one.expected_rewards(3000), -one.expected_rewards(2999))
+    fresh = make("sphere-one-switch", change="fresh")
+    assert not torch.equal(fresh.expected_rewards(3000), -fresh.expected_rewards(2999))
+    assert options_of("sphere-two-switches")["switches"] == (0.15, 0.5)
+    assert options_of("sphere-two-switches")["dim"] == 10
+
+
+def test_stationary_cosine_stays() -> None:
+    problem = make("cosine", stationary=True, horizon=500)
+    assert torch.equal(problem.expected_rewards(1), problem.expected_rewards(500))
+    assert problem.knowledge.variation_budget == 0.0

@@ -1,0 +1,49 @@
+"""The probability of playing an arm, as an acquisition function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class PlayingProbability(AcquisitionFunction):
+    """P(x), the probability with which a randomised policy (OPKB and its kin) plays arm x next.
+
+    Args:
+        model: a model whose inputs are arm indices (``ArmGP``); it is carried along and not asked.
+        probabilities: ``N`` or ``batch x N``, such as ``policy.playing_distribution``.
+
+    Called with X, ``t_batch x 1 x d`` with arm indices in the first column, it returns ``t_batch`` values,
+    broadcast with the batch of ``probabilities``. Its maximiser is the arm played most often, not the next arm.
+    Source: Hong, Li & Tewari 2023, Algorithms 2 and 3.
+    """
+
+    def __init__(self, model: Model, probabilities: Tensor) -> None:
+        super().__init__(model=model)
+        validation.finite_tensor("probabilities", probabilities)
+        total = probabilities.sum(-1)
+        proper = bool((probabilities >= 0).all()) and torch.allclose(total, torch.ones_like(total))
+        validation.require(proper, "probabilities", probabilities, "non-negative numbers with sum 1")
+        self.register_buffer("probabilities", probabilities)
+        self.probabilities: Tensor
+
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """P of the arms X, ``t_batch x 1 x d``."""
+        arm = X[..., 0, 0].long()
+        shape = torch.broadcast_shapes(arm.shape, self.probabilities.shape[:-1])
+        P = self.probabilities.expand(*shape, -1)
+        return P.gather(-1, arm.expand(shape).unsqueeze(-1)).squeeze(-1)
+
+
+@acqf_input_constructor(PlayingProbability)
+def _inputs_of_playing_probability(model: Model, probabilities: Tensor, **_unused: Any) -> dict[str, Any]:
+    return {"model": model, "probabilities": probabilities}

@@ -1,0 +1,52 @@
+"""What models over a finite set of arms share: inputs are indices, and all arms are scored from cached marginals."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import Tensor
+
+from bandits_torch.models.online_model import OnlineModel
+
+
+class ArmModel(OnlineModel):
+    """An ``OnlineModel`` whose inputs are arms by index, ``X[..., 0] = 0, ..., N - 1`` (and time, if it drifts).
+
+    Attributes:
+        arms: ``(*arms_batch, N, d)`` features.
+    """
+
+    arms: Tensor
+
+    @property
+    def num_arms(self) -> int:
+        """N."""
+        return self.arms.shape[-2]
+
+    @property
+    @abstractmethod
+    def drifts(self) -> bool:
+        """Whether inputs have a time column."""
+
+    @abstractmethod
+    def candidates(self, time: float | None = None) -> Tensor:
+        """Inputs of all arms: ``N x 1 x d``, with a 1 for each batch dimension in between. ``posterior`` answers
+        this very tensor from the marginals."""
+
+    @abstractmethod
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm, ``batch_shape x N`` each."""
+
+    @abstractmethod
+    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms."""
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
+        return {}
+
+    @abstractmethod
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """Observe one reward of one arm per member: integers and numbers that broadcast to ``batch_shape``."""

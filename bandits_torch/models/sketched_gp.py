@@ -1,0 +1,399 @@
+"""A Gaussian process over arms seen through a dictionary of them, resampled by ridge leverage scores (BKB)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.models import arm_inputs
+from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.sketch import Sketch
+from bandits_torch.streams import ReplicateStreams
+
+
+class SketchedGP(ArmModel):
+    """BKB's posterior over N arms: DTC on a dictionary of m of the arms pulled, m in the order of d_eff.
+
+    Inputs are arms by index, as for ``ArmGP``; ``off_arms()`` gives the same posterior over features. Variances
+    are in squared units of reward: lambda times the sigma~^2 that Calandriello et al. (2019) print. It is exact
+    when the dictionary holds every arm pulled; else the variance stays near the prior's away from the dictionary
+    (no variance starvation) and the mean is a projection of the exact one.
+
+    Args:
+        arms: ``(N, d)`` features, or N.
+        kernel: a static kernel over features (or over indices, or an N x N covariance matrix), one for all replicates.
+        noise_variance: lambda > 0, a number or ``batch_shape``.
+        prior_mean: prior mean reward, a number, ``(N,)`` or ``(*batch_shape, N)``.
+        sampling: which observations enter the dictionary, and when it is drawn; ``LeverageSampling.theory(...)``
+            or ``.practical()`` (the default), which say what they promise.
+        chunk_size: arms worked on at a time when memory is short. None keeps the embedding of all arms, N x m numbers;
+            a number keeps none of it and computes it again, m numbers for each of ``chunk_size`` arms, when needed.
+        batch_shape: replicates.
+        seed, first_replicate: of the dictionaries' random numbers; replicate k of a batch is replicate k alone.
+
+    Cost of a step: see ``Sketch``; replicates advance one after the other, since their dictionaries differ in size.
+
+    Raises ValueError on bad input, before anything changes; observations cannot be forgotten one by one.
+    """
+
+    likelihood = None
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        kernel: Kernel | Tensor,
+        noise_variance: float | Tensor,
+        *,
+        prior_mean: float | Tensor = 0.0,
+        sampling: LeverageSampling | None = None,
+        chunk_size: int | None = None,
+        batch_shape: tuple[int, ...] | torch.Size = (),
+        seed: int = 0,
+        first_replicate: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        arms = arm_inputs.features_of(arms, dtype, device)
+        validation.shape_is("arms", arms, arms.dim() == 2, "(N, d): replicates share their arms")
+        if isinstance(kernel, Tensor):
+            kernel = ArmCovarianceKernel(kernel.to(arms))
+        if chunk_size is not None:
+            validation.positive_integer("chunk_size", chunk_size)
+        self.register_buffer("arms", arms)
+        self.prior = ArmPrior(arms, kernel.to(arms))
+        static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
+        validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
+        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
+        ok = bool((torch.isfinite(noise) & (noise > 0)).all())
+        validation.require(ok, "noise_variance", noise, "finite and > 0")
+        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)
+        validation.finite_tensor("prior_mean", mean)
+        fits = mean.dim() == 0 or mean.shape[-1] == self.num_arms
+        validation.shape_is("prior_mean", mean, fits, f"() or (*batch, {self.num_arms})")
+        try:
+            self._batch_shape = torch.broadcast_shapes(torch.Size(batch_shape), noise.shape, mean.shape[:-1])
+        except RuntimeError as error:
+            shapes = (tuple(batch_shape), tuple(noise.shape), tuple(mean.shape[:-1]))
+            raise ValueError(
+                f"batch_shape, and those of noise_variance and prior_mean, must broadcast together, got {shapes}"
+            ) from error
+        self.register_buffer("noise_variance", noise)
+        self.register_buffer("prior_mean", mean)
+        self.prior_mean: Tensor
+        self.sampling = sampling or LeverageSampling.practical()
+        members = noise.expand(self._batch_shape).reshape(-1)
+        self._members = torch.nn.ModuleList(
+            Sketch(
+                self.prior,
+                members[k].clone(),
+                self.sampling,
+                ReplicateStreams(
+                    seed, purpose="sketch", first=first_replicate + k, dtype=arms.dtype, device=arms.device
+                ),
+                chunk_size,
+            )
+            for k in range(len(members))
+        )
+        self.register_buffer("_kappa_squared", self.sketches[0].prior_variance.max(), persistent=False)
+        self._kappa_squared: Tensor
+        self._candidates: Tensor | None = None
+        self.eval()
+
+    # -- what it is ------------------------------------------------------------------------------------
+
+    @property
+    def sketches(self) -> list[Sketch]:
+        """The posterior of each member of the batch, row-major."""
+        return list(self._members)  # type: ignore[arg-type]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates."""
+        return self._batch_shape
+
+    @property
+    def drifts(self) -> bool:
+        """False: the kernel is static."""
+        return False
+
+    @property
+    def can_forget(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def num_observations(self) -> Tensor:
+        """How many observations each member holds, ``batch_shape``."""
+        return self._each([sketch.observations for sketch in self.sketches])
+
+    @property
+    def dictionary_size(self) -> Tensor:
+        """m of each member, ``batch_shape``."""
+        return self._each([sketch.size for sketch in self.sketches])
+
+    @property
+    def draws(self) -> Tensor:
+        """How many dictionaries each member has drawn, ``batch_shape``."""
+        return self._each([sketch.draws for sketch in self.sketches])
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(I + Z Z^T / lambda) of the projected data, at most the exact gain, ``batch_shape``. O(m^3)."""
+        return torch.stack([sketch.information_gain for sketch in self.sketches]).reshape(self._batch_shape)
+
+    @property
+    def effective_dimension(self) -> Tensor:
+        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(m^3)."""
+        return torch.stack([sketch.effective_dimension for sketch in self.sketches]).reshape(
+            self._batch_shape
+        )
+
+    @property
+    def largest_prior_variance(self) -> Tensor:
+        """kappa^2 = max k(x, x) over the arms."""
+        return self._kappa_squared
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Dictionary size and dictionaries drawn."""
+        return {"dictionary_size": self.dictionary_size.reshape(-1), "draws": self.draws.reshape(-1)}
+
+    def _each(self, numbers: list[int]) -> Tensor:
+        return torch.tensor(numbers, device=self.arms.device).reshape(self._batch_shape)
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
+        index, _ = arm_inputs.split(X, self.num_arms, False)
+        validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
+        validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
+        validation.finite_tensor("Y", Y)
+        n = X.shape[-2]
+        index = arm_inputs.flat("X", index, self._batch_shape, n)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1), self._batch_shape, n)
+        mask = self._mask(where)
+        for k in range(n):
+            self._learn(index[:, k], rewards[:, k], mask)
+
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """``observe`` for one pull per member; ``time`` is not looked at."""
+        arm, mask = self._checked_arm(arm), self._mask(where)
+        validation.finite_tensor("reward", reward)
+        self._learn(arm, arm_inputs.flat("reward", reward, self._batch_shape), mask)
+
+    def place(self, arm: Tensor) -> None:
+        """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
+        for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
+            sketch.observe_ahead(index)
+
+    def reward(self, arm: Tensor, reward: Tensor) -> None:
+        """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
+        validation.finite_tensor("reward", reward)
+        n = arm.shape[-1]
+        arms = arm_inputs.flat("arm", arm, self._batch_shape, n)
+        rewards = arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
+        residuals = rewards - self._means_of(arms)
+        for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
+            more = sorted({index for index in indices if indices.count(index) > sketch.awaited(index)})
+            validation.require(not more, "arm", more, "arms placed before, as often as rewards of them come")
+        for sketch, indices, values in zip(self.sketches, arms.tolist(), residuals, strict=True):
+            for index, value in zip(indices, values, strict=True):
+                sketch.reward(index, value)
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Raises ValueError: a dictionary cannot unlearn one observation. ``reset`` unlearns all."""
+        validation.require(False, "forget", count, "left alone: a SketchedGP cannot forget (ArmGP can)")
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything."""
+        mask = self._mask(where)
+        for k, sketch in enumerate(self.sketches):
+            if mask is None or bool(mask[k]):
+                sketch.reset()
+
+    def _learn(self, arm: Tensor, reward: Tensor, mask: list[bool] | None) -> None:
+        residual = reward.to(self.arms.dtype) - self._means_of(arm.unsqueeze(-1)).squeeze(-1)
+        for k, (sketch, index) in enumerate(zip(self.sketches, arm.tolist(), strict=True)):
+            if mask is None or mask[k]:
+                sketch.observe(index, residual[k])
+
+    def prior_mean_of(self, member: int) -> Tensor:
+        """Prior mean of one member of the batch, () or (N,)."""
+        if self.prior_mean.dim() <= 1:
+            return self.prior_mean
+        return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)[member]
+
+    def _means_of(self, arms: Tensor) -> Tensor:
+        """Prior means of arms (b, n)."""
+        if not self.prior_mean.dim():
+            return self.prior_mean
+        means = self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
+        return means.gather(-1, arms)
+
+    def _checked_arm(self, arm: Tensor) -> Tensor:
+        in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
+        validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+        return arm_inputs.flat("arm", arm, self._batch_shape)
+
+    def _mask(self, where: Tensor | None) -> list[bool] | None:
+        return None if where is None else arm_inputs.flat_mask(where, self._batch_shape).tolist()
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def candidates(self, time: float | None = None) -> Tensor:
+        """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
+        if self._candidates is None:
+            index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
+            self._candidates = index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
+        return self._candidates
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at."""
+        for sketch in self.sketches:
+            sketch.refresh()
+        shape = (*self._batch_shape, self.num_arms)
+        mean, variance = (
+            torch.stack([getattr(s, name) for s in self.sketches]) for name in ("mean", "variance")
+        )
+        return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
+
+    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N``."""
+        arms = torch.arange(self.num_arms, device=self.arms.device)
+        mean, covariance = self._at(self.prior.inputs[arms].expand(*self._batch_shape, -1, -1))
+        return mean + self.prior_mean, covariance
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Joint posterior at X, ``t_batch x q x 1`` of indices."""
+        noise = self._noise(output_indices, observation_noise)
+        if X is self._candidates:
+            mean, variance = self.marginals()
+            found: GPyTorchPosterior = MarginalPosterior(
+                mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
+            )
+        else:
+            index, _ = arm_inputs.split(X, self.num_arms, False)
+            points = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
+            index = index.expand(*points, X.shape[-2])
+            prior_mean = self.prior_mean
+            if prior_mean.dim():
+                prior_mean = prior_mean.expand(*points, self.num_arms).gather(-1, index)
+            mean, covariance = self._at(self.prior.inputs[index])
+            found = _posterior(mean + prior_mean, covariance, noise)
+        return found if posterior_transform is None else posterior_transform(found)
+
+    def off_arms(self) -> OffArms:
+        """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows
+        what the model learns. Differentiable in X. ValueError for a kernel over indices or a prior mean per arm."""
+        by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.prior.space_kernel.modules())
+        validation.require(not by_index, "kernel", type(self.prior.kernel).__name__, "a kernel over features")
+        one_mean = self.prior_mean.dim() == 0
+        validation.require(
+            one_mean, "prior_mean", self.prior_mean, "one number: off the arms no other is known"
+        )
+        return OffArms(self)
+
+    def _at(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (*points, q) and covariance (*points, q, q), prior mean left out, at inputs (*points, q, d)."""
+        b = self._batch_shape.numel()
+        flat = inputs.reshape(-1, b, *inputs.shape[-2:])
+        means, covariances = [], []
+        for k, sketch in enumerate(self.sketches):
+            x, inducing = flat[:, k], sketch.inducing_inputs()
+            cross = self.prior.space_kernel(inducing, x).to_dense()
+            mean, z, v = sketch.at(cross)
+            covariance = self.prior.space_kernel(x).to_dense() - z.mT @ z + sketch.noise_variance * v.mT @ v
+            means.append(mean)
+            covariances.append(covariance)
+        shape = inputs.shape[:-1]
+        mean, covariance = torch.stack(means, 1), torch.stack(covariances, 1)
+        return mean.reshape(shape), covariance.reshape(*shape, shape[-1])
+
+    def _noise(self, output_indices: list[int] | None, observation_noise: bool | Tensor) -> float | Tensor:
+        one = output_indices in (None, [0])
+        validation.require(one, "output_indices", output_indices, "None or [0]: one output")
+        if isinstance(observation_noise, Tensor):
+            return observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
+        return self.noise_variance.expand(self._batch_shape).unsqueeze(-1) if observation_noise else 0.0
+
+    def expand(self, batch_shape: torch.Size) -> SketchedGP:
+        """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        order = torch.arange(self._batch_shape.numel()).reshape(self._batch_shape).expand(batch_shape)
+        model = copy.deepcopy(self)
+        model._members = torch.nn.ModuleList(
+            copy.deepcopy(self._members[k]) for k in order.reshape(-1).tolist()
+        )
+        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        return model
+
+    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
+        """Inputs are indices: nothing to transform."""
+        return X
+
+
+class OffArms(Model):
+    """A ``SketchedGP`` seen as a model over features: any BoTorch acquisition, ``optimize_acqf`` too, runs on it."""
+
+    likelihood = None
+
+    def __init__(self, model: SketchedGP) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def num_outputs(self) -> int:
+        """Always 1."""
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates."""
+        return self.model.batch_shape
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+        **_unused: Any,
+    ) -> Posterior:
+        """Joint posterior at X, ``t_batch x q x d`` features."""
+        model = self.model
+        d = model.arms.shape[-1]
+        validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == d, f"t_batch x q x {d}")
+        noise = model._noise(output_indices, observation_noise)
+        points = torch.broadcast_shapes(X.shape[:-2], model.batch_shape)
+        mean, covariance = model._at(X.expand(*points, *X.shape[-2:]))
+        found = _posterior(mean + model.prior_mean, covariance, noise)
+        return found if posterior_transform is None else posterior_transform(found)
+
+
+def _posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+    if mean.shape[-1] == 1:
+        return MarginalPosterior(mean, covariance.squeeze(-1).clamp_min(0.0) + noise)
+    if isinstance(noise, Tensor):
+        covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
+    return GPyTorchPosterior(MultivariateNormal(mean, covariance))

@@ -1,0 +1,209 @@
+"""Weighted kernel regression over a finite set of arms: recent observations count for more (WGP-UCB)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_model import OnlineModel
+
+
+class WeightedGP(OnlineModel):
+    """Regression with weights w_s = discount^{t - s}, and the sandwich variance of WGP-UCB (Deng et al. 2022).
+
+    With V = sum_s w_s phi phi^T + lambda I and V~ = sum_s w_s^2 phi phi^T + lambda I,
+
+        mean(x) = phi^T V^{-1} sum_s w_s y_s phi_s,    variance(x) = lambda phi^T V^{-1} V~ V^{-1} phi,
+        information_gain = 1/2 log det(V~ / lambda),
+
+    so that Deng's bound, (sqrt(lambda) B + R sqrt(2 ln(1/delta) + log det(V~/lambda))) times
+    sqrt(phi^T V^{-1} V~ V^{-1} phi), is ``IGPWidth`` (theory form, realised gain) times the standard deviation.
+    At discount 1 it is the exact GP.
+
+    The weights are kept per arm and shrink by ``discount`` (and its square) a step: nothing overflows, where the
+    paper's raw weights discount^{-s} do, and lambda stays what it is, where theirs must grow along.
+
+    Inputs are arms by index, X[..., 0] = 0, ..., N - 1.
+
+    Args:
+        arms, kernel, noise_variance, batch_shape: as for ``ArmGP``; the kernel without a time part, lambda is
+            the regulariser.
+        discount: weight per step, in (0, 1].
+
+    Cost: O(N^2) memory; an observation O(N), the next prediction O(N^3), whatever t. It cannot ``forget``.
+    With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms.
+    """
+
+    likelihood = None
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        kernel: Kernel | Tensor,
+        noise_variance: float | Tensor,
+        *,
+        discount: float = 0.999,
+        batch_shape: tuple[int, ...] | torch.Size = (),
+    ) -> None:
+        super().__init__()
+        ok = isinstance(discount, (int, float)) and 0 < discount <= 1
+        validation.require(ok, "discount", discount, "a number in (0, 1]")
+        self.discount = float(discount)
+        prior = ArmGP(arms, kernel, noise_variance, batch_shape=batch_shape)
+        validation.require(
+            not prior.drifts, "kernel", kernel, "without a time part: the weights do the forgetting"
+        )
+        self._batch_shape, self.num_arms = prior.batch_shape, prior.num_arms
+        self.register_buffer("arms", prior.arms)
+        self.arms: Tensor
+        self.register_buffer("noise_variance", prior.noise_variance)
+        K = prior.prior.matrix()
+        self.register_buffer("prior_covariance", K.reshape(*prior.prior.batch_shape, *K.shape[-2:]))
+        self.prior_covariance: Tensor
+        zeros = K.new_zeros(*self._batch_shape, self.num_arms)
+        for name in ("weight", "square", "reward"):  # sums over s by arm of w_s, w_s^2, w_s y_s
+            self.register_buffer(name, zeros.clone())
+        self.weight: Tensor
+        self.square: Tensor
+        self.reward: Tensor
+        self.register_buffer("count", zeros[..., 0].long())
+        self.count: Tensor
+        self._belief: tuple[Tensor, Tensor, Tensor] | None = None
+        self.eval()
+
+    # -- what it is ------------------------------------------------------------------------------------
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates."""
+        return self._batch_shape
+
+    @property
+    def input_dim(self) -> int:
+        """1: the arm's index."""
+        return 1
+
+    @property
+    def num_observations(self) -> Tensor:
+        """How many observations were made, ``batch_shape``; old ones count for next to nothing."""
+        return self.count
+
+    @property
+    def can_forget(self) -> bool:
+        """False: forgetting is what the weights do."""
+        return False
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(V~ / lambda), ``batch_shape``."""
+        return self._now()[2]
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in order, each a step: X ``batch_shape x n x 1`` indices, Y ``batch_shape x n x 1``."""
+        n = X.shape[-2] if X.dim() >= 2 else 0
+        validation.shape_is("X", X, n > 0 and X.shape[-1] == 1, "batch_shape x n x 1")
+        validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
+        if not Y.is_cuda:
+            validation.finite_tensor("Y", Y)
+            whole = bool(((X >= 0) & (self.num_arms > X) & (X.round() == X)).all())
+            validation.require(whole, "X", X, f"arm indices from 0 to {self.num_arms - 1}")
+        for k in range(n):
+            arm = X[..., k, :].long().expand(*self._batch_shape, 1)
+            self._learn(arm, Y[..., k, :].to(self.weight).expand(*self._batch_shape, 1), where)
+
+    def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
+        ones = torch.ones_like(reward)
+        changed = (
+            ("weight", self.discount, ones),
+            ("square", self.discount**2, ones),
+            ("reward", self.discount, reward),
+        )
+        for name, kept, added in changed:
+            old = getattr(self, name)
+            new = (old * kept).scatter_add(-1, arm, added)
+            setattr(self, name, new if where is None else torch.where(where.unsqueeze(-1), new, old))
+        self.count = self.count + (1 if where is None else where)
+        self._belief = None
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Refused: the weights do the forgetting."""
+        raise ValueError("WeightedGP cannot forget single observations: its weights do the forgetting")
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the prior."""
+        where = (
+            torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
+            if where is None
+            else where
+        )
+        for name in ("weight", "square", "reward"):
+            setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
+        self.count = torch.where(where, 0, self.count)
+        self._belief = None
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def _now(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (*batch, N), variance of every pair of arms (*batch, N, N) and gain (*batch); kept until learning."""
+        if self._belief is None:
+            lam = self.noise_variance.reshape(*self.noise_variance.shape, *[1] * 2)
+            factor, _ = self._scaled(self.weight, lam)
+            root = self.weight.sqrt().unsqueeze(-1)
+            half = torch.linalg.solve_triangular(factor, root * self.prior_covariance, upper=False)
+            C = self.prior_covariance - half.mT @ half / lam
+            mean = (C @ self.reward.unsqueeze(-1)).squeeze(-1) / lam.squeeze(-1)
+            lost = (self.weight - self.square).unsqueeze(-2)
+            variance = C - (C * lost) @ C / lam
+            _, log_det = self._scaled(self.square, lam)
+            self._belief = (mean, variance, 0.5 * log_det)
+        return self._belief
+
+    def _scaled(self, weight: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
+        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda and its log det."""
+        root = weight.sqrt()
+        A = root.unsqueeze(-1) * self.prior_covariance * root.unsqueeze(-2) / lam
+        A.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        factor = torch.linalg.cholesky(A)
+        return factor, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+        **kwargs: Any,
+    ) -> Posterior:
+        """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
+        mean, variance, _ = self._now()
+        batch = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
+        q = X.shape[-2]
+        arm = X.squeeze(-1).long().expand(*batch, q)
+        at = mean.expand(*batch, -1).gather(-1, arm)
+        rows = variance.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
+        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q))
+        if isinstance(observation_noise, Tensor) or observation_noise:
+            noise = observation_noise if isinstance(observation_noise, Tensor) else self.noise_variance
+            covariance = covariance + torch.diag_embed(noise.unsqueeze(-1).expand(*batch, q))
+        posterior = GPyTorchPosterior(MultivariateNormal(at, covariance))
+        return posterior if posterior_transform is None else posterior_transform(posterior)
+
+    def expand(self, batch_shape: torch.Size) -> WeightedGP:
+        """A copy of batch shape ``batch_shape``."""
+        model = copy.deepcopy(self)
+        model._batch_shape, model._belief = torch.Size(batch_shape), None
+        for name in ("weight", "square", "reward"):
+            setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
+        model.count = self.count.expand(batch_shape).clone()
+        return model

@@ -1,0 +1,197 @@
+"""Batch BKB: means frozen inside a batch, and only the arms that can still win scored again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.sketch import Sketch
+from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.theory.widths import Width
+
+_FIRST_BLOCK = 8  # arms scored again at once; four times more until the best is certain
+
+
+class BatchBKB(Policy):
+    """argmax of mu~_b + width_b sigma~_t: mean and width from the start of the batch, variance of now.
+
+    A batch ends when the model draws its next dictionary: once 1 + sum sigma~_b^2(x_s) / lambda passes
+    ``model.sampling.growth``. Inside a batch indices can only fall, so an index computed earlier bounds the one
+    of now, and arms are scored again from the top until one is at or above all stale ones: the choice is that of
+    full scoring. Rewards are not needed inside a batch: ``choose_batch`` picks q arms before any of theirs arrives.
+
+    Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
+    resparsification (from general knowledge of it). Their width allows for the frozen mean: pass
+    ``BKBWidth(..., stretch=growth)``.
+
+    Args:
+        model: a ``SketchedGP`` of batch shape () or (S,).
+        width: a ``Width``, evaluated at the start of every batch.
+
+    Cost: a step inside a batch O(N + a m^2 + m^3), a the arms scored again; a new batch the model's O(m N)
+    to O(m^2 N). Ties go to the arm of the smallest index among those of equal index.
+    """
+
+    def __init__(self, model: SketchedGP, width: Width) -> None:
+        one_batch = len(model.batch_shape) <= 1
+        shape = tuple(model.batch_shape)
+        validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")
+        self.model, self.width = model, width
+        self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
+        S, N, new = self.replicates, self.num_arms, model.arms.new_zeros
+        self._mean, self._bound, self._width = new(S, N), new(S, N), new(S)
+        self._draws: list[int | None] = [
+            None
+        ] * S  # how many dictionaries had been drawn when the batch began
+        self._scored = torch.zeros(S, dtype=torch.long)
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def choose(self, time: float = 0.0, available: Tensor | None = None) -> Choice:
+        """The best available arm of each replicate."""
+        mask = self._available(available)
+        self._begin_batches()
+        return Choice(torch.stack([self._best(k, mask) for k in range(self.replicates)]))
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Take up one reward per replicate; the mean in use changes with the next batch."""
+        arm, reward = observation.arm, observation.reward
+        for name, value in (("arm", arm), ("reward", reward)):
+            validation.shape_is(name, value, value.shape == (self.replicates,), f"({self.replicates},)")
+        shape = self.model.batch_shape
+        self.model.observe_arms(arm.reshape(shape), reward.reshape(shape))
+
+    @torch.no_grad()
+    def choose_batch(self, count: int, available: Tensor | None = None) -> Tensor:
+        """``count`` arms of each replicate, (S, count), one after the other, before any of their rewards is known.
+
+        Every pick lowers the variances for the next, and dictionaries are drawn when due, while mean and width stay
+        what they were. ``learn_batch`` must follow with the rewards. When variances fall by more than
+        ``model.sampling.growth`` in the meantime, the frozen mean is older than the theory of batch BKB allows.
+        """
+        validation.positive_integer("count", count)
+        mask = self._available(available)
+        self._begin_batches()
+        arms = []
+        for _ in range(count):
+            arm = torch.stack([self._best(k, mask) for k in range(self.replicates)])
+            self.model.place(arm.reshape(self.model.batch_shape))
+            arms.append(arm)
+            for k, sketch in enumerate(self.model.sketches):
+                if (
+                    self._draws[k] != sketch.draws
+                ):  # another dictionary: the bounds on the indices do not hold
+                    self._score_all(k)
+        return torch.stack(arms, -1)
+
+    @torch.no_grad()
+    def learn_batch(self, arm: Tensor, reward: Tensor) -> None:
+        """Rewards (S, q) of the arms (S, q) that ``choose_batch`` gave; the means are then brought up to date."""
+        for name, value in (("arm", arm), ("reward", reward)):
+            ok = value.dim() == 2 and value.shape[0] == self.replicates and value.shape == arm.shape
+            validation.shape_is(name, value, ok, f"({self.replicates}, q)")
+        shape = (*self.model.batch_shape, arm.shape[-1])
+        self.model.reward(arm.reshape(shape), reward.reshape(shape))
+        self._draws = [None] * self.replicates
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Width, dictionary size, dictionaries drawn, and how many arms were scored for the last choice."""
+        return {
+            "width": self._width,
+            "dictionary_size": self.model.dictionary_size.reshape(-1),
+            "draws": self.model.draws.reshape(-1),
+            "arms_scored": self._scored,
+        }
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything; random streams go on."""
+        self.model.reset(None if where is None else where.reshape(self.model.batch_shape))
+        for k in range(self.replicates):
+            if where is None or bool(where[k]):
+                self._draws[k] = None
+
+    # -- parts -----------------------------------------------------------------------------------------
+
+    def _begin_batches(self) -> None:
+        """Freeze mean and width of the replicates whose dictionary is new, and score all their arms."""
+        begin = [k for k, s in enumerate(self.model.sketches) if self._draws[k] != s.draws]
+        if not begin:
+            return
+        width = (
+            self.width(self.model.num_observations + 1, self.model).expand(self.model.batch_shape).reshape(-1)
+        )
+        for k in begin:
+            sketch = self.model.sketches[k]
+            sketch.refresh()
+            self._width[k] = width[k]
+            self._mean[k] = sketch.mean + self.model.prior_mean_of(k)
+            self._score_all(k)
+
+    def _score_all(self, k: int) -> None:
+        """Indices of all arms of replicate k, with mean and width as frozen."""
+        sketch = self.model.sketches[k]
+        sketch.refresh()
+        torch.addcmul(
+            self._mean[k], self._width[k], sketch.variance.clamp_min(0.0).sqrt(), out=self._bound[k]
+        )
+        self._draws[k] = sketch.draws
+
+    def _best(self, k: int, mask: Tensor | None) -> Tensor:
+        """The arm of largest index now, scoring again no more arms than it takes to be certain."""
+        sketch, bound = self.model.sketches[k], self._bound[k]
+        allowed = bound if mask is None else bound.masked_fill(~mask[k], -torch.inf)
+        block = _FIRST_BLOCK
+        while True:
+            stale, arms = torch.topk(allowed, min(block + 1, self.num_arms))
+            fresh = self._score(k, sketch, arms)
+            bound[arms] = fresh
+            fresh = fresh.masked_fill(stale == -torch.inf, -torch.inf)
+            best = fresh.max()
+            if block >= self.num_arms or bool(best > stale[-1]):
+                self._scored[k] = len(arms)
+                return arms[fresh == best].min()
+            allowed = allowed.scatter(0, arms, fresh)
+            block *= 4
+
+    def _score(self, k: int, sketch: Sketch, arms: Tensor) -> Tensor:
+        return torch.addcmul(self._mean[k, arms], self._width[k], sketch.variance_of(arms).sqrt())
+
+    def _available(self, available: Tensor | None) -> Tensor | None:
+        if available is None:
+            return None
+        allowed = available.shape in ((self.num_arms,), (self.replicates, self.num_arms))
+        expected = f"({self.num_arms},) or ({self.replicates}, {self.num_arms})"
+        validation.shape_is("available", available, allowed, expected)
+        validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
+        some = bool(available.any(-1).all())
+        validation.require(some, "available", available, "at least one arm to choose in every replicate")
+        return available.expand(self.replicates, -1)
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Model, frozen means, bounds and widths."""
+        return copy.deepcopy(
+            {
+                "model": self.model.state_dict(),
+                "mean": self._mean,
+                "bound": self._bound,
+                "width": self._width,
+                "draws": self._draws,
+            }
+        )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.model.load_state_dict(state["model"])
+        self._mean, self._bound, self._width, self._draws = (
+            copy.deepcopy(state[name]) for name in ("mean", "bound", "width", "draws")
+        )

@@ -1,0 +1,264 @@
+"""What OPKB and its adaptive relatives share: blocks of doubling length, each played from a distribution of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.drawing import check_pulls, draw
+from bandits_torch.policies.epochs import Epoch, Interval
+from bandits_torch.policies.features import FeatureSource
+from bandits_torch.policies.opkb_constants import Constants, Schedule
+from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
+from bandits_torch.theory.optimal_design import fractional_gain, optimal_design, optimal_exploration
+
+_MOST_STRATEGIES = 40  # blocks of an epoch: 2^40 E steps
+_DESIGN_TOLERANCE = 1e-8
+
+
+class BlockPolicy(Policy):
+    """Plays P^(0) = pi for E steps, then P^(j) = (1 - mu_j) Q^(j) + mu_j pi for 2^j E steps, j = 1, 2, ...
+
+    Subclasses say what gaps Q^(j) is built on, what is replayed and what restarts an epoch.
+
+    A step costs O(S N) for all replicates together; the start of a block two convex programs of about 10 ms
+    each at N = 100, in the replicates where it happens. Arms that are not available are left out of the draw
+    (uniform over the rest if no mass is left), and the IPS estimates do not correct for that.
+
+    Args:
+        features: the feature source; sizes S and N come from it.
+        horizon: T.
+        constants: see ``Constants``.
+        seed, first_replicate: of the arms drawn and of random schedules.
+    """
+
+    def __init__(
+        self,
+        features: FeatureSource,
+        horizon: int,
+        constants: Constants,
+        *,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        self.features, self.constants = features, constants
+        self.replicates, self.num_arms = features.replicates, features.num_arms
+        S, N = self.replicates, self.num_arms
+        ridge = constants.sigma / validation.positive_integer("horizon", horizon)
+        self._initial = [features.initial(s) for s in range(S)]
+        phi = self._initial[0]
+        shared = all(other is phi for other in self._initial)
+        rows = 1 if shared else S
+        designs = [optimal_design(self._initial[s], ridge, tolerance=_DESIGN_TOLERANCE) for s in range(rows)]
+        self._pi = torch.stack([design.probabilities for design in designs]).expand(S, N)
+        gains = [float(design.log_det) for design in designs]
+        schedules = [constants.schedule(N, horizon, gain) for gain in gains]
+        self.schedules: list[Schedule] = schedules * S if shared else schedules
+        streams = {"dtype": phi.dtype, "device": phi.device}
+        self._streams = ReplicateStreams(seed, S, purpose="policy", first=first_replicate, **streams)  # type: ignore[arg-type]
+        self._schedule_streams = [
+            ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s) for s in range(S)
+        ]
+        self._rows = torch.arange(S, device=phi.device)
+        self._sums = phi.new_zeros(S, _MOST_STRATEGIES, N)
+        self._counts = phi.new_zeros(S, N)
+        self._strategies = phi.new_zeros(S, _MOST_STRATEGIES, N)
+        self._playing = self._rows.clone()  # index of the strategy each replicate plays
+        self._restarts, self._detected, self._block = (phi.new_zeros(S) for _ in range(3))
+        self._epochs = [Epoch() for _ in range(S)]
+        for s in range(S):
+            self._begin_epoch(s)
+
+    # -- what subclasses say ---------------------------------------------------------------------------
+
+    def _gaps(self, s: int) -> Tensor:
+        """Gaps (N,) that the next block's Q rests on: of the IPS estimates over the epoch."""
+        return estimated_gaps(self._estimates(s, self._sums[s], self._epochs[s].clock))
+
+    def _replays(self, s: int, start: int, block: int) -> list[Interval]:
+        """Intervals inside block j, which starts at ``start``, at which older strategies are played."""
+        return []
+
+    def _over(self, s: int, interval: Interval) -> bool:
+        """Whether the interval just over shows a change."""
+        return False
+
+    def _refuted(self, observation: Observation) -> Tensor | None:
+        """Replicates (S,) in which this observation, not yet learnt, shows a change; None: no such test."""
+        return None
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    @property
+    def playing_distribution(self) -> Tensor:
+        """The distribution the next arm is drawn from, (S, N)."""
+        return self._strategies[self._rows, self._playing]
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """An arm drawn from the strategy of smallest index that is scheduled."""
+        return Choice(draw(self.playing_distribution, self._streams.uniform(), available))
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
+        arm, reward = observation.arm, observation.reward
+        check_pulls(observation, self.replicates, self.num_arms)
+        self._detected.zero_()
+        refuted = self._refuted(observation)
+        if refuted is not None:
+            for s in refuted.nonzero().flatten().tolist():
+                self._restart(s)
+        reward = reward.to(self._sums) / self.constants.reward_scale
+        self._sums.index_put_((self._rows, self._playing, arm), reward, accumulate=True)
+        self._counts.index_put_((self._rows, arm), torch.ones_like(reward), accumulate=True)
+        for s, epoch in enumerate(self._epochs):
+            epoch.clock += 1
+            if epoch.clock == epoch.next_event():
+                self._advance(s)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Restarts so far, 1 where this step detected a change, the block's and the strategy's index."""
+        return {
+            "restarts": self._restarts,
+            "detected": self._detected,
+            "block": self._block,
+            "strategy": self._playing,
+        }
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """A new epoch; random streams go on."""
+        for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
+            self._begin_epoch(s)
+            self._restarts[s] = 0
+            self._detected[s] = 0
+
+    # -- events ----------------------------------------------------------------------------------------
+
+    def _advance(self, s: int) -> None:
+        """Intervals of replicate s that end now are tested; a restart, a new block or new replays follow."""
+        epoch = self._epochs[s]
+        ended = [i for i in epoch.active if i.end == epoch.clock]
+        epoch.active = [i for i in epoch.active if i.end > epoch.clock]
+        if any(self._over(s, interval) for interval in ended):
+            self._restart(s)
+            return
+        if not epoch.active:  # the interval of the block itself was the last
+            epoch.cumulative.append((self._sums[s, : epoch.block + 1].clone(), epoch.clock))
+            self._begin_block(s)
+            return
+        self._start_pending(s)
+
+    def _restart(self, s: int) -> None:
+        self._restarts[s] += 1
+        self._detected[s] = 1
+        self._begin_epoch(s)
+
+    def _begin_epoch(self, s: int) -> None:
+        self._epochs[s] = Epoch()
+        self._sums[s] = 0
+        self._counts[s] = 0
+        self._begin_block(s)
+
+    def _begin_block(self, s: int) -> None:
+        epoch, schedule = self._epochs[s], self.schedules[s]
+        gaps_known = epoch.block >= 0
+        epoch.block += 1
+        j = epoch.block
+        if gaps_known:
+            sums = self._sums[s].sum(0)
+            epoch.phi = self.features.learnt(s, self._counts[s], sums)
+            if epoch.phi is not self._initial[s]:  # gaps and matrices in the new features
+                epoch.matrices = self._matrices(s, j)
+            self._strategies[s, j] = self._strategy(s, j, self._gaps(s))
+        else:
+            epoch.phi = self._initial[s]
+            self._strategies[s, 0] = self._pi[s]
+        epoch.matrices = self._matrices(s, j + 1)
+        end = epoch.clock + schedule.length(j)
+        epoch.pending = [Interval(j, epoch.clock, end), *self._replays(s, epoch.clock, j)]
+        self._block[s] = j
+        self._start_pending(s)
+
+    def _strategy(self, s: int, j: int, gaps: Tensor) -> Tensor:
+        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi: Q^(j), where Algorithms 3 and 7 misprint Q^(m_t)."""
+        schedule, epoch = self.schedules[s], self._epochs[s]
+        assert epoch.phi is not None
+        same = epoch.phi is self._initial[s]
+        ridge = schedule.ridge
+        pi = (
+            self._pi[s]
+            if same
+            else optimal_design(epoch.phi, ridge, tolerance=_DESIGN_TOLERANCE).probabilities
+        )
+        gain = schedule.gain if same else float(fractional_gain(epoch.phi, ridge))
+        Q = optimal_exploration(
+            epoch.phi,
+            gaps,
+            ridge,
+            schedule.beta(j),
+            schedule.alpha,
+            gain,
+            design_share=self.constants.design_share,
+            tolerance=_DESIGN_TOLERANCE,
+        )
+        mu = schedule.mixture(j)
+        return (1 - mu) * Q + mu * pi
+
+    def _start_pending(self, s: int) -> None:
+        epoch = self._epochs[s]
+        before = (self._sums[s, : epoch.block + 1].clone(), self._counts[s].clone())
+        for interval in [i for i in epoch.pending if i.start == epoch.clock]:
+            interval.before = before
+            epoch.active.append(interval)
+        epoch.pending = [i for i in epoch.pending if i.start > epoch.clock]
+        self._playing[s] = min(i.index for i in epoch.active)
+
+    # -- estimates -------------------------------------------------------------------------------------
+
+    def _matrices(self, s: int, count: int) -> Tensor:
+        """M(P^(m)), m = 0, ..., count - 1, in the features of the block; those known are kept."""
+        epoch = self._epochs[s]
+        assert epoch.phi is not None
+        known = epoch.matrices
+        kept = known.shape[0] if known is not None and epoch.phi is self._initial[s] else 0
+        fresh = propensity_matrix(epoch.phi, self._strategies[s, kept:count], self.schedules[s].ridge)
+        return torch.cat([known[:kept], fresh]) if known is not None and kept else fresh
+
+    def _estimates(self, s: int, sums: Tensor, steps: int) -> Tensor:
+        """IPS estimates (N,) from reward sums by strategy, (J, N), over ``steps`` steps."""
+        matrices = self._epochs[s].matrices
+        assert matrices is not None
+        J = min(sums.shape[0], matrices.shape[0])
+        return (matrices[:J] @ sums[:J].unsqueeze(-1)).sum(0).squeeze(-1) / steps
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _STATE = ("_sums", "_counts", "_strategies", "_playing", "_restarts", "_detected", "_block")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Sums, strategies, epochs and random streams."""
+        return {
+            **{name: getattr(self, name).clone() for name in self._STATE},
+            "epochs": [epoch.plain() for epoch in self._epochs],
+            "streams": self._streams.state_dict(),
+            "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        for name in self._STATE:
+            setattr(self, name, state[name].clone())
+        self._epochs = [Epoch.of(plain) for plain in state["epochs"]]
+        self._streams.load_state_dict(state["streams"])
+        for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
+            streams.load_state_dict(kept)
+        for s, epoch in enumerate(self._epochs):  # so that "same features" is again seen by identity
+            if epoch.phi is None or torch.equal(epoch.phi, self._initial[s]):
+                epoch.phi = self._initial[s]

@@ -1,0 +1,226 @@
+"""MASTER: a policy over policies that adapts a stationary, optimistic policy to changes it knows nothing of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.drawing import check_pulls
+from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.streams import ReplicateStreams
+
+
+@dataclass(frozen=True)
+class MasterThresholds:
+    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t).
+
+    Attributes:
+        inflation: 6 (log2 T + 1) ln(T/delta) in theory.
+        rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
+        fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
+    """
+
+    inflation: float
+    rise: float = 9.0
+    fall: float = 3.0
+
+    @staticmethod
+    def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
+        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons no test of theirs can fire."""
+        return MasterThresholds(6 * (math.log2(horizon) + 1) * math.log(horizon / delta))
+
+    @staticmethod
+    def calibrated() -> MasterThresholds:
+        """No inflation: rho itself is taken as the size of the deviations (see the recipe's rho)."""
+        return MasterThresholds(1.0, rise=1.0, fall=1.0)
+
+
+@dataclass
+class _Copy:
+    """A copy of the base policy: order m, active in [start, end), with the rewards of its whole interval."""
+
+    order: int
+    start: int
+    end: int
+    policy: Policy
+    rewards: float = 0.0
+
+
+class Master(Policy):
+    """MASTER (Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E) over an optimistic base policy.
+
+    Block n lasts 2^n steps and begins with a copy of order n. At every multiple of 2^m steps inside it a copy of
+    order m < n starts with probability rho(2^n)/rho(2^m). The active copy of smallest order plays and learns;
+    the others rest. With f~_t the optimism of the copy that plays (its largest index), U_t = min f~ since the
+    block began and rho^ = inflation rho, everything restarts at block 0 when
+
+    * test 1: a copy of order m ends, and the mean reward over its interval is >= U_t + rise rho^(2^m);
+    * test 2: the mean of f~ - y since the block began is >= fall rho^(its steps).
+
+    Args:
+        base: makes a fresh base policy of one replicate, for the replicate's number; its ``Choice.why["index"]``
+            holds the optimism f~ (``IndexPolicy`` has it).
+        rho: rho(t), the base's mean regret over t steps, non-increasing.
+        thresholds: of the tests.
+        num_arms, replicates, seed, first_replicate: N, S, and the random schedule's numbers.
+        device: of the arms handed out.
+
+    Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
+    """
+
+    def __init__(
+        self,
+        base: Callable[[int], Policy],
+        rho: Callable[[int], float],
+        thresholds: MasterThresholds,
+        num_arms: int,
+        *,
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self.num_arms = validation.positive_integer("num_arms", num_arms)
+        self.thresholds, self.rho = thresholds, rho
+        self._first, self._base = first_replicate, base
+        self._streams = [
+            ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
+            for s in range(replicates)
+        ]
+        self._restarts = torch.zeros(replicates, dtype=torch.float64, device=device)
+        self._detected, self._order = torch.zeros_like(self._restarts), torch.zeros_like(self._restarts)
+        self._blocks = [_Block(self, s) for s in range(replicates)]
+
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """The choice of the active copy of smallest order in each replicate."""
+        arms, optimism = [], []
+        for s, block in enumerate(self._blocks):
+            mask = available[s] if available is not None and available.dim() == 2 else available
+            choice = block.player.policy.choose(time, mask)
+            arms.append(choice.arm)
+            optimism.append(choice.why["index"])
+        return Choice(torch.cat(arms), {"index": torch.cat(optimism)})
+
+    def learn(self, observation: Observation) -> None:
+        """The copy that played learns; then both tests, in each replicate."""
+        arm, reward = observation.arm, observation.reward
+        check_pulls(observation, self.replicates, self.num_arms)
+        optimism = observation.why["index"]
+        self._detected = torch.zeros_like(self._detected)
+        for s, block in enumerate(self._blocks):
+            one = slice(s, s + 1)
+            block.player.policy.learn(Observation(observation.time, arm[one], reward[one]))
+            if block.learn(float(reward[s]), float(optimism[s])):
+                self._restarts[s] += 1
+                self._detected[s] = 1
+                block.begin(0)
+            elif block.clock == 2**block.order:
+                block.begin(block.order + 1)
+            else:
+                block.schedule()
+            self._order[s] = block.player.order
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Restarts so far, 1 where a test fired, the block's order and that of the copy that plays next."""
+        block = torch.tensor([float(b.order) for b in self._blocks], dtype=torch.float64)
+        return {
+            "restarts": self._restarts.clone(),
+            "detected": self._detected,
+            "block": block,
+            "copy": self._order,
+        }
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Block 0 again; random streams go on."""
+        for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
+            self._blocks[s].begin(0)
+            self._restarts[s] = 0
+            self._detected[s] = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Blocks, copies and random streams."""
+        return {
+            "blocks": [block.state_dict() for block in self._blocks],
+            "streams": [streams.state_dict() for streams in self._streams],
+            "counts": torch.stack([self._restarts, self._detected, self._order]),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        for block, kept in zip(self._blocks, state["blocks"], strict=True):
+            block.load_state_dict(kept)
+        for streams, kept in zip(self._streams, state["streams"], strict=True):
+            streams.load_state_dict(kept)
+        self._restarts, self._detected, self._order = (row.clone() for row in state["counts"])
+
+
+class _Block:
+    """The block of one replicate: its copies, U_t and the sums of the tests."""
+
+    def __init__(self, master: Master, replicate: int) -> None:
+        self.master, self.replicate = master, replicate
+        self.pool: dict[int, Policy] = {}
+        self.begin(0)
+
+    def begin(self, order: int) -> None:
+        """Start block ``order``, every copy afresh."""
+        self.order, self.clock, self.excess, self.lowest = order, 0, 0.0, math.inf
+        self.copies: list[_Copy] = []
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Start the copies that begin at this step, largest order first."""
+        rho, draws = self.master.rho, self.master._streams[self.replicate]
+        for m in range(self.order, -1, -1):
+            if self.clock % 2**m:
+                continue
+            if m == self.order or float(draws.uniform()) < rho(2**self.order) / rho(2**m):
+                self.copies.append(_Copy(m, self.clock, self.clock + 2**m, self._fresh(m)))
+
+    def _fresh(self, order: int) -> Policy:
+        if order not in self.pool:
+            self.pool[order] = self.master._base(self.master._first + self.replicate)
+        self.pool[order].reset()
+        return self.pool[order]
+
+    @property
+    def player(self) -> _Copy:
+        """The active copy of smallest order; of one order no two are active at once."""
+        return min(self.copies, key=lambda copy: copy.order)
+
+    def learn(self, reward: float, optimism: float) -> bool:
+        """Count a step; whether a test fires."""
+        thresholds, rho = self.master.thresholds, self.master.rho
+        self.clock += 1
+        self.excess += optimism - reward
+        self.lowest = min(self.lowest, optimism)
+        changed = self.excess / self.clock >= thresholds.fall * thresholds.inflation * rho(self.clock)
+        for copy in self.copies:
+            copy.rewards += reward
+            if copy.end == self.clock:
+                allowed = thresholds.rise * thresholds.inflation * rho(2**copy.order)
+                changed |= copy.rewards / 2**copy.order >= self.lowest + allowed
+        self.copies = [copy for copy in self.copies if copy.end > self.clock]
+        return changed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values, and the states of the copies' policies by order."""
+        copies = [(c.order, c.start, c.end, c.rewards) for c in self.copies]
+        active = {c.order: c.policy.state_dict() for c in self.copies}
+        plain = {name: getattr(self, name) for name in ("order", "clock", "excess", "lowest")}
+        return {**plain, "copies": copies, "policies": active}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Counterpart of ``state_dict``."""
+        for name in ("order", "clock", "excess", "lowest"):
+            setattr(self, name, state[name])
+        self.copies = [_Copy(m, start, end, self._fresh(m), sums) for m, start, end, sums in state["copies"]]
+        for copy in self.copies:
+            copy.policy.load_state_dict(state["policies"][copy.order])

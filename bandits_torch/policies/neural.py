@@ -1,0 +1,131 @@
+"""Features from the gradients of a ReLU network that is trained on the rewards: what makes OPKB into OPNN."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.features import FeatureSource
+from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory.optimal_design import features_of_covariance
+
+Weights = list[Tensor]
+
+
+class NeuralFeatures(FeatureSource):
+    """phi^(j) equivalent to grad f(.; W^(j)) / sqrt(m), W^(j) trained on the epoch (Hong et al. 2023, section 5).
+
+    f(x; W) = sqrt(m) W_L relu(W_{L-1} ... relu(W_1 x)), weights N(0, 2/m); W^(j) is the end of ``training_steps``
+    steps of gradient descent from W^(0) on sum_t (f(x_t) - y_t)^2 / 2 + m lambda |W - W^(0)|^2 / 2 (Algorithm 6).
+    Block 0 has the scale 1/sqrt(m) too, where Algorithm 5 prints none. With ``training_steps=0`` it is OPNN0.
+
+    The learning rate is 1 / (m (largest eigenvalue of D^{1/2} H D^{1/2} + lambda)), D the pulls of the arms and H
+    the Gram matrix at W^(0): the largest that is safe for the linearised network, where the paper tunes it.
+
+    Args:
+        arms: (N, d) features of the arms, of similar norms: the network has no biases.
+        width, depth: m and L.
+        training_steps: J.
+        regulariser: lambda.
+        replicates, seed, first_replicate: each replicate has a network of its own.
+
+    Cost: only Gram matrices, O(L N m^2 + L N^2 m); the p = m d + (L - 2) m^2 + m gradients of an arm are never
+    written down. A training step costs O(L N m^2), however long the history: rewards are summed by arm.
+    """
+
+    def __init__(
+        self,
+        arms: Tensor,
+        width: int = 256,
+        depth: int = 3,
+        training_steps: int = 200,
+        regulariser: float = 0.01,
+        replicates: int = 1,
+        *,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        ok = isinstance(arms, Tensor) and arms.dim() == 2
+        validation.require(ok, "arms", arms, "an (N, d) tensor of features")
+        self.arms = validation.finite_tensor("arms", arms)
+        self.width, self.depth = validation.positive_integer("width", width), depth
+        validation.require(isinstance(depth, int) and depth >= 2, "depth", depth, "an integer >= 2")
+        ok = isinstance(training_steps, int) and training_steps >= 0
+        validation.require(ok, "training_steps", training_steps, "an integer >= 0")
+        self.training_steps = training_steps
+        self.regulariser = validation.positive("regulariser", regulariser)
+        self.replicates, self.num_arms = validation.positive_integer("replicates", replicates), arms.shape[0]
+        streams = ReplicateStreams(
+            seed, replicates, purpose="network", first=first_replicate, dtype=arms.dtype, device=arms.device
+        )
+        sizes = [(width, arms.shape[1]), *[(width, width)] * (depth - 2), (1, width)]
+        drawn = [math.sqrt(2 / width) * streams.normal(rows, columns) for rows, columns in sizes]
+        self._start = [[W[s].clone() for W in drawn] for s in range(replicates)]
+        self._gram = [gram(weights, self.arms) for weights in self._start]
+        self._initial = [features_of_covariance(each) for each in self._gram]
+
+    def initial(self, replicate: int) -> Tensor:
+        """phi^(0), (N, N)."""
+        return self._initial[replicate]
+
+    def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
+        """phi^(j), (N, N), after training on ``counts`` pulls of the arms with rewards ``sums``."""
+        if self.training_steps == 0:
+            return self._initial[replicate]
+        return features_of_covariance(gram(self.train(replicate, counts, sums), self.arms))
+
+    def train(self, replicate: int, counts: Tensor, sums: Tensor) -> Weights:
+        """W^(j), from the pulls and summed rewards of the arms, (N,) each (Algorithm 6)."""
+        start = self._start[replicate]
+        held = counts > 0
+        x, n = self.arms[held], counts[held]
+        mean = sums[held] / n
+        root = n.sqrt()
+        stiffest = torch.linalg.eigvalsh(root.unsqueeze(-1) * self._gram[replicate][held][:, held] * root)[-1]
+        rate = 1 / (self.width * (stiffest + self.regulariser))
+
+        def loss(weights: Weights) -> Tensor:
+            moved = sum((W - W0).square().sum() for W, W0 in zip(weights, start, strict=True))
+            error = (n * (forward(weights, x) - mean).square()).sum()
+            return 0.5 * error + 0.5 * self.width * self.regulariser * moved
+
+        gradient = torch.func.grad(loss)
+        weights = [W.clone() for W in start]
+        for _ in range(self.training_steps):
+            weights = [W - rate * G for W, G in zip(weights, gradient(weights), strict=True)]
+        return weights
+
+
+def forward(weights: Weights, x: Tensor) -> Tensor:
+    """f(x; W), (N,), for x (N, d)."""
+    hidden = x
+    for W in weights[:-1]:
+        hidden = torch.relu(hidden @ W.mT)
+    return math.sqrt(weights[-1].shape[-1]) * (hidden @ weights[-1].mT).squeeze(-1)
+
+
+def gram(weights: Weights, x: Tensor) -> Tensor:
+    """<grad f(x_i), grad f(x_j)> / m, (N, N), layer by layer.
+
+    The gradient in W_l is the outer product b_l h_{l-1}^T of the derivative b_l in the layer's input and the
+    layer's own input h_{l-1}, so the Gram matrix is sum_l (b_l b_l^T) * (h_{l-1} h_{l-1}^T), elementwise.
+    """
+    m, count = weights[-1].shape[-1], x.shape[0]
+
+    def shifted(shifts: Weights) -> tuple[Tensor, Weights]:
+        """sum_i f(x_i) with the layers' inputs shifted, and these; row i of a shift acts on f(x_i) alone."""
+        inputs, hidden = [], x
+        for W, shift in zip(weights, shifts, strict=True):
+            inputs.append(hidden)
+            before = hidden @ W.mT + shift
+            hidden = torch.relu(before)
+        return math.sqrt(m) * before.sum(), inputs
+
+    zeros = [x.new_zeros(count, W.shape[0]) for W in weights]
+    derivatives, layers = torch.func.grad(shifted, has_aux=True)(zeros)
+    blocks = [(b @ b.mT) * (h @ h.mT) for b, h in zip(derivatives, layers, strict=True)]
+    total = torch.stack(blocks).sum(0) / m
+    return 0.5 * (total + total.mT)

@@ -1,0 +1,243 @@
+"""Recipes for changes nobody knows of: OPKB and its relatives, MASTER, weighted GP-UCB. Called as ``recipes`` says.
+
+``constants`` of the optimisation-based recipes: ``"tuned"``, ``"theory"`` or a ``Constants``.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.policies.ada_opkb import AdaOPKB
+from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
+from bandits_torch.policies.features import FixedFeatures
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.neural import NeuralFeatures
+from bandits_torch.policies.opkb import OPKB
+from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.policy import Policy
+from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
+from bandits_torch.theory.optimal_design import features_of_covariance
+from bandits_torch.theory.widths import ConstantWidth, IGPWidth, Width
+
+Number = float | Tensor
+
+
+def opkb(
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    horizon: int,
+    constants: str | Constants = "tuned",
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> Policy:
+    """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
+    features = FixedFeatures(_features(arms, kernel, noise_variance), replicates)
+    return OPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+
+
+def ada_opkb(
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    horizon: int,
+    constants: str | Constants = "tuned",
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> Policy:
+    """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
+    features = FixedFeatures(_features(arms, kernel, noise_variance), replicates)
+    return AdaOPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+
+
+def ada_opkb_calibrated(
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    run_length: float = 1e5,
+    prior_mean: Number = 0.0,
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> Policy:
+    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon."""
+    model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
+    return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
+
+
+def opnn(
+    arms: Tensor,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    horizon: int,
+    hidden: int = 256,
+    depth: int = 3,
+    training_steps: int = 200,
+    regulariser: float = 0.01,
+    constants: str | Constants = "tuned",
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> Policy:
+    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5)."""
+    features = NeuralFeatures(
+        arms,
+        hidden,
+        depth,
+        training_steps,
+        regulariser,
+        replicates,
+        seed=seed,
+        first_replicate=first_replicate,
+    )
+    return OPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+
+
+def ada_opnn(
+    arms: Tensor,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    horizon: int,
+    hidden: int = 256,
+    depth: int = 3,
+    training_steps: int = 200,
+    regulariser: float = 0.01,
+    constants: str | Constants = "tuned",
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> Policy:
+    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7)."""
+    features = NeuralFeatures(
+        arms,
+        hidden,
+        depth,
+        training_steps,
+        regulariser,
+        replicates,
+        seed=seed,
+        first_replicate=first_replicate,
+    )
+    return AdaOPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+
+
+def master_gp_ucb(
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    horizon: int,
+    thresholds: str = "calibrated",
+    rkhs_bound: Number = 1.0,
+    noise_scale: float | None = None,
+    delta: float = 0.1,
+    width: Any = None,
+    replicates: int = 1,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> Policy:
+    """MASTER over GP-UCB (Wei & Luo 2021; Hong et al. 2023, appendix E).
+
+    ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of
+    Wei & Luo. ``"calibrated"``: rho(t) = 2 width_t sqrt(2 c gamma_t / t) with c = k / ln(1 + k/lambda), k the
+    largest prior variance, and no inflation: GP-UCB's own bound on its mean regret over t steps, from
+    sum sigma^2 <= c sum ln(1 + sigma^2/lambda) = 2 c gamma_t and Cauchy-Schwarz.
+    """
+    validation.require(
+        thresholds in ("theory", "calibrated"), "thresholds", thresholds, "'theory' or 'calibrated'"
+    )
+    lam = float(torch.as_tensor(noise_variance).mean())
+    prior = ArmGP(arms, kernel, lam)
+    scale = math.sqrt(lam) if noise_scale is None else noise_scale
+    bound = torch.as_tensor(rkhs_bound)
+    gain = MaximumGain(prior.prior.matrix().squeeze(0), lam, horizon + 1, upper_bound=False)
+    own = IGPWidth(float(bound.max()), scale, delta, gain)
+    planned = _width(width) or own
+    largest = float(prior.marginals()[1].max())
+    per_step = largest / math.log1p(largest / lam)  # sigma^2 <= per_step ln(1 + sigma^2 / lambda)
+
+    def base(replicate: int) -> Policy:
+        model = ArmGP(arms, kernel, lam, batch_shape=(1,))
+        B = float(bound if bound.dim() == 0 else bound[replicate - first_replicate])
+        used = _width(width) or IGPWidth(B, scale, delta, RealisedGain())
+        return IndexPolicy(model, UpperConfidenceBound, width=used)
+
+    @cache
+    def rho(t: int) -> float:
+        t = min(t, horizon)
+        beta = float(planned(t, prior))
+        if thresholds == "theory":
+            return beta * math.sqrt(max(1.0, float(gain(t - 1, prior))) * math.log(horizon / delta) / t)
+        return 2 * beta * math.sqrt(2 * per_step * float(gain(t, prior)) / t)
+
+    limits = (
+        MasterThresholds.theory(horizon, delta) if thresholds == "theory" else MasterThresholds.calibrated()
+    )
+    return Master(
+        base,
+        rho,
+        limits,
+        prior.num_arms,
+        replicates=replicates,
+        seed=seed,
+        first_replicate=first_replicate,
+        device=prior.arms.device,
+    )
+
+
+def w_gp_ucb(
+    arms: Tensor | int,
+    kernel: Kernel,
+    noise_variance: Number,
+    *,
+    discount: float = 0.9995,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: Any = None,
+    replicates: int = 1,
+) -> IndexPolicy:
+    """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022)."""
+    model = WeightedGP(arms, kernel, noise_variance, discount=discount, batch_shape=(replicates,))
+    scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
+    own = IGPWidth(rkhs_bound, scale, delta, RealisedGain())
+    noise = model.noise_variance
+    index = torch.arange(model.num_arms, dtype=noise.dtype, device=noise.device).unsqueeze(-1)
+    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, arms=index)
+
+
+def _features(arms: Tensor | int, kernel: Kernel | Tensor, noise_variance: Number) -> Tensor:
+    """phi (N, p) with the kernel's Gram matrix over the arms."""
+    lam = float(torch.as_tensor(noise_variance).mean())
+    return features_of_covariance(ArmGP(arms, kernel, lam).prior.matrix().squeeze(0))
+
+
+def _constants(constants: str | Constants) -> Constants:
+    if isinstance(constants, Constants):
+        return constants
+    validation.require(
+        constants in ("tuned", "theory"), "constants", constants, "'tuned', 'theory' or Constants"
+    )
+    return Constants.tuned() if constants == "tuned" else Constants.theory()
+
+
+def _width(width: float | Width | None) -> Width | None:
+    return width if width is None or isinstance(width, Width) else ConstantWidth(width)

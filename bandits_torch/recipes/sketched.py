@@ -1,0 +1,118 @@
+"""Recipes for many arms: BKB and batch BKB. Called like those of ``recipes``, in this package."""
+
+from __future__ import annotations
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.policies.batch_bkb import BatchBKB
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.theory.sketched_widths import BKBWidth
+from bandits_torch.theory.widths import ConstantWidth, Width
+
+Number = float | Tensor
+
+
+def bkb(
+    arms: Tensor | int,
+    kernel: Kernel | Tensor,
+    noise_variance: Number,
+    *,
+    horizon: int | None = None,
+    preset: str = "practical",
+    oversampling: float = 5.0,
+    growth: float = 2.0,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: float | Width | None = None,
+    prior_mean: Number = 0.0,
+    replicates: int = 1,
+    chunk_size: int | None = None,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> IndexPolicy:
+    """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
+
+    ``preset="theory"`` takes qbar from their Theorem 1 (it needs ``horizon``) and draws at every step, with delta
+    split between dictionary and width; ``"practical"`` takes ``oversampling`` and ``growth`` (1: draw at every step).
+    """
+    sampling = _sampling(preset, horizon, delta, oversampling, growth)
+    model = SketchedGP(
+        arms,
+        kernel,
+        noise_variance,
+        prior_mean=prior_mean,
+        sampling=sampling,
+        chunk_size=chunk_size,
+        batch_shape=(validation.positive_integer("replicates", replicates),),
+        seed=seed,
+        first_replicate=first_replicate,
+    )
+    scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
+    own = BKBWidth(rkhs_bound, scale, delta / 2 if preset == "theory" else delta)
+    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own)
+
+
+def bbkb(
+    arms: Tensor | int,
+    kernel: Kernel | Tensor,
+    noise_variance: Number,
+    *,
+    horizon: int | None = None,
+    preset: str = "practical",
+    oversampling: float = 5.0,
+    growth: float = 5.0,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: float | Width | None = None,
+    prior_mean: Number = 0.0,
+    replicates: int = 1,
+    chunk_size: int | None = None,
+    seed: int = 0,
+    first_replicate: int = 0,
+) -> BatchBKB:
+    """Batch BKB: means frozen until the variance spent passes ``growth`` (Calandriello et al. 2020).
+
+    ``preset="theory"`` takes ``growth`` times the qbar of Theorem 1, since a dictionary serves until variances have
+    fallen by that factor, and widens the width by sqrt(growth) for the frozen mean; ``"practical"`` does neither.
+    """
+    theory = preset == "theory"
+    sampling = _sampling(preset, horizon, delta, oversampling, growth)
+    if theory:
+        validation.require(growth >= 1, "growth", growth, "a number >= 1")
+        sampling = LeverageSampling(growth * sampling.oversampling, growth, sampling.epsilon)
+    model = SketchedGP(
+        arms,
+        kernel,
+        noise_variance,
+        prior_mean=prior_mean,
+        sampling=sampling,
+        chunk_size=chunk_size,
+        batch_shape=(validation.positive_integer("replicates", replicates),),
+        seed=seed,
+        first_replicate=first_replicate,
+    )
+    scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
+    own = BKBWidth(rkhs_bound, scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0)
+    return BatchBKB(model, _width(width) or own)
+
+
+def _sampling(
+    preset: str, horizon: int | None, delta: float, oversampling: float, growth: float
+) -> LeverageSampling:
+    validation.require(preset in ("theory", "practical"), "preset", preset, "'theory' or 'practical'")
+    if preset == "practical":
+        return LeverageSampling.practical(oversampling, growth)
+    if horizon is None:
+        raise ValueError("horizon must be given with preset='theory', got None")
+    return LeverageSampling.theory(horizon, delta / 2)
+
+
+def _width(width: float | Width | None) -> Width | None:
+    return width if width is None or isinstance(width, Width) else ConstantWidth(width)

@@ -1,0 +1,56 @@
+"""Inverse propensity score (IPS) estimates of all arms' rewards from arms played at random.
+
+Hong, Li & Tewari (2023), Definition 4.1: with P the distribution x_t was drawn from,
+
+    R^_t(x) = phi(x)^T S(P, sigma/T)^{-1} phi(x_t) y_t = M(P)[x, x_t] y_t,      M = phi S^{-1} phi^T.
+
+No regression over steps, so a change of the rewards does not spoil what other steps say. Its mean is
+r - (sigma/T) phi^T S^{-1} theta for r = phi theta: the bias vanishes with the ridge sigma/T. Its variance is
+at most the leverage M(P)[x, x] when |y| <= 1 (Lemma 4.3).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.theory.design_solvers import whitened
+
+
+def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> Tensor:
+    """M(P) = phi S(P, r)^{-1} phi^T, (..., N, N), from features (..., N, p) and P (..., N). O(N p^2 + N^2 p)."""
+    validation.positive("ridge", ridge)
+    ok = probabilities.dim() >= 1 and probabilities.shape[-1] == features.shape[-2]
+    validation.shape_is("probabilities", probabilities, ok, f"(..., {features.shape[-2]}), one per arm")
+    V, _ = whitened(features, probabilities, ridge)
+    return V.mT @ V
+
+
+def ips_estimates(
+    features: Tensor, probabilities: Tensor, ridge: float, arm: Tensor, reward: Tensor
+) -> Tensor:
+    """R^_I(x), (..., N): the average of the IPS estimates over n steps played from the same P.
+
+    Args:
+        features: phi, (..., N, p).
+        probabilities: P, (..., N), the distribution that was played.
+        ridge: sigma/T.
+        arm: (..., n) integers, the arms drawn.
+        reward: (..., n), what they gave.
+
+    Intervals played from several P: average their estimates, weighted by their lengths. Raises ValueError on
+    shapes that disagree.
+    """
+    validation.shape_is("arm", arm, arm.dim() >= 1 and arm.shape[-1] > 0, "(..., n) with n >= 1")
+    validation.shape_is("reward", reward, reward.shape == arm.shape, f"{tuple(arm.shape)}, as arm")
+    M = propensity_matrix(features, probabilities, ridge)
+    batch = torch.broadcast_shapes(M.shape[:-2], arm.shape[:-1])
+    sums = torch.zeros(*batch, M.shape[-1], dtype=M.dtype, device=M.device)
+    sums.scatter_add_(-1, arm.expand(*batch, -1), reward.to(M).expand(*batch, -1))
+    return (M @ sums.unsqueeze(-1)).squeeze(-1) / arm.shape[-1]
+
+
+def estimated_gaps(estimates: Tensor) -> Tensor:
+    """max_x' R^(x') - R^(x), (..., N)."""
+    return estimates.amax(-1, keepdim=True) - estimates

@@ -1,0 +1,104 @@
+"""Pathwise Thompson sampling: the law of its draws over space and time, and its errors where it has any."""
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel
+
+from bandits_torch import loop
+from bandits_torch.acquisition import PathwiseThompsonSampling
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.problems import GridDraws
+from bandits_torch.theory.widths import ConstantWidth
+
+DRAWS = 1500
+
+
+@pytest.fixture
+def space():
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    return kernel.requires_grad_(False)
+
+
+def model_with_data(kernel, batch_shape=(), num_arms=12):
+    arms = torch.linspace(0, 1, num_arms, dtype=torch.float64).unsqueeze(-1)
+    model = ArmGP(arms, kernel, 0.1, prior_mean=0.5, batch_shape=batch_shape)
+    for t, (arm, reward) in enumerate([(2, 1.0), (7, -0.5), (2, 1.4), (9, 0.3)]):
+        model.observe_arms(
+            torch.tensor(arm), torch.tensor(reward).double(), float(t) if model.drifts else None
+        )
+    return model
+
+
+def law(sampler, model, time):
+    paths = torch.stack([sampler.paths(model, time)[0] for _ in range(DRAWS)])
+    mean = paths.mean(0)
+    return mean, (paths - mean).mT @ (paths - mean) / (DRAWS - 1)
+
+
+@pytest.mark.parametrize("make", [None, lambda: ExponentialForgettingKernel(0.2), lambda: WienerKernel(0.3)])
+def test_draws_have_the_posteriors_law(space, make):
+    model = model_with_data(space if make is None else SpatioTemporalKernel(space, make()))
+    time = None if make is None else 5.0
+    mean, covariance = law(PathwiseThompsonSampling(model, seed=1), model, time)
+    wanted_mean, wanted = model.joint(time)
+    torch.testing.assert_close(mean, wanted_mean, atol=0.15, rtol=0)
+    torch.testing.assert_close(covariance, wanted, atol=0.15, rtol=0)
+
+
+def test_a_given_root_serves_a_grid_exactly():
+    problem = GridDraws(side=5, dim=2, lengthscale=0.4)
+    root, K = problem.root(), problem.knowledge.kernel(problem.arms).to_dense()
+    torch.testing.assert_close(root @ root.mT, K, atol=1e-9, rtol=0)
+    model = ArmGP(problem.arms, problem.knowledge.kernel, 0.1)
+    model.observe_arms(torch.tensor(3), torch.ones((), dtype=torch.float64))
+    mean, covariance = law(PathwiseThompsonSampling(model, root=root), model, None)
+    torch.testing.assert_close(mean, model.joint()[0], atol=0.15, rtol=0)
+    torch.testing.assert_close(covariance, model.joint()[1], atol=0.15, rtol=0)
+
+
+@pytest.mark.parametrize("kernel", [RBFKernel, lambda: MaternKernel(nu=2.5), lambda: MaternKernel(nu=0.5)])
+def test_the_error_of_random_features_is_as_stated(monkeypatch, kernel):
+    monkeypatch.setattr("bandits_torch.acquisition.pathwise._EXACT_UP_TO", 1)
+    made, N = kernel().double().requires_grad_(False), 200
+    made.lengthscale = 0.3
+    arms = torch.rand(N, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model = ArmGP(arms, made, 0.1)
+    for features in (256, 4096):
+        root = PathwiseThompsonSampling(model, features=features).root
+        error = (root @ root.mT - made(arms).to_dense()).abs().max()
+        assert float(error) < 2 * (torch.log(torch.tensor(float(N))) / features).sqrt()
+
+
+def test_width_scales_the_draw_round_the_mean_and_replicates_draw_apart(space):
+    model = model_with_data(space, batch_shape=(2,))
+    still = PathwiseThompsonSampling(model)(model, width=0.0)(model.candidates())
+    torch.testing.assert_close(still, model.marginals()[0].mT)
+    draw = PathwiseThompsonSampling(model)(model)(model.candidates())
+    assert not torch.allclose(draw[:, 0], draw[:, 1])
+
+
+def test_it_plays_a_drifting_grid_of_many_arms():
+    problem = GridDraws(side=60, dim=2, forgetting_rate=0.05)
+    kernel = SpatioTemporalKernel(problem.knowledge.kernel, ExponentialForgettingKernel(0.05))
+    model = ArmGP(problem.arms, kernel, 0.01, batch_shape=(1,))
+    sampler = PathwiseThompsonSampling(model, features=512)
+    history = loop.run(IndexPolicy(model, sampler, width=ConstantWidth(1.0)), problem, 25)
+    expected = torch.stack([problem.expected_rewards(t)[0] for t in range(1, 26)])
+    got = expected.gather(-1, history.arms.reshape(-1, 1)).mean()
+    assert float(got) > float(expected.mean()) + 0.5
+
+
+def test_bad_input_is_named(space):
+    model = model_with_data(space)
+    with pytest.raises(ValueError, match="features"):
+        PathwiseThompsonSampling(model, features=3)
+    with pytest.raises(ValueError, match="root"):
+        PathwiseThompsonSampling(model, root=torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="model must be an ArmGP"):
+        PathwiseThompsonSampling(object())
+    big = ArmGP(torch.rand(2001, 1, dtype=torch.float64), RQKernel().double(), 0.1)
+    with pytest.raises(ValueError, match="kernel must be RBFKernel"):
+        PathwiseThompsonSampling(big)

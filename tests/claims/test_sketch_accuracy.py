@@ -1,0 +1,42 @@
+"""Theorem 1 of Calandriello et al. (2019): sigma^2 / alpha <= sigma~^2 <= alpha sigma^2 at all arms and steps."""
+
+import torch
+
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.problems.simulated import make_kernel
+
+RUNS, ARMS, STEPS, DELTA, LAMBDA = 200, 60, 40, 0.1, 0.05
+
+
+def share_of_runs_within(sampling: LeverageSampling) -> float:
+    """In what share of UCB runs, each driven by its own sketched posterior, the theorem's claim holds throughout."""
+    generator = torch.Generator().manual_seed(11)
+    arms = torch.rand(ARMS, 1, generator=generator, dtype=torch.float64)
+    kernel = make_kernel("se", 0.2)
+    values, vectors = torch.linalg.eigh(kernel(arms).to_dense())
+    root = vectors * values.clamp(min=0).sqrt()
+    f = torch.randn(RUNS, ARMS, generator=generator, dtype=torch.float64) @ root.mT
+    sketched = SketchedGP(arms, kernel, LAMBDA, batch_shape=(RUNS,), sampling=sampling)
+    exact = ArmGP(arms, kernel, LAMBDA, batch_shape=(RUNS,))
+    holds = torch.ones(RUNS, dtype=torch.bool)
+    factor = sampling.alpha * (1 + 1e-6)
+    for _ in range(STEPS):
+        mean, variance = sketched.marginals()
+        arm = (mean + 2 * variance.sqrt()).argmax(-1)
+        noise = LAMBDA**0.5 * torch.randn(RUNS, generator=generator, dtype=torch.float64)
+        reward = f.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + noise
+        sketched.observe_arms(arm, reward)
+        exact.observe_arms(arm, reward)
+        ratio = sketched.marginals()[1] / exact.marginals()[1]
+        holds &= ((ratio <= factor) & (ratio >= 1 / factor)).all(-1)
+    return float(holds.double().mean())
+
+
+def test_theorem_1_holds_under_the_theory_preset():
+    assert share_of_runs_within(LeverageSampling.theory(STEPS, DELTA)) >= 1 - DELTA
+
+
+def test_too_little_oversampling_breaks_the_claim():
+    assert share_of_runs_within(LeverageSampling(1.0)) < 0.5

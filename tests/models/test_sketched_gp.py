@@ -1,0 +1,290 @@
+"""SketchedGP: agreement with the dense formulas and the exact posterior, and what an online BoTorch model promises."""
+
+import copy
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement
+from botorch.optim import optimize_acqf
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketched_gp import SketchedGP
+from tests.reference.dense_dtc import dtc, exact
+
+N = 80
+EVERYTHING = LeverageSampling(1e12)
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(3)
+
+
+@pytest.fixture
+def arms(generator):
+    return torch.rand(N, 2, generator=generator, dtype=torch.float64)
+
+
+@pytest.fixture
+def kernel():
+    made = RBFKernel().double()
+    made.lengthscale = 0.3
+    return made.requires_grad_(False)
+
+
+def pulls(generator, steps, among=30):
+    arm = torch.randint(among, (steps,), generator=generator)
+    return arm, torch.randn(steps, generator=generator, dtype=torch.float64)
+
+
+def play(model, arm, reward):
+    for a, y in zip(arm, reward, strict=True):
+        model.observe_arms(a, y)
+        yield
+
+
+@pytest.mark.parametrize("chunk_size", [None, 17])
+@pytest.mark.parametrize("growth", [1.0, 2.0, 20.0])
+@pytest.mark.parametrize("noise_variance", [1e-6, 0.01, 10.0])
+def test_marginals_equal_the_dense_formulas(arms, kernel, generator, chunk_size, growth, noise_variance):
+    sampling = LeverageSampling.practical(2.0, growth)
+    model = SketchedGP(arms, kernel, noise_variance, sampling=sampling, chunk_size=chunk_size)
+    K, (arm, reward) = kernel(arms).to_dense(), pulls(generator, 60)
+    for t, _ in enumerate(play(model, arm, reward)):
+        if t % 6:
+            continue
+        dictionary = model.sketches[0]._inducing()
+        seen = arm[: t + 1]
+        mean, covariance = dtc(K, seen, reward[: t + 1], dictionary, noise_variance)
+        got_mean, got_variance = model.marginals()
+        torch.testing.assert_close(got_mean, mean, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(got_variance, covariance.diagonal(), rtol=1e-5, atol=1e-8)
+        torch.testing.assert_close(model.joint()[1], covariance, rtol=1e-5, atol=1e-8)
+        leverage = covariance.diagonal()[seen].sum() / noise_variance
+        torch.testing.assert_close(model.effective_dimension, leverage, rtol=1e-4, atol=1e-6)
+        z = K[dictionary]
+        Q = z.T @ torch.linalg.pinv(K[dictionary][:, dictionary], rtol=1e-13, hermitian=True) @ z
+        gain = torch.linalg.slogdet(torch.eye(t + 1) + Q[seen][:, seen] / noise_variance)[1] / 2
+        torch.testing.assert_close(model.information_gain, gain, rtol=1e-5, atol=1e-6)
+    assert int(model.num_observations) == 60
+
+
+def test_a_dictionary_of_every_arm_pulled_is_the_exact_posterior(arms, kernel, generator):
+    model, twin = SketchedGP(arms, kernel, 0.01, sampling=EVERYTHING), ArmGP(arms, kernel, 0.01)
+    arm, reward = pulls(generator, 50)
+    for a, y in zip(arm, reward, strict=True):
+        model.observe_arms(a, y)
+        twin.observe_arms(a, y)
+    for got, wanted in zip(model.marginals(), twin.marginals(), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(model.information_gain, twin.information_gain, rtol=1e-6, atol=1e-6)
+    mean, covariance = exact(kernel(arms).to_dense(), arm, reward, 0.01)
+    torch.testing.assert_close(model.joint()[1], covariance, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(model.joint()[0], mean, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("noise_variance", [1e-14, 1e-10, 1.0, 1e8])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_it_is_stable_at_any_noise(arms, kernel, generator, noise_variance, dtype):
+    arms = torch.cat([arms, arms[:10] + 1e-9])  # nearly the same arms twice
+    model = SketchedGP(arms.to(dtype), kernel, noise_variance, sampling=LeverageSampling.practical(2.0, 1.0))
+    arm, reward = pulls(generator, 60, among=len(arms))
+    for _ in play(model, arm, reward.to(dtype)):
+        mean, variance = model.marginals()
+        assert bool(torch.isfinite(mean).all())
+        assert bool(((variance >= 0) & (variance <= 1 + 1e-5)).all())
+
+
+def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kernel, generator, monkeypatch):
+    model = SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling.practical(1.0, 1.0))
+    sketch, drawn = model.sketches[0], []
+    draw = type(sketch)._draw
+
+    def watched(self, *args):
+        drawn.append(draw(self, *args))
+        return drawn[-1]
+
+    monkeypatch.setattr(type(sketch), "_draw", watched)
+    arm, reward = pulls(generator, 100, among=N)
+    for _ in play(model, arm, reward):
+        assert set(drawn[-1]) <= sketch._in_dictionary
+        assert len(sketch._in_dictionary) <= 1.25 * len(drawn[-1])
+    assert len(drawn) == 100
+    assert sketch.size < len(sketch.arm) / 2
+
+
+def test_an_arm_enters_with_the_probability_of_one_of_its_observations(generator):
+    sampling, leverage, count = (
+        LeverageSampling(2.0),
+        torch.tensor([0.01, 0.2, 0.6]),
+        torch.tensor([40.0, 3.0, 1.0]),
+    )
+    wanted = [1 - (1 - 0.02) ** 40, 1 - (1 - 0.4) ** 3, 1.0]
+    torch.testing.assert_close(sampling.probabilities(leverage, count), torch.tensor(wanted))
+
+
+def test_the_theory_preset_has_the_constants_of_theorem_1():
+    sampling = LeverageSampling.theory(1000, delta=0.1, epsilon=0.5)
+    assert sampling.alpha == pytest.approx(3)
+    assert sampling.oversampling == pytest.approx(6 * 3 * torch.log(torch.tensor(4e4)).item() / 0.25)
+    assert sampling.growth == 1
+
+
+def test_a_replicate_of_a_batch_is_the_replicate_alone(arms, kernel, generator):
+    noise = torch.tensor([0.1, 0.01, 1.0], dtype=torch.float64)
+    batch = SketchedGP(arms, kernel, noise, seed=5)
+    alone = SketchedGP(arms, kernel, 0.01, seed=5, first_replicate=1)
+    for _ in range(40):
+        arm, reward = (
+            torch.randint(N, (3,), generator=generator),
+            torch.randn(3, generator=generator).double(),
+        )
+        batch.observe_arms(arm, reward)
+        alone.observe_arms(arm[1], reward[1])
+    for got, wanted in zip(batch.marginals(), alone.marginals(), strict=True):
+        assert torch.equal(got[1], wanted)
+    assert batch.dictionary_size.shape == (3,)
+
+
+@pytest.mark.parametrize("growth", [1.5, 1e9])
+def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(arms, kernel, generator, growth):
+    model = SketchedGP(arms, kernel, 0.01, sampling=LeverageSampling.practical(5.0, growth))
+    arm, reward = pulls(generator, 20)
+    for _ in play(model, arm, reward):
+        pass
+    before, K, later = model.marginals()[0], kernel(arms).to_dense(), torch.tensor([40, 41, 40])
+    for a in later:
+        model.place(a)
+    every_arm = torch.cat([arm, later])
+    placed = model.marginals()
+    _, covariance = dtc(K, every_arm, torch.zeros(23), model.sketches[0]._inducing(), 0.01)
+    torch.testing.assert_close(placed[1], covariance.diagonal(), rtol=1e-6, atol=1e-9)
+    if growth > 1.5:  # with the same dictionary the mean stays
+        torch.testing.assert_close(placed[0], before, rtol=1e-9, atol=1e-9)
+    model.reward(later[[2, 1]], torch.ones(2, dtype=torch.float64))
+    model.reward(later[[0]], torch.ones(1, dtype=torch.float64))
+    every_reward = torch.cat([reward, torch.ones(3, dtype=torch.float64)])
+    mean, _ = dtc(K, every_arm, every_reward, model.sketches[0]._inducing(), 0.01)
+    torch.testing.assert_close(model.marginals()[0], mean, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 16])
+def test_saved_state_goes_on_where_it_stood(arms, kernel, generator, chunk_size):
+    def make():
+        return SketchedGP(arms, kernel, 0.01, batch_shape=(2,), chunk_size=chunk_size, seed=1)
+
+    model, arm, reward = make(), *pulls(generator, 30)
+    for _ in play(model, arm, reward):
+        pass
+    other = make()
+    other.load_state_dict(copy.deepcopy(model.state_dict()))
+    arm, reward = pulls(generator, 30, among=N)
+    for _ in zip(play(model, arm, reward), play(other, arm, reward), strict=True):
+        for got, wanted in zip(other.marginals(), model.marginals(), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+    assert torch.equal(model.dictionary_size, other.dictionary_size)
+
+
+def test_where_and_reset_touch_only_the_members_named(arms, kernel):
+    model = SketchedGP(arms, kernel, 0.01, batch_shape=(2,))
+    model.observe_arms(
+        torch.tensor(3), torch.ones((), dtype=torch.float64), where=torch.tensor([True, False])
+    )
+    assert model.num_observations.tolist() == [1, 0]
+    model.observe(torch.tensor([[4.0], [5.0]]), torch.ones(2, 1))
+    model.observe(torch.tensor([[[4.0]], [[5.0]]]), torch.ones(2, 1, 1), where=torch.tensor([False, True]))
+    model.reset(torch.tensor([True, False]))
+    assert model.num_observations.tolist() == [0, 3]
+    mean, variance = model.marginals()
+    assert float(mean[0].abs().max()) == 0
+    assert torch.equal(variance[0], torch.ones(N, dtype=torch.float64))
+
+
+def test_conditioning_changes_a_copy_alone(arms, kernel, generator):
+    model = SketchedGP(arms, kernel, 0.01)
+    for _ in play(model, *pulls(generator, 10)):
+        pass
+    before = model.marginals()
+    X, Y = torch.tensor([[[7.0]], [[8.0]]]).double(), torch.ones(2, 1, 1).double()
+    fantasy = model.condition_on_observations(X, Y)
+    assert fantasy.batch_shape == (2,)
+    assert fantasy.num_observations.tolist() == [11, 11]
+    for got, wanted in zip(model.marginals(), before, strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_posterior_by_index_and_off_the_arms_agree_with_the_marginals(arms, kernel, generator):
+    model = SketchedGP(
+        arms, kernel, 0.01, prior_mean=0.5, batch_shape=(2,), sampling=LeverageSampling.practical(1.0)
+    )
+    for _ in play(model, *pulls(generator, 40)):
+        pass
+    mean, variance = model.marginals()
+    cached = model.posterior(model.candidates())
+    torch.testing.assert_close(cached.mean.squeeze(), mean.T)
+    index = torch.arange(N, dtype=torch.float64).reshape(N, 1, 1, 1)
+    for posterior in (model.posterior(index), model.off_arms().posterior(arms.reshape(N, 1, 1, 2))):
+        torch.testing.assert_close(posterior.mean.squeeze(), mean.T)
+        torch.testing.assert_close(posterior.variance.squeeze(), variance.T)
+    joint = model.posterior(torch.tensor([[[1.0], [2.0], [3.0]]]), observation_noise=True)
+    expected = model.joint()[1][:, 1:4, 1:4] + 0.01 * torch.eye(3)
+    torch.testing.assert_close(
+        joint.distribution.covariance_matrix, expected.expand_as(joint.distribution.covariance_matrix)
+    )
+
+
+def test_botorch_acquisitions_run_on_the_arms_and_off_them(arms, kernel, generator):
+    model = SketchedGP(arms, kernel, 0.01)
+    for _ in play(model, *pulls(generator, 20)):
+        pass
+    assert LogExpectedImprovement(model, best_f=0.0)(model.candidates()).shape == (N,)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    acquisition = UpperConfidenceBound(model.off_arms(), 2.0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        x, value = optimize_acqf(acquisition, bounds, q=1, num_restarts=2, raw_samples=64)
+    best_arm = UpperConfidenceBound(model, 2.0)(model.candidates()).max()
+    assert float(value) >= float(best_arm) - 1e-6
+    X = x.clone().requires_grad_(True)
+    acquisition(X.unsqueeze(0)).sum().backward()
+    assert bool(torch.isfinite(X.grad).all())
+
+
+def bad_inputs(arms, kernel):
+    drifting = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(0.1))
+    model = SketchedGP(arms, kernel, 0.01)
+    one = torch.ones((), dtype=torch.float64)
+    return {
+        "noise_variance": lambda: SketchedGP(arms, kernel, -1.0),
+        "kernel": lambda: SketchedGP(arms, drifting, 0.1),
+        "chunk_size": lambda: SketchedGP(arms, kernel, 0.1, chunk_size=0),
+        "prior_mean": lambda: SketchedGP(arms, kernel, 0.1, prior_mean=torch.zeros(3)),
+        "batch_shape": lambda: SketchedGP(arms, kernel, torch.ones(2), batch_shape=(3,)),
+        "arms": lambda: SketchedGP(arms.expand(2, -1, -1), kernel, 0.1),
+        "arm must": lambda: model.observe_arms(torch.tensor(N), one),
+        "reward": lambda: model.observe_arms(torch.tensor(0), one * torch.nan),
+        "arm must be arms placed": lambda: model.reward(torch.tensor([5]), one.reshape(1)),
+        "Y": lambda: model.observe(torch.zeros(1, 1), torch.full((1, 1), torch.inf)),
+        "X": lambda: model.observe(torch.full((1, 1), 0.5), torch.zeros(1, 1)),
+        "forget": lambda: model.forget(),
+        "oversampling": lambda: LeverageSampling.practical(0.0),
+        "growth": lambda: LeverageSampling.practical(5.0, 0.5),
+        "horizon": lambda: LeverageSampling.theory(0),
+        "delta": lambda: LeverageSampling.theory(10, delta=1.0),
+        "epsilon": lambda: LeverageSampling.theory(10, epsilon=1.0),
+        "kernel must be a kernel over features": lambda: SketchedGP(3, torch.eye(3), 0.1).off_arms(),
+        "prior_mean must be one number": lambda: SketchedGP(
+            arms, kernel, 0.1, prior_mean=torch.zeros(N)
+        ).off_arms(),
+        "X must have shape": lambda: model.off_arms().posterior(torch.zeros(1, 1, 5)),
+    }
+
+
+@pytest.mark.parametrize("name", bad_inputs(torch.zeros(N, 2), RBFKernel().double()))
+def test_bad_input_is_named(name, arms, kernel):
+    with pytest.raises(ValueError, match=name):
+        bad_inputs(arms, kernel)[name]()

@@ -1,0 +1,118 @@
+"""Weighted GP: the paper's p x p formulas, the exact GP at discount 1, no growth, no overflow."""
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.theory.optimal_design import features_of_covariance
+
+
+def covariance(num_arms: int = 8) -> torch.Tensor:
+    x = torch.linspace(0, 1, num_arms, dtype=torch.float64)
+    return torch.exp(-0.5 * (x[:, None] - x).square() / 0.09)
+
+
+def data(steps: int, num_arms: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    arm = torch.randint(num_arms, (steps, 1), generator=generator).double()
+    return arm, torch.randn(steps, 1, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.99, 1.0])
+def test_agrees_with_the_papers_formulas_with_one_weight_for_each_observation(discount: float) -> None:
+    K, lam = covariance(), 0.2
+    arm, reward = data(40)
+    model = WeightedGP(8, K, lam, discount=discount)
+    model.observe(arm, reward)
+
+    phi = features_of_covariance(K).numpy()
+    w = discount ** np.arange(39, -1, -1)
+    rows, y = phi[arm[:, 0].long()], reward[:, 0].numpy()
+    V = (rows * w[:, None]).T @ rows + lam * np.eye(phi.shape[1])
+    V2 = (rows * w[:, None] ** 2).T @ rows + lam * np.eye(phi.shape[1])
+    inverse = np.linalg.inv(V)
+    mean = phi @ inverse @ rows.T @ (w * y)
+    variance = lam * np.einsum("np,pq,nq->n", phi, inverse @ V2 @ inverse, phi)
+
+    posterior = model.posterior(torch.arange(8, dtype=torch.float64).reshape(8, 1, 1))
+    np.testing.assert_allclose(posterior.mean[:, 0, 0].numpy(), mean, atol=1e-10)
+    np.testing.assert_allclose(posterior.variance[:, 0, 0].numpy(), variance, atol=1e-10)
+    expected = 0.5 * (np.linalg.slogdet(V2)[1] - phi.shape[1] * np.log(lam))
+    assert float(model.information_gain) == pytest.approx(expected)
+
+
+def test_is_the_exact_gp_at_discount_1() -> None:
+    arm, reward = data(30)
+    weighted, exact = WeightedGP(8, covariance(), 0.1, discount=1.0), ArmGP(8, covariance(), 0.1)
+    for model in (weighted, exact):
+        model.observe(arm, reward)
+    X = torch.tensor([[1.0], [4.0], [6.0]], dtype=torch.float64)
+    ours, theirs = weighted.posterior(X), exact.posterior(X)
+    torch.testing.assert_close(ours.mean, theirs.mean)
+    torch.testing.assert_close(ours.distribution.covariance_matrix, theirs.distribution.covariance_matrix)
+    torch.testing.assert_close(weighted.information_gain, exact.information_gain)
+
+
+def test_replicates_equal_themselves_alone_and_where_leaves_the_others() -> None:
+    batch = WeightedGP(8, covariance(), 0.1, discount=0.9, batch_shape=(2,))
+    arm, reward = data(6)
+    batch.observe(torch.stack([arm, 7 - arm]), torch.stack([reward, -reward]))
+    batch.observe(arm[:1].expand(2, 1, 1), reward[:1].expand(2, 1, 1), where=torch.tensor([True, False]))
+    alone = WeightedGP(8, covariance(), 0.1, discount=0.9)
+    alone.observe(7 - arm, -reward)
+    every = torch.arange(8, dtype=torch.float64).unsqueeze(-1)
+    torch.testing.assert_close(batch.posterior(every).mean[1], alone.posterior(every).mean)
+    assert batch.num_observations.tolist() == [7, 6]
+    batch.reset(torch.tensor([False, True]))
+    assert batch.num_observations.tolist() == [7, 0]
+    assert batch.posterior(every).mean[1].abs().max() == 0
+
+
+def test_nothing_overflows_or_grows_in_a_long_run() -> None:
+    model = WeightedGP(8, covariance(), 0.1, discount=0.9)
+    arm, reward = data(3000)
+    model.observe(arm, reward)
+    assert model.weight.sum() <= 1 / (1 - 0.9) + 1e-9  # raw weights 0.9^{-t} would stand at 1e137
+    recent = WeightedGP(8, covariance(), 0.1, discount=0.9)
+    recent.observe(arm[-400:], reward[-400:])
+    every = torch.arange(8, dtype=torch.float64).unsqueeze(-1)
+    torch.testing.assert_close(model.posterior(every).mean, recent.posterior(every).mean)
+
+
+def test_conditioning_returns_a_changed_copy() -> None:
+    model = WeightedGP(8, covariance(), 0.1)
+    arm, reward = data(2)
+    other = model.condition_on_observations(arm, reward)
+    assert int(model.num_observations) == 0
+    assert int(other.num_observations) == 2
+
+
+def test_it_refuses_to_forget_single_observations() -> None:
+    model = WeightedGP(8, covariance(), 0.1)
+    assert not model.can_forget
+    with pytest.raises(ValueError, match="cannot forget"):
+        model.forget(1)
+
+
+@pytest.mark.parametrize("discount", [0.0, 1.1, float("nan")])
+def test_bad_discount_is_refused(discount: float) -> None:
+    with pytest.raises(ValueError, match=r"^discount must"):
+        WeightedGP(8, covariance(), 0.1, discount=discount)
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "name"),
+    [
+        ([[8.0]], [[0.0]], "X"),
+        ([[0.5]], [[0.0]], "X"),
+        ([[1.0]], [[float("nan")]], "Y"),
+        ([[1.0]], [[0.0, 1.0]], "Y"),
+    ],
+)
+def test_bad_observation_is_refused_and_changes_nothing(X: list, Y: list, name: str) -> None:
+    model = WeightedGP(8, covariance(), 0.1)
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        model.observe(torch.tensor(X).double(), torch.tensor(Y).double())
+    assert int(model.num_observations) == 0

@@ -1,0 +1,209 @@
+"""BKB and batch BKB as policies: lazy scoring, frozen means, delayed rewards, recipes."""
+
+import copy
+
+import pytest
+import torch
+
+from bandits_torch import loop, recipes
+from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.policies.batch_bkb import BatchBKB
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import GPDraws
+from bandits_torch.theory.sketched_widths import BKBWidth
+from bandits_torch.theory.widths import ConstantWidth
+
+
+@pytest.fixture
+def problem():
+    return GPDraws(num_arms=300, dim=2, lengthscale=0.2, noise_scale=0.1, seed=4, replicates=2)
+
+
+def make(problem, growth=5.0, width=None, **options):
+    model = SketchedGP(
+        problem.arms,
+        problem.knowledge.kernel,
+        0.01,
+        batch_shape=(problem.replicates,),
+        sampling=LeverageSampling.practical(3.0, growth),
+        **options,
+    )
+    return BatchBKB(model, width or BKBWidth(1.0, 0.1, 0.1))
+
+
+def full_scores(policy):
+    """Index of every arm from the frozen mean and width and the dense posterior of now, nothing stale."""
+    variance = policy.model.joint()[1].diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+    return policy._mean + policy._width.unsqueeze(-1) * variance.sqrt()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("width", [None, ConstantWidth(2.0)])
+def test_lazy_scoring_chooses_what_full_scoring_would(problem, width, masked):
+    policy, generator = make(problem, width=width), torch.Generator().manual_seed(0)
+    f = problem.functions
+    for _ in range(120):
+        mask = torch.rand(2, 300, generator=generator) < 0.5 if masked else None
+        choice = policy.choose(0.0, mask)
+        scores = full_scores(policy)
+        if masked:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        best = scores.gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1)
+        torch.testing.assert_close(best, scores.amax(-1), rtol=0, atol=1e-6)
+        noise = 0.1 * torch.randn(2, generator=generator, dtype=torch.float64)
+        policy.learn(Observation(0.0, choice.arm, f.gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1) + noise))
+    assert int(policy.trace()["arms_scored"].max()) <= 300
+
+
+def test_few_arms_are_scored_again(problem):
+    policy = make(problem)
+    history = loop.run(policy, problem, 200)
+    scored = history.trace["arms_scored"].double()
+    assert float(scored[..., 100:].mean()) < 40
+
+
+def test_means_are_frozen_inside_a_batch(problem):
+    policy, draws, mean = make(problem, growth=20.0), None, None
+    for _ in range(60):
+        choice = policy.choose(0.0)
+        if draws is not None and torch.equal(draws, policy.model.draws):
+            assert torch.equal(policy._mean, mean)
+        mean, draws = policy._mean.clone(), policy.model.draws
+        policy.learn(Observation(0.0, choice.arm, torch.ones(2, dtype=torch.float64)))
+    assert int(policy.model.draws.max()) < 60
+
+
+def test_growth_one_is_bkb_step_by_step(problem):
+    """A batch of one: batch BKB and BKB choose the same arms."""
+    model = SketchedGP(
+        problem.arms,
+        problem.knowledge.kernel,
+        0.01,
+        batch_shape=(2,),
+        sampling=LeverageSampling.practical(3.0, 1.0),
+    )
+    plain = IndexPolicy(model, UpperConfidenceBound, width=BKBWidth(1.0, 0.1, 0.1))
+    batch = make(problem, growth=1.0)
+    one, other = loop.run(plain, problem, 80, seed=2), loop.run(batch, problem, 80, seed=2)
+    assert torch.equal(one.arms, other.arms)
+
+
+def test_a_batch_is_chosen_before_any_of_its_rewards(problem):
+    policy = make(problem)
+    arms = policy.choose_batch(12)
+    assert arms.shape == (2, 12)
+    assert len(set(arms[0].tolist())) == 12  # every pick lowers the variance round it
+    assert policy.model.num_observations.tolist() == [12, 12]
+    assert float(policy.model.marginals()[0].abs().max()) == 0
+    policy.learn_batch(arms, problem.functions.gather(-1, arms))
+    next_arms = policy.choose_batch(3)
+    assert next_arms.shape == (2, 3)
+    assert float(policy._mean.abs().max()) > 0
+
+
+def test_delayed_rewards_cost_little_regret(problem):
+    waits = {}
+    for q in (1, 10):
+        policy, regret, streams = (
+            make(problem, width=ConstantWidth(2.0)),
+            0.0,
+            torch.Generator().manual_seed(1),
+        )
+        for _ in range(200 // q):
+            arms = policy.choose_batch(q)
+            mean = problem.functions.gather(-1, arms)
+            noise = torch.randn(mean.shape, generator=streams, dtype=torch.float64)
+            policy.learn_batch(arms, mean + 0.1 * noise)
+            regret += float((problem.functions.amax(-1, keepdim=True) - mean).sum())
+        waits[q] = regret
+    assert waits[10] < 2 * waits[1]
+
+
+def test_saved_state_goes_on_where_it_stood(problem):
+    policy, other = make(problem), make(problem)
+    loop.run(policy, problem, 45)
+    other.load_state_dict(copy.deepcopy(policy.state_dict()))
+    assert torch.equal(loop.run(policy, problem, 40, seed=3).arms, loop.run(other, problem, 40, seed=3).arms)
+
+
+def test_reset_starts_over(problem):
+    policy = make(problem)
+    loop.run(policy, problem, 30)
+    policy.reset(torch.tensor([True, False]))
+    assert policy.model.num_observations.tolist() == [0, 30]
+    policy.choose()
+    assert float(policy._mean[0].abs().max()) == 0
+    assert float(policy._mean[1].abs().max()) > 0
+
+
+@pytest.mark.parametrize("name", ["bkb", "bbkb"])
+@pytest.mark.parametrize("preset", ["theory", "practical"])
+def test_recipes_are_built_from_a_problem(problem, name, preset):
+    policy = recipes.build(name, problem, replicates=2, horizon=50, preset=preset, prior_mean=0.1)
+    history = loop.run(policy, problem, 50)
+    assert bool((history.trace["dictionary_size"] > 0).all())
+    assert "noise_variance" in recipes.options_of(name)
+    if preset == "theory":
+        assert policy.model.sampling.oversampling > 500
+
+
+def test_bkb_with_everything_in_its_dictionary_chooses_as_exact_gp_ucb(problem):
+    exact = recipes.gp_ucb(problem.arms, problem.knowledge.kernel, 0.01, width=2.0, replicates=2)
+    sketched = recipes.bkb(
+        problem.arms, problem.knowledge.kernel, 0.01, width=2.0, replicates=2, oversampling=1e12, growth=1.0
+    )
+    assert isinstance(exact.model, ArmGP)
+    assert torch.equal(loop.run(exact, problem, 60).arms, loop.run(sketched, problem, 60).arms)
+
+
+def bad_inputs(problem):
+    policy, one = make(problem), torch.ones(2, dtype=torch.float64)
+    arm = torch.zeros(2, dtype=torch.long)
+    build = recipes.bkb
+    arguments = (problem.arms, problem.knowledge.kernel, 0.01)
+    return {
+        "arm must have shape": lambda: policy.learn(Observation(0.0, arm[:1], one)),
+        "reward must have shape": lambda: policy.learn(Observation(0.0, arm, one[:1])),
+        "reward must be finite": lambda: policy.learn(Observation(0.0, arm, one * torch.nan)),
+        "available must have shape": lambda: policy.choose(0.0, torch.ones(3, dtype=torch.bool)),
+        "available must be booleans": lambda: policy.choose(0.0, torch.ones(300)),
+        "available must be at least": lambda: policy.choose(0.0, torch.zeros(300, dtype=torch.bool)),
+        "count": lambda: policy.choose_batch(0),
+        "arm must have shape \\(2, q\\)": lambda: policy.learn_batch(arm, one),
+        "preset": lambda: build(*arguments, preset="loose"),
+        "horizon": lambda: build(*arguments, preset="theory"),
+        "replicates": lambda: build(*arguments, replicates=0),
+        "growth": lambda: recipes.bbkb(*arguments, growth=0.5),
+        "model": lambda: BKBWidth(1.0, 0.1, 0.1)(1, ArmGP(3, torch.eye(3), 0.1)),
+        "form": lambda: BKBWidth(1.0, 0.1, 0.1, form="loose"),
+        "stretch": lambda: BKBWidth(1.0, 0.1, 0.1, stretch=0.5),
+        "rkhs_bound": lambda: BKBWidth(-1.0, 0.1, 0.1),
+        "noise_scale": lambda: BKBWidth(1.0, 0.0, 0.1),
+        "delta": lambda: BKBWidth(1.0, 0.1, 1.0),
+    }
+
+
+@pytest.mark.parametrize("name", bad_inputs(GPDraws(num_arms=300, noise_scale=0.1, replicates=2)))
+def test_bad_input_is_named(name, problem):
+    with pytest.raises(ValueError, match=name):
+        bad_inputs(problem)[name]()
+
+
+def test_width_is_the_formula(problem):
+    model = SketchedGP(problem.arms, problem.knowledge.kernel, 0.04)
+    for arm in (3, 5, 3, 9):
+        model.observe_arms(torch.tensor(arm), torch.ones((), dtype=torch.float64))
+    d = float(model.effective_dimension)
+    log = torch.log(torch.tensor(5 / 0.04 + 1, dtype=torch.float64))
+    root = (3 * (1 + log) * d + torch.log(torch.tensor(10.0))).sqrt()
+    wanted = 2 * 0.3 / 0.2 * root + (1 + 2**0.5) * 1.5
+    assert float(BKBWidth(1.5, 0.3, 0.1)(5, model)) == pytest.approx(float(wanted))
+    root = (3 * torch.log(torch.tensor(5.0)) * d + torch.log(torch.tensor(10.0))).sqrt()
+    wanted = 2 * 0.3 / 0.2 * root + (1 + 2**0.5) * 1.5
+    assert float(BKBWidth(1.5, 0.3, 0.1, form="printed", stretch=4.0)(5, model)) == pytest.approx(
+        2 * float(wanted), rel=1e-6
+    )

@@ -1,0 +1,147 @@
+"""The calibrated preset: its alarm's promise, its detections, and no horizon in it."""
+
+import inspect
+import math
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.loop import run
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
+from bandits_torch.policies.change_detection import ShiryaevRoberts
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import SwitchingFunctions
+
+
+def problem(replicates: int = 4, **options) -> SwitchingFunctions:
+    settings = {"num_arms": 25, "dim": 2, "lengthscale": 0.4, "horizon": 600} | options
+    return SwitchingFunctions(replicates=replicates, **settings)
+
+
+def policy(of: SwitchingFunctions, **options) -> CalibratedOPKB:
+    return recipes.build("ada_opkb_calibrated", of, replicates=of.replicates, horizon=600, **options)
+
+
+def test_statistic_is_the_sum_over_arms_and_shifts_of_likelihood_ratios_from_every_start() -> None:
+    shifts, alarm = (1.0, 3.0), ShiryaevRoberts(2, 1, 1e9, shifts=(1.0, 3.0))
+    generator = torch.Generator().manual_seed(0)
+    history: list[tuple[int, float]] = []
+    for t in range(30):
+        arm, z = t % 3 % 2, float(torch.randn(1, generator=generator, dtype=torch.float64))
+        history.append((arm, z))
+        alarm.update(torch.tensor([arm]), torch.tensor([z], dtype=torch.float64))
+    slow = 0.0
+    for x in range(2):
+        pulls = [z for arm, z in history if arm == x]
+        for a in (*shifts, *(-s for s in shifts)):
+            for start in range(len(pulls)):
+                slow += math.exp(sum(a * z - a * a / 2 for z in pulls[start:])) / 4
+    assert float(alarm.total) == pytest.approx(slow)
+
+
+def test_run_length_to_a_false_alarm_is_at_least_the_one_asked_for() -> None:
+    S, A = 400, 60.0
+    alarm, generator = ShiryaevRoberts(3, S, A), torch.Generator().manual_seed(0)
+    alive, length = torch.ones(S, dtype=torch.bool), torch.zeros(S)
+    for t in range(1500):
+        arm = torch.full((S,), t % 3)
+        fired = alarm.update(arm, torch.randn(S, generator=generator, dtype=torch.float64))
+        length += alive
+        alive &= ~fired
+    assert length.mean() - 3 * length.std() / S**0.5 > A * 0.9
+    assert length.mean() >= A
+
+
+def test_a_shift_of_five_deviations_is_found_in_two_pulls() -> None:
+    alarm, generator = ShiryaevRoberts(3, 50, 1e5), torch.Generator().manual_seed(1)
+    for _ in range(2):
+        fired = alarm.update(
+            torch.zeros(50, dtype=torch.long), 5 + torch.randn(50, generator=generator, dtype=torch.float64)
+        )
+    assert fired.double().mean() > 0.9
+
+
+@pytest.mark.parametrize(("change", "delay"), [("flip", 10), ("fresh", 100)])
+def test_switches_are_detected_and_nothing_else(change: str, delay: int) -> None:
+    """A flip moves the arm that is played; a fresh draw may leave it and show in rarely played arms only."""
+    of = problem(switches=(0.5,), change=change)
+    history = run(policy(of), of, 600)
+    assert (history.trace["restarts"][:, -1] == 1).all()
+    when = history.trace["detected"].nonzero()[:, 1] + 1
+    assert (when >= 300).all()
+    assert (when <= 300 + delay).all()
+
+
+def test_it_beats_ada_opkb_tuned_on_correlated_arms() -> None:
+    of = problem(switches=(0.5,))
+    tuned = run(recipes.build("ada_opkb", of, replicates=4, horizon=600), of, 600)
+    ours = run(policy(of), of, 600)
+    assert ours.mean_cumulative_regret < 0.7 * tuned.mean_cumulative_regret
+
+
+def test_it_has_no_horizon() -> None:
+    assert "horizon" not in inspect.signature(CalibratedOPKB).parameters
+    assert "horizon" not in recipes.options_of("ada_opkb_calibrated")
+
+
+def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
+    whole = problem(3)
+    batch = run(policy(whole), whole, 400)
+    for k in range(3):
+        of = problem(1, first_replicate=k)
+        alone = run(policy(of, first_replicate=k), of, 400, first_replicate=k)
+        assert torch.equal(batch.arms[k], alone.arms[0])
+
+
+def test_state_dict_continues_the_run() -> None:
+    of = problem(2)
+    first, second = policy(of), policy(of, seed=4)
+    for t in range(1, 400):
+        if t == 150:
+            second.load_state_dict(first.state_dict())
+        arm = first.choose(t).arm
+        observation = Observation(float(t), arm, of.expected_rewards(t).gather(1, arm[:, None])[:, 0])
+        if t >= 150:
+            assert torch.equal(second.choose(t).arm, arm)
+            second.learn(observation)
+        first.learn(observation)
+    assert torch.equal(first.trace()["restarts"], second.trace()["restarts"])
+
+
+def test_reset_begins_anew_where_asked() -> None:
+    of = problem(2)
+    made = policy(of)
+    for t in range(1, 60):
+        made.learn(Observation(float(t), made.choose(t).arm, torch.zeros(2, dtype=torch.float64)))
+    made.reset(torch.tensor([True, False]))
+    assert made.model.num_observations.tolist() == [0, 59]
+    torch.testing.assert_close(made.playing_distribution[0], made._pi[0])
+
+
+def test_arms_that_are_not_available_are_never_played() -> None:
+    made, allowed = policy(problem(2)), torch.arange(25) < 3
+    for t in range(1, 60):
+        arm = made.choose(t, allowed).arm
+        assert (arm < 3).all()
+        made.learn(Observation(float(t), arm, torch.zeros(2, dtype=torch.float64)))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("run_length", 0.0), ("price", 0.0), ("width", -1.0), ("first", 0.0), ("growth", 1.0), ("design", -0.1)],
+)
+def test_bad_options_are_refused_by_name(option: str, value: float) -> None:
+    model = ArmGP(3, torch.eye(3, dtype=torch.float64), 0.1, batch_shape=(1,))
+    with pytest.raises(ValueError, match=f"^{option} must"):
+        CalibratedOPKB(model, **{option: value})
+
+
+def test_bad_model_and_observation_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^model.batch_shape must"):
+        CalibratedOPKB(ArmGP(3, torch.eye(3, dtype=torch.float64), 0.1))
+    made = policy(problem(2))
+    with pytest.raises(ValueError, match=r"^arm must"):
+        made.learn(Observation(1.0, torch.tensor([0, 25]), torch.zeros(2, dtype=torch.float64)))
+    assert float(made._alarm.total.sum()) == 0

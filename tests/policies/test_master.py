@@ -1,0 +1,144 @@
+"""MASTER: schedule, players and tests against the text's own bookkeeping."""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.loop import run
+from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.problems import SwitchingFunctions
+from tests.reference.plain_master import PlainMaster
+
+
+class Optimist(Policy):
+    """Plays arm (steps learnt) mod 3 and promises 1 / (1 + steps learnt)."""
+
+    replicates, num_arms = 1, 3
+
+    def __init__(self) -> None:
+        self.learnt = 0
+
+    def choose(self, time, available=None):
+        promise = torch.tensor([1 / (1 + self.learnt)], dtype=torch.float64)
+        return Choice(torch.tensor([self.learnt % 3]), {"index": promise})
+
+    def learn(self, observation):
+        self.learnt += 1
+
+    def reset(self, where=None):
+        self.learnt = 0
+
+    def state_dict(self):
+        return {"learnt": self.learnt}
+
+    def load_state_dict(self, state):
+        self.learnt = state["learnt"]
+
+
+def rho(t: int) -> float:
+    return 1 / math.sqrt(t)
+
+
+def master(replicates: int = 1, thresholds: MasterThresholds | None = None, **options) -> Master:
+    limits = thresholds or MasterThresholds(1.0, rise=2.0, fall=2.0)
+    return Master(lambda s: Optimist(), rho, limits, 3, replicates=replicates, **options)
+
+
+@pytest.mark.parametrize("rise", [0.5, 2.0])
+@pytest.mark.parametrize("fall", [2.0, 1e9])
+@pytest.mark.parametrize("jump", [0.0, 3.0, -3.0])
+def test_players_and_restarts_are_those_of_the_text(jump: float, rise: float, fall: float) -> None:
+    limits = MasterThresholds(1.0, rise=rise, fall=fall)
+    made, slow = master(thresholds=limits), PlainMaster(rho, limits)
+    block, order, copies, optimism, rewards, fired = made._blocks[0], 0, [], [], [], []
+    noise = torch.Generator().manual_seed(0)
+    for t in range(1, 300):
+        seen = {(c.order, c.start) for c in block.copies}
+        copies += sorted(seen - set(copies))
+        assert block.player.order == slow.player(copies, len(rewards))
+        choice = made.choose(t)
+        reward = 0.3 * torch.randn(1, generator=noise, dtype=torch.float64) + (jump if t > 150 else 0.0)
+        made.learn(Observation(float(t), choice.arm, reward, choice.why))
+        optimism.append(float(choice.why["index"]))
+        rewards.append(float(reward))
+        restart = slow.block(order, copies, optimism, rewards) is not None
+        assert restart == bool(made.trace()["detected"][0])
+        if restart or len(rewards) == 2**order:
+            order = 0 if restart else order + 1
+            copies, optimism, rewards = [], [], []
+            fired += [t] if restart else []
+        assert block.order == order
+    assert fired or jump == 0 or fall > 2
+
+
+def test_copies_start_at_multiples_of_their_length_with_the_stated_probability() -> None:
+    started, slots = 0, 0
+    for seed in range(60):
+        made = master(seed=seed, thresholds=MasterThresholds(1e9))
+        for t in range(1, 63):  # blocks 0, ..., 4 and part of 5
+            block = made._blocks[0]
+            for copy in block.copies:
+                assert copy.start % 2**copy.order == 0
+                assert copy.end - copy.start == 2**copy.order
+            if block.order == 4 and block.clock % 4 == 0:
+                slots += 1
+                started += any(c.order == 2 and c.start == block.clock for c in block.copies)
+            choice = made.choose(t)
+            made.learn(Observation(float(t), choice.arm, torch.zeros(1, dtype=torch.float64), choice.why))
+    expected = rho(16) / rho(4)
+    assert abs(started / slots - expected) < 4 * math.sqrt(expected * (1 - expected) / slots)
+
+
+def test_only_the_player_learns() -> None:
+    made = master(thresholds=MasterThresholds(1e9))
+    for t in range(1, 40):
+        block = made._blocks[0]
+        player, before = block.player, {c.order: c.policy.learnt for c in block.copies}
+        choice = made.choose(t)
+        made.learn(Observation(float(t), choice.arm, torch.zeros(1, dtype=torch.float64), choice.why))
+        for copy in block.copies:
+            if copy.order in before and copy.start < block.clock:
+                assert copy.policy.learnt == before[copy.order] + (copy.order == player.order)
+
+
+def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
+    options = {"num_arms": 15, "lengthscale": 0.3, "horizon": 200}
+    settings = {"horizon": 200, "width": 1.5}
+    whole = SwitchingFunctions(replicates=2, **options)
+    batch = run(recipes.build("master_gp_ucb", whole, replicates=2, **settings), whole, 200)
+    for k in range(2):
+        of = SwitchingFunctions(replicates=1, first_replicate=k, **options)
+        policy = recipes.build("master_gp_ucb", of, replicates=1, first_replicate=k, **settings)
+        assert torch.equal(run(policy, of, 200, first_replicate=k).arms[0], batch.arms[k])
+
+
+def test_state_dict_continues_the_run() -> None:
+    first, second = master(2), master(2, seed=5)
+    noise = torch.Generator().manual_seed(0)
+    for t in range(1, 120):
+        if t == 50:
+            second.load_state_dict(first.state_dict())
+        choice = first.choose(t)
+        reward = torch.randn(2, generator=noise, dtype=torch.float64)
+        if t >= 50:
+            assert torch.equal(second.choose(t).arm, choice.arm)
+            second.learn(Observation(float(t), choice.arm, reward, choice.why))
+        first.learn(Observation(float(t), choice.arm, reward, choice.why))
+    assert torch.equal(first.trace()["restarts"], second.trace()["restarts"])
+
+
+def test_theory_thresholds_cannot_fire_at_practical_horizons() -> None:
+    limits = MasterThresholds.theory(10_000)
+    assert limits.inflation == pytest.approx(6 * (math.log2(1e4) + 1) * math.log(1e5))
+    # rho(t) >= 1/sqrt(t), so the smallest threshold of either test is above any difference of rewards in [-1, 1].
+    assert limits.fall * limits.inflation / math.sqrt(10_000) > 2
+
+
+def test_bad_observation_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^reward must"):
+        master().learn(
+            Observation(1.0, torch.tensor([0]), torch.tensor([torch.nan]), {"index": torch.ones(1)})
+        )

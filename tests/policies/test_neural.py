@@ -1,0 +1,127 @@
+"""Neural features: Gram matrices without gradients, training, OPNN."""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
+from bandits_torch.loop import run
+from bandits_torch.policies.neural import NeuralFeatures, forward, gram
+from bandits_torch.problems import DriftingCosine
+
+
+def sphere(num_arms: int, dim: int = 4) -> torch.Tensor:
+    x = torch.randn(num_arms, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return torch.nn.functional.normalize(x, dim=-1)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_gram_matrix_is_that_of_the_written_out_gradients(depth: int) -> None:
+    features = NeuralFeatures(sphere(6), width=16, depth=depth)
+    weights = features._start[0]
+    rows = torch.func.jacrev(lambda W: forward(W, features.arms))(weights)
+    g = torch.cat([r.reshape(6, -1) for r in rows], -1)  # N x p
+    assert g.shape[1] == 16 * 4 + (depth - 2) * 16**2 + 16
+    torch.testing.assert_close(gram(weights, features.arms), g @ g.T / 16)
+    phi = features.initial(0)
+    torch.testing.assert_close(phi @ phi.T, g @ g.T / 16)
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_wide_networks_have_the_tangent_kernel_as_gram_matrix(depth: int) -> None:
+    x = sphere(5)
+    grams = [NeuralFeatures(x, width=1024, depth=depth, seed=s)._gram[0] for s in range(6)]
+    H = NeuralTangentKernel(depth)(x).to_dense()
+    error = (torch.stack(grams).mean(0) - H).abs().max()
+    assert error < 0.12 * depth
+
+
+def test_tangent_kernel_of_simple_inputs_is_known() -> None:
+    x = torch.eye(2, dtype=torch.float64)
+    H = NeuralTangentKernel(2)(x).to_dense()  # S_1 = 1/pi, share 1/2, S_0 = 0
+    expected = torch.tensor([[2.0, 1 / math.pi], [1 / math.pi, 2.0]], dtype=torch.float64)
+    torch.testing.assert_close(H, expected)
+    torch.testing.assert_close(NeuralTangentKernel(1)(x).to_dense(), x @ x.T)
+    y = sphere(7)
+    K = NeuralTangentKernel(3, normalise=True)
+    torch.testing.assert_close(K(y).to_dense().diagonal(), torch.ones(7, dtype=torch.float64))
+    torch.testing.assert_close(K(y, diag=True), torch.ones(7, dtype=torch.float64))
+    assert torch.linalg.eigvalsh(K(y).to_dense()).min() > 0
+
+
+def test_training_is_gradient_descent_on_the_papers_loss() -> None:
+    features = NeuralFeatures(sphere(4), width=8, training_steps=3, regulariser=0.5)
+    arm, reward = torch.tensor([0, 0, 2]), torch.tensor([0.3, 0.5, -0.2], dtype=torch.float64)
+    counts = torch.zeros(4, dtype=torch.float64).index_add(0, arm, torch.ones(3, dtype=torch.float64))
+    sums = torch.zeros(4, dtype=torch.float64).index_add(0, arm, reward)
+    trained = features.train(0, counts, sums)
+
+    weights = [W.clone().requires_grad_() for W in features._start[0]]
+    held = counts > 0
+    D = counts[held].diag().sqrt()
+    rate = 1 / (8 * (torch.linalg.eigvalsh(D @ features._gram[0][held][:, held] @ D).max() + 0.5))
+    for _ in range(3):
+        error = sum(
+            (forward(weights, features.arms[a : a + 1])[0] - y) ** 2 for a, y in zip(arm, reward, strict=True)
+        )
+        moved = sum((W - W0).square().sum() for W, W0 in zip(weights, features._start[0], strict=True))
+        gradients = torch.autograd.grad(error / 2 + 8 * 0.5 * moved / 2, weights)
+        weights = [(W - rate * G).detach().requires_grad_() for W, G in zip(weights, gradients, strict=True)]
+    for ours, theirs in zip(trained, weights, strict=True):
+        torch.testing.assert_close(ours, theirs.detach())
+
+
+def test_training_lowers_the_loss_and_changes_the_features() -> None:
+    features = NeuralFeatures(sphere(10), width=64, training_steps=100, regulariser=1e-3)
+    counts = torch.full((10,), 4.0, dtype=torch.float64)
+    target = features.arms[:, 0]
+    before = (forward(features._start[0], features.arms) - target).square().sum()
+    after = (forward(features.train(0, counts, 4 * target), features.arms) - target).square().sum()
+    assert after < 0.3 * before
+    assert not torch.allclose(
+        features.learnt(0, counts, 4 * target).square().sum(-1), features._gram[0].diagonal()
+    )
+
+
+def test_without_training_the_features_stay_the_first() -> None:
+    features = NeuralFeatures(sphere(5), width=16, training_steps=0)
+    ones = torch.ones(5, dtype=torch.float64)
+    assert features.learnt(0, ones, ones) is features.initial(0)
+
+
+@pytest.mark.parametrize("name", ["opnn", "ada_opnn"])
+def test_recipes_run_and_a_replicate_alone_is_that_of_the_batch(name: str) -> None:
+    options = {"horizon": 300, "num_arms": 12, "dim": 3}
+    settings = {"horizon": 300, "hidden": 16, "training_steps": 5}
+    whole = DriftingCosine(replicates=2, **options)
+    batch = run(recipes.build(name, whole, replicates=2, **settings), whole, 300)
+    assert batch.trace["block"].max() > 0
+    of = DriftingCosine(replicates=1, first_replicate=1, **options)
+    alone = run(
+        recipes.build(name, of, replicates=1, first_replicate=1, **settings), of, 300, first_replicate=1
+    )
+    assert torch.equal(alone.arms[0], batch.arms[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"width": 0}, "width"),
+        ({"depth": 1}, "depth"),
+        ({"training_steps": -1}, "training_steps"),
+        ({"regulariser": 0.0}, "regulariser"),
+        ({"replicates": 0}, "replicates"),
+    ],
+)
+def test_bad_options_are_refused_by_name(options: dict, name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        NeuralFeatures(sphere(3), **options)
+    with pytest.raises(ValueError, match=r"^arms must"):
+        NeuralFeatures(5)  # type: ignore[arg-type]
+
+
+def test_bad_depth_of_the_kernel_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^depth must"):
+        NeuralTangentKernel(0)

@@ -1,0 +1,198 @@
+"""OPKB and ADA-OPKB: their blocks, estimates, tests and restarts against a plain copy of the paper."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch.loop import run
+from bandits_torch.policies.ada_opkb import AdaOPKB
+from bandits_torch.policies.features import FixedFeatures
+from bandits_torch.policies.opkb import OPKB
+from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import SwitchingFunctions
+from bandits_torch.theory.optimal_design import features_of_covariance, optimal_exploration
+from tests.reference.plain_ada_opkb import PlainAdaOPKB
+
+SHORT = Constants(sigma=5.0, delta=0.1, c0=1.2, c1=0.2, c2=1.0, c3=0.05, c4=0.02, design_share=0.5)
+
+
+def problem(replicates: int = 2, **options) -> SwitchingFunctions:
+    settings = {"num_arms": 12, "dim": 2, "lengthscale": 0.4, "horizon": 700, "change": "flip"} | options
+    return SwitchingFunctions(replicates=replicates, **settings)
+
+
+def features(of: SwitchingFunctions) -> torch.Tensor:
+    return features_of_covariance(of.knowledge.kernel(of.arms).to_dense().detach())
+
+
+def policy(of: SwitchingFunctions, kind=AdaOPKB, constants=SHORT, **options):
+    return kind(FixedFeatures(features(of), of.replicates), 700, constants, **options)
+
+
+@pytest.mark.parametrize("c0", [0.3, 0.6, 1.2])
+def test_blocks_replays_estimates_and_restarts_are_those_of_the_paper(c0: float) -> None:
+    of = problem(replicates=1)
+    fast, phi = policy(of, constants=replace(SHORT, c0=c0)), features(of)
+    schedule = fast.schedules[0]
+
+    def strategy(j, gaps):
+        Q = optimal_exploration(
+            phi, torch.from_numpy(gaps), schedule.ridge, schedule.beta(j), schedule.alpha, schedule.gain
+        )
+        return ((1 - schedule.mixture(j)) * Q + schedule.mixture(j) * fast._pi[0]).numpy()
+
+    def replays(t, j):  # the schedule the fast policy has just drawn
+        epoch = fast._epochs[0]
+        assert epoch.block == j
+        return [(i.index, i.start, i.end) for i in epoch.pending + epoch.active if i.index < j]
+
+    slow = PlainAdaOPKB(phi.numpy(), schedule, fast._pi[0].numpy(), strategy, replays)
+    noise, seen = torch.Generator().manual_seed(1), set()
+    for t in range(1, 701):
+        assert int(fast._playing[0]) == slow.playing()
+        np.testing.assert_allclose(fast.playing_distribution[0].numpy(), slow.P[slow.playing()], atol=1e-5)
+        arm = fast.choose(t).arm
+        reward = of.expected_rewards(t)[0, arm] + 0.1 * torch.randn(1, generator=noise, dtype=torch.float64)
+        fast.learn(Observation(float(t), arm, reward))
+        slow.learn(int(arm), float(reward))
+        assert int(fast.trace()["restarts"][0]) == slow.restarts
+        seen.add((slow.j, slow.playing()))
+    assert slow.restarts >= 1
+    assert c0 < 1 or any(m < j for j, m in seen), "no replay was played"
+
+
+def test_first_block_plays_the_design_for_e_steps_and_block_j_lasts_2_to_the_j_times_e() -> None:
+    of = problem(replicates=1, switches=())
+    history = run(policy(of, OPKB), of, 700)
+    E = policy(of, OPKB).schedules[0].base
+    blocks = history.trace["block"][0].int().tolist()  # as it stands after the step
+    starts = [t + 1 for t in range(1, 700) if blocks[t] != blocks[t - 1]]
+    assert starts == [E * (2**j - 1) for j in range(1, len(starts) + 1)]
+
+
+def test_optimal_design_is_played_in_block_0() -> None:
+    of = problem(replicates=1)
+    made = policy(of, OPKB)
+    torch.testing.assert_close(made.playing_distribution, made._pi)
+
+
+def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
+    whole = problem(replicates=3)
+    batch = run(policy(whole), whole, 400)
+    for k in range(3):
+        of = problem(replicates=1, first_replicate=k)
+        alone = run(policy(of, first_replicate=k), of, 400, first_replicate=k)
+        assert torch.equal(batch.arms[k], alone.arms[0])
+        assert torch.equal(batch.trace["restarts"][k], alone.trace["restarts"][0])
+
+
+def test_a_flip_of_all_signs_is_detected_and_the_regret_is_below_that_of_opkb() -> None:
+    of = problem(replicates=4, horizon=1500)
+    made = {kind: kind(FixedFeatures(features(of), 4), 1500, Constants.tuned()) for kind in (OPKB, AdaOPKB)}
+    histories = {kind: run(each, of, 1500) for kind, each in made.items()}
+    assert (histories[AdaOPKB].trace["restarts"][:, -1] >= 1).all()
+    assert (histories[OPKB].trace["restarts"] == 0).all()
+    assert histories[AdaOPKB].mean_cumulative_regret < histories[OPKB].mean_cumulative_regret
+
+
+def test_state_dict_continues_the_run() -> None:
+    of = problem()
+    first, second = policy(of), policy(of, seed=9)
+    for t in range(1, 401):
+        if t == 200:
+            second.load_state_dict(first.state_dict())
+        arm = first.choose(t).arm
+        observation = Observation(float(t), arm, of.expected_rewards(t).gather(1, arm[:, None])[:, 0])
+        first.learn(observation)
+        if t >= 200:
+            assert torch.equal(second.choose(t).arm, arm)
+            second.learn(observation)
+            assert torch.equal(second.trace()["restarts"], first.trace()["restarts"])
+
+
+def test_reset_begins_anew_where_asked() -> None:
+    of = problem()
+    made = policy(of)
+    for t in range(1, 100):
+        made.learn(Observation(float(t), made.choose(t).arm, torch.zeros(2, dtype=torch.float64)))
+    made.reset(torch.tensor([True, False]))
+    assert made._epochs[0].clock == 0
+    assert made._epochs[1].clock > 0
+    torch.testing.assert_close(made.playing_distribution[0], made._pi[0])
+
+
+def test_arms_that_are_not_available_are_never_played() -> None:
+    of = problem()
+    made, allowed = policy(of), torch.arange(12) < 3
+    for t in range(1, 60):
+        arm = made.choose(t, allowed).arm
+        assert (arm < 3).all()
+        made.learn(Observation(float(t), arm, torch.zeros(2, dtype=torch.float64)))
+    with pytest.raises(ValueError, match=r"^available must"):
+        made.choose(60, torch.zeros(12, dtype=torch.bool))
+
+
+def test_arms_are_drawn_from_the_playing_distribution() -> None:
+    made = policy(problem())
+    drawn = torch.stack([made.choose(1).arm for _ in range(4000)])
+    frequency = torch.stack([(drawn == a).double().mean(0) for a in range(12)], -1)
+    P = made.playing_distribution
+    assert ((frequency - P).abs() < 4.5 * (P * (1 - P) / 4000).sqrt() + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("arm", "reward", "name"),
+    [([0, 12], [0.0, 0.0], "arm"), ([0, 1], [0.0, float("nan")], "reward"), ([0], [0.0, 0.0], "arm")],
+)
+def test_bad_observation_is_refused_and_changes_nothing(arm, reward, name) -> None:
+    made = policy(problem())
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        made.learn(Observation(1.0, torch.tensor(arm), torch.tensor(reward).double()))
+    assert made._epochs[0].clock == 0
+    assert made._sums.abs().sum() == 0
+
+
+def test_theory_constants_are_those_of_appendix_d_1() -> None:
+    schedule = Constants.theory().schedule(100, 10_000, 69.3)
+    log_term = np.log(8 * 10_000 * np.log2(10_000) * 100 / 0.1)
+    assert schedule.alpha == pytest.approx(1 / (4 * log_term))
+    assert schedule.c0 * schedule.c2 == pytest.approx(4)  # c0 beta mu = 2 gamma
+    assert schedule.c0 * schedule.beta(3) * schedule.mixture(3) == pytest.approx(2 * 69.3)
+    assert schedule.base == np.ceil(4 * 69.3 * log_term)
+
+
+def test_theory_describes_why_nobody_would_wait() -> None:
+    words = Constants.theory().schedule(100, 10_000, 461.5).describe()
+    assert "Block 0 is pure exploration and lasts longer than the run" in words
+    assert "cannot fire" in words
+    assert "cannot fire" not in Constants.tuned().schedule(100, 10_000, 69.3).describe()
+
+
+def test_opkb_with_theory_constants_runs() -> None:
+    of = problem(replicates=1)
+    history = run(policy(of, OPKB, Constants.theory()), of, 50)
+    assert (history.trace["block"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"sigma": 0.0}, "sigma"),
+        ({"delta": 1.0}, "delta"),
+        ({"c3": -1.0}, "c3"),
+        ({"design_share": 1.5}, "design_share"),
+        ({"first_replay": -1}, "first_replay"),
+        ({"reward_scale": 0.0}, "reward_scale"),
+    ],
+)
+def test_bad_constants_are_refused_by_name(change: dict, name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        Constants(**change)
+
+
+def test_bad_features_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^features must"):
+        FixedFeatures(torch.zeros(3, 4, 5), replicates=2)

@@ -1,0 +1,173 @@
+"""Optimal designs and the problem OP: certificates, the lemmas that rest on them, agreement with a general solver."""
+
+import pytest
+import torch
+
+from bandits_torch.theory.optimal_design import (
+    exploration_problem,
+    features_of_covariance,
+    fractional_gain,
+    optimal_design,
+    optimal_exploration,
+)
+from tests.reference import simple_design
+
+
+def covariance(num_arms: int, dim: int, lengthscale: float, seed: int = 0) -> torch.Tensor:
+    x = torch.rand(num_arms, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.exp(-0.5 * torch.cdist(x, x).square() / lengthscale**2)
+
+
+def uniform(*shape: int, seed: int = 1) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+RANDOM_PROBLEMS = [(100, 1, 0.2, 1e-4), (100, 2, 0.2, 1e-2), (100, 3, 1.0, 1e-2), (500, 2, 0.2, 1e-2)]
+
+
+@pytest.mark.parametrize(("num_arms", "dim", "lengthscale", "ridge"), RANDOM_PROBLEMS)
+def test_duality_gap_is_at_most_1e_8(num_arms: int, dim: int, lengthscale: float, ridge: float) -> None:
+    phi, gaps = features_of_covariance(covariance(num_arms, dim, lengthscale)), uniform(num_arms)
+    designs = [
+        optimal_design(phi, ridge),
+        optimal_design(phi, ridge, gaps < 0.3),
+        exploration_problem(phi, gaps, ridge, 2 / 50),
+        exploration_problem(phi, gaps, ridge, 2 / 5000),
+    ]
+    for design in designs:
+        assert 0 <= design.duality_gap <= 1e-8
+        assert design.probabilities.sum() == pytest.approx(1)
+        assert design.probabilities.min() >= 0
+
+
+@pytest.mark.parametrize("weight", [0.01, 0.3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_answer_agrees_with_a_general_convex_solver(weight: float, seed: int) -> None:
+    phi, gaps = features_of_covariance(covariance(12, 2, 0.5, seed)), uniform(12, seed=seed + 5)
+    for g, among in ((gaps, gaps < 2), (0 * gaps, gaps < 0.6)):
+        design = exploration_problem(phi, g, 1e-2, weight, among, tolerance=1e-11)
+        expected = simple_design.minimiser(phi.numpy(), g.numpy(), 1e-2, weight, among.numpy())
+        ours, theirs = (
+            simple_design.objective(phi.numpy(), g.numpy(), 1e-2, weight, P)
+            for P in (design.probabilities.numpy(), expected)
+        )
+        assert ours <= theirs + 1e-10
+        torch.testing.assert_close(design.probabilities, torch.from_numpy(expected), rtol=0, atol=2e-4)
+        assert (design.probabilities[~among] == 0).all()
+        slow = simple_design.leverages(phi.numpy(), 1e-2, design.probabilities.numpy())
+        torch.testing.assert_close(design.leverages, torch.from_numpy(slow))
+
+
+@pytest.mark.parametrize("method", ["active_set", "frank_wolfe"])
+def test_methods_agree(method: str) -> None:
+    phi, gaps = features_of_covariance(covariance(120, 2, 0.6)), uniform(120)
+    for g, w, among in ((None, 1.0, None), (gaps, 0.05, None), (None, 1.0, gaps < 0.4)):
+        exact = exploration_problem(phi, g, 1e-2, w, among, method="interior_point")
+        other = exploration_problem(phi, g, 1e-2, w, among, method=method, tolerance=1e-6)
+        assert other.duality_gap <= 1e-6
+        torch.testing.assert_close(other.log_det, exact.log_det, rtol=1e-4, atol=1e-4)
+
+
+def test_many_arms_are_solved_on_a_working_set() -> None:
+    design = optimal_design(features_of_covariance(covariance(1200, 2, 0.8)), 1e-2)
+    assert design.duality_gap <= 1e-8
+
+
+@pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
+def test_batch_equals_its_members_alone(method: str) -> None:
+    K = torch.stack([covariance(30, 2, 0.5, seed) for seed in range(3)])
+    phi, gaps, w = features_of_covariance(K), uniform(3, 30), torch.tensor([0.02, 0.1, 0.5]).double()
+    batch = exploration_problem(phi, gaps, 1e-2, w, gaps < 0.9, method=method)
+    for k in range(3):
+        alone = exploration_problem(phi[k], gaps[k], 1e-2, float(w[k]), gaps[k] < 0.9, method=method)
+        assert batch.duality_gap[k] <= 1e-8
+        torch.testing.assert_close(batch.log_det[k], alone.log_det, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("num_arms", "dim", "lengthscale", "ridge"), RANDOM_PROBLEMS[:3])
+def test_leverages_of_the_design_are_at_most_gamma_on_its_arms(
+    num_arms: int, dim: int, lengthscale: float, ridge: float
+) -> None:
+    phi = features_of_covariance(covariance(num_arms, dim, lengthscale))
+    among = uniform(num_arms) < 0.5
+    for mask in (None, among):
+        design = optimal_design(phi, ridge, mask)
+        inside = design.leverages if mask is None else design.leverages[mask]
+        assert inside.max() <= fractional_gain(phi, ridge) + 1e-8
+
+
+def test_leverage_bound_fails_outside_the_designs_arms() -> None:
+    """The print of Lemma 4.3 says "for all x"; two orthogonal arms refute it."""
+    phi = torch.eye(2, dtype=torch.float64)
+    design = optimal_design(phi, 1e-2, torch.tensor([True, False]))
+    assert design.leverages[1] == pytest.approx(100)
+    assert fractional_gain(phi, 1e-2) < 10
+
+
+@pytest.mark.parametrize("beta", [5.0, 50.0, 2000.0])
+@pytest.mark.parametrize(("num_arms", "dim", "lengthscale", "ridge"), RANDOM_PROBLEMS[:3])
+def test_lemma_4_4(num_arms: int, dim: int, lengthscale: float, ridge: float, beta: float) -> None:
+    phi = features_of_covariance(covariance(num_arms, dim, lengthscale))
+    gaps, alpha = uniform(num_arms, seed=3), 0.3
+    gaps = gaps - gaps.min()
+    gamma = fractional_gain(phi, ridge)
+    Q = optimal_exploration(phi, gaps, ridge, beta, alpha, gamma)
+    h = torch.from_numpy(simple_design.leverages(phi.numpy(), ridge, Q.numpy()))
+    assert Q.sum() == pytest.approx(1)
+    assert (Q * gaps).sum() <= (1 + alpha) * gamma / beta
+    assert (h <= beta * gaps + 2 * gamma + 1e-6).all()
+    assert (h <= beta**2 * gaps**2 / (2 * alpha * gamma) + 2 * gamma + 1e-6).all()
+
+
+def test_gamma_of_independent_arms_is_known() -> None:
+    """N orthonormal arms: P uniform and gamma = N ln(1 + T / (N sigma))."""
+    expected = 5 * torch.log1p(torch.tensor(100 / 5, dtype=torch.float64))
+    torch.testing.assert_close(fractional_gain(torch.eye(5, dtype=torch.float64), 1e-2), expected)
+
+
+def test_equal_gram_matrices_give_the_same_design() -> None:
+    K = covariance(20, 2, 0.7)
+    square = torch.linalg.cholesky(K + 1e-13 * torch.eye(20, dtype=torch.float64))
+    first, second = optimal_design(features_of_covariance(K), 1e-2), optimal_design(square, 1e-2)
+    torch.testing.assert_close(first.log_det, second.log_det)
+    torch.testing.assert_close(first.probabilities, second.probabilities, rtol=0, atol=1e-4)
+
+
+def test_a_single_arm_gets_all() -> None:
+    assert optimal_design(torch.ones(1, 1), 0.5).probabilities.tolist() == [1.0]
+    only = optimal_design(torch.eye(3), 0.5, torch.tensor([False, True, False]))
+    assert only.probabilities.tolist() == [0.0, 1.0, 0.0]
+
+
+PHI = torch.eye(3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((PHI, None, 0.0, 1.0), "ridge"),
+        ((PHI, None, 1e-2, -1.0), "weight"),
+        ((PHI, None, 1e-2, 1.0, torch.zeros(3, dtype=torch.bool)), "among"),
+        ((PHI, None, 1e-2, 1.0, torch.ones(4, dtype=torch.bool)), "among"),
+        ((PHI, torch.zeros(4), 1e-2, 1.0), "gaps"),
+        ((PHI, torch.tensor([0.0, torch.nan, 0.0]), 1e-2, 1.0), "gaps"),
+        ((PHI * torch.inf, None, 1e-2, 1.0), "features"),
+        ((torch.zeros(3), None, 1e-2, 1.0), "features"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(arguments: tuple, name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        exploration_problem(*arguments)
+
+
+def test_unknown_method_and_bad_tolerance_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^method must"):
+        optimal_design(PHI, 1e-2, method="simplex")
+    with pytest.raises(ValueError, match=r"^tolerance must"):
+        optimal_design(PHI, 1e-2, tolerance=0.0)
+
+
+@pytest.mark.parametrize("bad", [torch.ones(2, 3), -torch.eye(3), torch.full((2, 2), torch.nan)])
+def test_bad_covariance_is_refused(bad: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"^covariance must"):
+        features_of_covariance(bad)
