@@ -215,7 +215,7 @@ class ArmGP(ArmModel):
             self._check_not_past(float(time))  # type: ignore[arg-type]
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(arm.dtype == torch.long, "arm", arm, expected)
-        if not reward.is_cuda:
+        if reward.is_cpu:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
