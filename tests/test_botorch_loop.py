@@ -92,6 +92,22 @@ def test_our_kernels_are_fitted_as_any_other():
     assert likelihood(model(*model.train_inputs), model.train_targets, *model.train_inputs).item() > before
 
 
+def test_arm_gp_takes_over_the_kernel_and_noise_that_botorch_has_fitted():
+    arms = torch.rand(15, 2).double()
+    X, Y = arms[:10], moving_hill(torch.cat([arms[:10], torch.zeros(10, 1)], -1))
+    fitted = SingleTaskGP(X, standardize(Y), outcome_transform=None)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(fitted.likelihood, fitted))
+    mean, noise = fitted.mean_module.constant, fitted.likelihood.noise.squeeze(-1)
+    for form in ("covariance", "factor"):
+        model = ArmGP(arms, fitted.covar_module, noise, prior_mean=mean, form=form)
+        model.observe(torch.arange(10).double().unsqueeze(-1), standardize(Y))
+        assert not model.marginals()[0].requires_grad
+        with torch.no_grad():
+            expected = fitted.posterior(arms)
+        torch.testing.assert_close(model.marginals()[0], expected.mean.squeeze(-1), rtol=0, atol=1e-6)
+        torch.testing.assert_close(model.marginals()[1], expected.variance.squeeze(-1), rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("acquisition", ["ours", "thompson", "theirs"])
 @pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_arm_gp_in_a_loop_over_a_list_of_candidates(form, acquisition):

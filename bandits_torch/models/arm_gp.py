@@ -80,11 +80,11 @@ class ArmGP(ArmModel):
         self.arms: Tensor
         self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
         # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).clone()
+        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).detach().clone()
         validation.require(
             bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
         )
-        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)
+        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device).detach()
         validation.finite_tensor("prior_mean", mean)
         if mean.dim():
             validation.shape_is(
@@ -215,7 +215,7 @@ class ArmGP(ArmModel):
             self._check_not_past(float(time))  # type: ignore[arg-type]
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(arm.dtype == torch.long, "arm", arm, expected)
-        if not reward.is_cuda:
+        if reward.is_cpu:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)

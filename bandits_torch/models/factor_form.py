@@ -110,7 +110,7 @@ class FactorForm(ResizableState):
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self._row(arm)  # K_i: (b, N)
-        if arm.is_cuda or not bool(known.all()):
+        if not arm.is_cpu or not bool(known.all()):
             point = self._open_points(arm, own_row, known, point, now)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         among_points = self.covariance[self._member, point]  # P_j
@@ -268,9 +268,9 @@ class FactorForm(ResizableState):
         if self._points_bound == self.point_arm.shape[-1]:
             self._pack(now)
         known = self.row_of_arm[arm] >= 0
-        if known.is_cuda or not bool(known.all()):
+        if not known.is_cpu or not bool(known.all()):
             # on a GPU the most there can be
-            new = arm.shape[0] if known.is_cuda else len(arm[~known].unique())
+            new = len(arm[~known].unique()) if known.is_cpu else arm.shape[0]
             if self._rows_bound + new > self.rows.shape[1]:
                 self._pack_rows(new)
                 known = self.row_of_arm[arm] >= 0
@@ -283,7 +283,7 @@ class FactorForm(ResizableState):
         first = none.scatter_reduce(0, arm, self._member, "amin")[arm]
         brings = ~known & (first == self._member)
         row = (self.rows_used + brings.cumsum(0) - 1)[first]
-        if arm.is_cuda:  # how many are new is not known here: write all rows again
+        if not arm.is_cpu:  # how many are new is not known here: write all rows again
             row = torch.where(known, self.row_of_arm[arm], row)
         else:
             arm, row = arm[brings], row[brings]

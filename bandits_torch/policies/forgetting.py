@@ -52,12 +52,14 @@ class SlidingWindow(ForgettingRule):
         self.window = validation.positive_integer("window", window)
 
     def check(self, model: OnlineModel) -> None:
-        """The model must be able to forget."""
+        """The model must be able to forget, and begin empty: the window fills by one observation a step."""
         if not model.can_forget:
             raise ValueError(
                 "SlidingWindow needs a model that can forget; this one cannot "
                 "(an ArmGP that drifts can in form='factor' or form='auto')"
             )
+        held = int(model.num_observations.max())
+        validation.require(held == 0, "model.num_observations", held, "0 where a SlidingWindow begins")
 
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
         """Drop the oldest observation of the replicates that hold more than the window."""

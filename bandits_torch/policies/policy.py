@@ -82,7 +82,7 @@ def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
     allowed = available.shape in ((num_arms,), (replicates, num_arms))
     validation.shape_is("available", available, allowed, f"({num_arms},) or ({replicates}, {num_arms})")
     validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
-    if not available.is_cuda:
+    if available.is_cpu:
         left = bool(available.any(-1).all())
         validation.require(left, "available", available, "at least one arm to choose in every replicate")
 
@@ -94,5 +94,5 @@ def check_observation(observation: Observation, replicates: int, num_arms: int) 
         validation.shape_is(name, value, value.shape == (replicates,), f"({replicates},)")
     arm, expected = observation.arm, f"int64 from 0 to {num_arms - 1}"
     validation.require(arm.dtype == torch.long, "arm", arm, expected)
-    if not arm.is_cuda:
+    if arm.is_cpu:
         validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)

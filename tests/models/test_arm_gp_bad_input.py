@@ -156,7 +156,7 @@ def test_covariance_form_cannot_forget_under_drift():
 def test_a_window_over_a_model_that_cannot_forget_fails_where_it_is_built():
     for form in ("factor", "auto"):
         assert model_of(form, drifts=True).can_forget
-    with pytest.raises(ValueError, match="SlidingWindow"):
+    with pytest.raises(ValueError, match="SlidingWindow needs a model that can forget"):
         IndexPolicy(model_of("covariance", drifts=True), None, forgetting=SlidingWindow(3))
 
 

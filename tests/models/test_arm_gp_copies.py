@@ -49,7 +49,8 @@ def assert_equal(first, second):
 
 def inputs(model, arms, time=20.0):
     index = torch.as_tensor(arms).double().unsqueeze(-1)
-    return torch.cat([index, torch.full_like(index, time)], -1) if model.drifts else index
+    time = torch.as_tensor(time).to(index).expand(index.shape)
+    return torch.cat([index, time], -1) if model.drifts else index
 
 
 @pytest.mark.parametrize("drifts", DRIFTS)
@@ -94,6 +95,12 @@ def test_an_expanded_copy_goes_on_as_the_original_would(form, drifts):
         alone.observe_arms(arm[k], reward[k], 80.0)
         torch.testing.assert_close(wide.joint(85.0)[0][k], alone.joint(85.0)[0])
         torch.testing.assert_close(wide.joint(85.0)[1][k], alone.joint(85.0)[1])
+        X = inputs(model, [2, 2, 5], torch.tensor([[81.0], [83.0], [90.0]]).double())
+        together, apart = wide.posterior(X), alone.posterior(X)
+        torch.testing.assert_close(together.mean[k], apart.mean)
+        torch.testing.assert_close(
+            together.distribution.covariance_matrix[k], apart.distribution.covariance_matrix
+        )
     if form == "factor" or not drifts:
         wide.forget(2)
         alone.forget(2)

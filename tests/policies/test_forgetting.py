@@ -97,6 +97,13 @@ def test_windows_of_replicates_that_were_reset_apart_fill_up_apart():
         assert_knows_only(policy, known, k)
 
 
+def test_a_window_over_a_model_that_holds_observations_already_is_refused():
+    model = ArmGP(N, smooth(N), NOISE, batch_shape=(S,))
+    model.observe_arms(torch.tensor(0), torch.tensor(1.0))
+    with pytest.raises(ValueError, match="num_observations"):
+        IndexPolicy(model, UpperConfidenceBound, width=Clock(), forgetting=SlidingWindow(3))
+
+
 # -- periodic restart ----------------------------------------------------------------------------------
 
 

@@ -1,110 +1,31 @@
-"""IndexPolicy: it plays the best available arm, choosing changes nothing, and its state comes back."""
+"""IndexPolicy: it plays the best available arm, and bad input is refused with nothing changed."""
 
 import math
 
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
-
-N, S = 6, 3
-ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.3
-
-
-def drifting(space):
-    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.1).double()))
-
-
-def arm_gp(batch=(S,), **options):
-    return ArmGP(ARMS, options.pop("kernel", KERNEL), 0.1, batch_shape=batch, **options)
-
-
-POLICIES = {
-    "ucb": lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, width=ConstantWidth(2.0)),
-    "one replicate": lambda: IndexPolicy(arm_gp(()), UpperConfidenceBound, width=ConstantWidth(2.0)),
-    "thompson": lambda: IndexPolicy(arm_gp(), ThompsonSampling, width=ConstantWidth(1.0), seed=3),
-    "factor": lambda: IndexPolicy(
-        arm_gp(form="factor"), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1)
-    ),
-    "window": lambda: IndexPolicy(
-        arm_gp(), UpperConfidenceBound, width=ConstantWidth(2.0), forgetting=SlidingWindow(4)
-    ),
-    "restart": lambda: IndexPolicy(
-        arm_gp(), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1), forgetting=PeriodicRestart(4)
-    ),
-    "event": lambda: IndexPolicy(
-        arm_gp(), ThompsonSampling, width=ConstantWidth(1.0), forgetting=EventTriggeredRestart(0.5)
-    ),
-    "drift": lambda: IndexPolicy(
-        arm_gp(kernel=drifting(KERNEL)), ThompsonSampling, width=ConstantWidth(1.0), seed=1
-    ),
-    "drift and window": lambda: IndexPolicy(
-        arm_gp(kernel=drifting(KERNEL)),
-        UpperConfidenceBound,
-        width=ConstantWidth(2.0),
-        forgetting=SlidingWindow(3),
-    ),
-    "online": lambda: IndexPolicy(
-        OnlineGP(KERNEL, 0.1, input_dim=1, batch_shape=(S,)),
-        ThompsonSampling,
-        width=ConstantWidth(1.0),
-        arms=ARMS,
-    ),
-    "online, drift": lambda: IndexPolicy(
-        OnlineGP(drifting(KERNEL), 0.1, input_dim=2),
-        UpperConfidenceBound,
-        width=ConstantWidth(2.0),
-        arms=ARMS,
-    ),
-}
-
-
-def rewards(policy, step):
-    """A jump at step 8, so that events fire."""
-    arm = torch.arange(policy.replicates)
-    return torch.sin(step + arm.double()) + (30.0 if step >= 8 else 0.0)
-
-
-def play(policy, steps, first=1):
-    """The arms chosen at the steps, one row each."""
-    chosen = []
-    for step in range(first, first + steps):
-        choice = policy.choose(float(step))
-        chosen.append(choice.arm.clone())
-        policy.learn(Observation(float(step), choice.arm, rewards(policy, step), choice.why))
-    return torch.stack(chosen)
-
-
-def assert_same_state(a, b):
-    """Two nested states are equal to the last bit."""
-    assert type(a) is type(b)
-    if isinstance(a, dict):
-        assert a.keys() == b.keys()
-        for key in a:
-            assert_same_state(a[key], b[key])
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            assert_same_state(x, y)
-    elif isinstance(a, torch.Tensor):
-        assert torch.equal(a, b)
-    else:
-        assert a == b
-
+from tests.reference.index_policies import (
+    ARMS,
+    KERNEL,
+    POLICIES,
+    N,
+    S,
+    arm_gp,
+    assert_same_state,
+    drifting,
+    play,
+    rewards,
+)
 
 # -- choosing ------------------------------------------------------------------------------------------
 
@@ -285,73 +206,3 @@ def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition,
 def test_bad_parts_are_refused_where_it_is_built(build, name):
     with pytest.raises(ValueError, match=name):
         build()
-
-
-# -- state ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_run_resumed_from_its_state_goes_on_identically(name):
-    policy, resumed = POLICIES[name](), POLICIES[name]()
-    play(policy, 9)
-    resumed.load_state_dict(policy.state_dict())
-    assert_same_state(resumed.state_dict(), policy.state_dict())
-    assert torch.equal(play(resumed, 12, first=10), play(policy, 12, first=10))
-    assert_same_state(resumed.state_dict(), policy.state_dict())
-    assert torch.equal(torch.as_tensor(resumed.trace()["restarts"]), policy.trace()["restarts"])
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_state_is_a_copy(name):
-    policy = POLICIES[name]()
-    play(policy, 5)
-    state = policy.state_dict()
-    again = policy.state_dict()
-    play(policy, 5, first=6)
-    assert_same_state(state, again)
-
-
-@pytest.mark.parametrize("name", ["ucb", "window", "restart", "event", "drift", "drift and window"])
-def test_after_a_reset_it_plays_as_a_new_one(name):
-    policy, fresh = POLICIES[name](), POLICIES[name]()
-    for used in (policy, fresh):
-        used.acquisition, used.width = UpperConfidenceBound, SrinivasBayesianWidth(N, 0.1)
-    play(policy, 10)
-    policy.reset()
-    assert policy.trace()["restarts"].eq(0).all()
-    assert torch.equal(play(policy, 10, first=11), play(fresh, 10, first=11))
-
-
-@pytest.mark.parametrize("name", ["ucb", "window", "restart", "event", "factor"])
-def test_after_a_reset_of_some_replicates_these_play_as_new_and_the_others_on(name):
-    policy, fresh, undisturbed = (POLICIES[name]() for _ in range(3))
-    for used in (policy, fresh, undisturbed):
-        used.acquisition, used.width = UpperConfidenceBound, SrinivasBayesianWidth(N, 0.1)
-    play(policy, 10)
-    play(undisturbed, 10)
-    which = mask(1, 0, 1)
-    policy.reset(which)
-    arms, new, old = (play(used, 10, first=11) for used in (policy, fresh, undisturbed))
-    assert torch.equal(arms[:, which], new[:, which])
-    assert torch.equal(arms[:, ~which], old[:, ~which])
-    assert torch.equal(policy.trace()["restarts"][~which], undisturbed.trace()["restarts"][~which])
-    assert torch.equal(policy.trace()["restarts"][which], fresh.trace()["restarts"][which])
-
-
-def test_the_trace_tells_the_width_used():
-    policy = POLICIES["restart"]()
-    assert "width" not in policy.trace()
-    for step, clock in enumerate([1, 2, 3, 4, 1, 2], start=1):
-        play(policy, 1, first=step)
-        expected = math.sqrt(2 * math.log(N * math.pi**2 * clock**2 / (6 * 0.1)))
-        assert float(policy.trace()["width"]) == pytest.approx(expected)
-
-
-def test_arms_without_coordinates_can_be_played():
-    policy = IndexPolicy(
-        ArmGP(N, ArmCovarianceKernel(smooth(N)), 0.1, batch_shape=(S,)),
-        UpperConfidenceBound,
-        width=ConstantWidth(1.0),
-    )
-    assert policy.num_arms == N
-    assert play(policy, 5).shape == (5, S)

@@ -1,0 +1,101 @@
+"""Index policies of every kind, small enough to play by hand, and what compares their states."""
+
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Observation
+from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
+from bandits_torch.theory.widths import ConstantWidth
+
+N, S = 6, 3
+ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
+KERNEL = RBFKernel().double()
+KERNEL.lengthscale = 0.3
+
+
+def drifting(space):
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.1).double()))
+
+
+def arm_gp(batch=(S,), **options):
+    return ArmGP(ARMS, options.pop("kernel", KERNEL), 0.1, batch_shape=batch, **options)
+
+
+POLICIES = {
+    "ucb": lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, width=ConstantWidth(2.0)),
+    "one replicate": lambda: IndexPolicy(arm_gp(()), UpperConfidenceBound, width=ConstantWidth(2.0)),
+    "thompson": lambda: IndexPolicy(arm_gp(), ThompsonSampling, width=ConstantWidth(1.0), seed=3),
+    "factor": lambda: IndexPolicy(
+        arm_gp(form="factor"), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1)
+    ),
+    "window": lambda: IndexPolicy(
+        arm_gp(), UpperConfidenceBound, width=ConstantWidth(2.0), forgetting=SlidingWindow(4)
+    ),
+    "restart": lambda: IndexPolicy(
+        arm_gp(), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1), forgetting=PeriodicRestart(4)
+    ),
+    "event": lambda: IndexPolicy(
+        arm_gp(), ThompsonSampling, width=ConstantWidth(1.0), forgetting=EventTriggeredRestart(0.5)
+    ),
+    "drift": lambda: IndexPolicy(
+        arm_gp(kernel=drifting(KERNEL)), ThompsonSampling, width=ConstantWidth(1.0), seed=1
+    ),
+    "drift and window": lambda: IndexPolicy(
+        arm_gp(kernel=drifting(KERNEL)),
+        UpperConfidenceBound,
+        width=ConstantWidth(2.0),
+        forgetting=SlidingWindow(3),
+    ),
+    "online": lambda: IndexPolicy(
+        OnlineGP(KERNEL, 0.1, input_dim=1, batch_shape=(S,)),
+        ThompsonSampling,
+        width=ConstantWidth(1.0),
+        arms=ARMS,
+    ),
+    "online, drift": lambda: IndexPolicy(
+        OnlineGP(drifting(KERNEL), 0.1, input_dim=2),
+        UpperConfidenceBound,
+        width=ConstantWidth(2.0),
+        arms=ARMS,
+    ),
+}
+
+
+def rewards(policy, step):
+    """A jump at step 8, so that events fire."""
+    arm = torch.arange(policy.replicates)
+    return torch.sin(step + arm.double()) + (30.0 if step >= 8 else 0.0)
+
+
+def play(policy, steps, first=1):
+    """The arms chosen at the steps, one row each."""
+    chosen = []
+    for step in range(first, first + steps):
+        choice = policy.choose(float(step))
+        chosen.append(choice.arm.clone())
+        policy.learn(Observation(float(step), choice.arm, rewards(policy, step), choice.why))
+    return torch.stack(chosen)
+
+
+def assert_same_state(a, b):
+    """Two nested states are equal to the last bit."""
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same_state(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_same_state(x, y)
+    elif isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    else:
+        assert a == b
