@@ -275,3 +275,11 @@ def test_every_option_listed_is_accepted(name):
     given = {key: value for key, value in given.items() if key not in ("replicates", "seed")}
     given = {key: value for key, value in given.items() if not isinstance(value, type)}
     recipes.build(name, problem, replicates=1, horizon=5, **given)
+
+
+def test_memory_is_sized_without_a_matrix_over_all_arms():
+    arms = torch.rand(20_000, 2).double()
+    policy = recipes.sw_gp_ucb(arms, KERNEL, 0.1, horizon=100)
+    assert 1 <= policy.forgetting.window <= 100
+    some = arms[torch.linspace(0, 19_999, 1000).long()]
+    assert policy.forgetting.window == recipes.sw_gp_ucb(some, KERNEL, 0.1, horizon=100).forgetting.window

@@ -67,9 +67,10 @@ class ArmPrior(torch.nn.Module):
         """K between the arms (n,) and all arms: (q, n, N)."""
         return self._flat(self._evaluate(self.inputs[..., arm, :], self.inputs))
 
-    def matrix(self) -> Tensor:
-        """K: (q, N, N)."""
-        return self._flat(self._evaluate(self.inputs, self.inputs))
+    def matrix(self, arm: Tensor | None = None) -> Tensor:
+        """K among the arms (n,), by default all: (q, n, n)."""
+        x = self.inputs if arm is None else self.inputs[..., arm, :]
+        return self._flat(self._evaluate(x, x))
 
     def among(self, arm: Tensor) -> Tensor:
         """K among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
