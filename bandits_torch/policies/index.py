@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -56,6 +57,11 @@ class IndexPolicy(Policy):
         has_arms = isinstance(model, ArmModel) != (arms is not None)
         validation.require(
             has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model"
+        )
+        wants = inspect.signature(acquisition).parameters.get("width")
+        needs_width = wants is not None and wants.default is wants.empty
+        validation.require(
+            width is not None or not needs_width, "width", width, "a Width: the acquisition needs one"
         )
         self.forgetting = forgetting or KeepEverything()
         self.forgetting.check(model)

@@ -200,7 +200,8 @@ def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition,
         (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, arms=ARMS), "arms"),
         (lambda: IndexPolicy(OnlineGP(KERNEL, 0.1, input_dim=1), UpperConfidenceBound), "arms"),
         (lambda: IndexPolicy(arm_gp((2, 3)), UpperConfidenceBound), "model.batch_shape"),
-        (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, seed=-1), "seed"),
+        (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound), "width"),
+        (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, width=ConstantWidth(1.0), seed=-1), "seed"),
     ],
 )
 def test_bad_parts_are_refused_where_it_is_built(build, name):
