@@ -6,6 +6,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
+from bandits_torch.acquisition import ThompsonSampling
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import SlidingWindow
@@ -157,7 +158,7 @@ def test_a_window_over_a_model_that_cannot_forget_fails_where_it_is_built():
     for form in ("factor", "auto"):
         assert model_of(form, drifts=True).can_forget
     with pytest.raises(ValueError, match="SlidingWindow needs a model that can forget"):
-        IndexPolicy(model_of("covariance", drifts=True), None, forgetting=SlidingWindow(3))
+        IndexPolicy(model_of("covariance", drifts=True), ThompsonSampling, forgetting=SlidingWindow(3))
 
 
 def test_observations_that_differ_in_number_cannot_be_listed():
