@@ -76,7 +76,7 @@ class OptimisticOverPriors(OverPriors):
         if surviving is not None:
             validation.require(surviving.dtype == torch.bool, "surviving", surviving.dtype, "booleans")
             self._of_priors("surviving", surviving)
-            if not surviving.is_cuda:  # looking at values would make a GPU wait
+            if surviving.is_cpu:  # looking at values would make a GPU wait
                 some = bool(surviving.any(-1).all())
                 validation.require(some, "surviving", surviving, "True for at least one prior")
         self.register_buffer("surviving", surviving)

@@ -114,7 +114,7 @@ class WeightedGP(OnlineModel):
         n = X.shape[-2] if X.dim() >= 2 else 0
         validation.shape_is("X", X, n > 0 and X.shape[-1] == 1, "batch_shape x n x 1")
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
-        if not Y.is_cuda:
+        if Y.is_cpu:
             validation.finite_tensor("Y", Y)
             whole = bool(((X >= 0) & (self.num_arms > X) & (X.round() == X)).all())
             validation.require(whole, "X", X, f"arm indices from 0 to {self.num_arms - 1}")

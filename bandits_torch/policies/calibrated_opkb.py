@@ -13,7 +13,7 @@ from bandits_torch import validation
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.change_detection import ShiryaevRoberts
 from bandits_torch.policies.drawing import check_pulls, draw
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps
 from bandits_torch.theory.optimal_design import exploration_problem, features_of_covariance, optimal_design
@@ -192,9 +192,8 @@ class CalibratedOPKB(Policy):
 
     def state_dict(self) -> dict[str, Any]:
         """Model, alarm, blocks and random streams."""
-        model = {k: v.clone() if isinstance(v, Tensor) else v for k, v in self.model.state_dict().items()}
         return {
-            "model": model,
+            "model": copied_state(self.model),
             "alarm": self._alarm.state_dict(),
             "playing": self._playing.clone(),
             "blocks": [list(self._length), list(self._left), list(self._block)],

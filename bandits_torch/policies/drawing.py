@@ -26,5 +26,5 @@ def draw(P: Tensor, uniform: Tensor, available: Tensor | None = None) -> Tensor:
 def check_pulls(observation: Observation, replicates: int, num_arms: int) -> None:
     """Arms and rewards (S,), and on a CPU also their values: arms in range, rewards finite."""
     check_observation(observation, replicates, num_arms)
-    if not observation.reward.is_cuda:
+    if observation.reward.is_cpu:
         validation.finite_tensor("reward", observation.reward)

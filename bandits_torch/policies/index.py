@@ -15,7 +15,15 @@ from bandits_torch import validation
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
+from bandits_torch.policies.policy import (
+    Choice,
+    Observation,
+    Policy,
+    best_available,
+    check_available,
+    check_observation,
+    copied_state,
+)
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
@@ -91,11 +99,7 @@ class IndexPolicy(Policy):
             check_available(available, self.replicates, self.num_arms)
         inputs = self._inputs(time)
         scores = self._acquisition_now(time)(inputs).reshape(self.num_arms, -1)  # N x S
-        lowest = torch.finfo(scores.dtype).min  # still above an arm that is not available
-        scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
-        if available is not None:
-            scores = scores.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
-        best, arm = scores.max(0)
+        best, arm = best_available(scores, available)
         return Choice(arm.expand(self.replicates), {"index": best.expand(self.replicates)})
 
     @torch.no_grad()
@@ -186,9 +190,8 @@ class IndexPolicy(Policy):
 
     def state_dict(self) -> dict[str, Any]:
         """Model, clock, restarts and random streams."""
-        model = {k: v.clone() if isinstance(v, Tensor) else v for k, v in self.model.state_dict().items()}
         return {
-            "model": model,
+            "model": copied_state(self.model),
             "clock": self._clock,
             "restarts": self._restarts.clone(),
             "streams": self._streams.state_dict(),

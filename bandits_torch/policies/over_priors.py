@@ -18,7 +18,15 @@ from bandits_torch.acquisition.over_priors import (
 )
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
+from bandits_torch.policies.policy import (
+    Choice,
+    Observation,
+    Policy,
+    best_available,
+    check_available,
+    check_observation,
+    copied_state,
+)
 from bandits_torch.theory.prior_widths import elimination_xi
 from bandits_torch.theory.widths import Width
 
@@ -56,12 +64,7 @@ class UnknownPriorPolicy(Policy):
         base = UpperConfidenceBound(self.model, width)
         scores = base(self.model.candidates(time))  # N x S x P
         values, priors = self._over(base).reduce(scores)  # N x S each
-        values = values.nan_to_num(
-            nan=torch.finfo(values.dtype).min
-        )  # still above an arm that is not available
-        if available is not None:
-            values = values.masked_fill(~available.reshape(-1, self.num_arms).mT, -torch.inf)
-        arm = values.argmax(0)
+        _, arm = best_available(values, available)
         prior = priors.gather(0, arm.unsqueeze(0)).squeeze(0)
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
 
@@ -94,8 +97,7 @@ class UnknownPriorPolicy(Policy):
 
     def state_dict(self) -> dict[str, Any]:
         """Model, clock and the prior played last."""
-        model = {k: v.clone() if isinstance(v, Tensor) else v for k, v in self.model.state_dict().items()}
-        return {"model": model, "clock": self._clock, "prior": self._prior.clone()}
+        return {"model": copied_state(self.model), "clock": self._clock, "prior": self._prior.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the policy that gave ``state`` stood."""

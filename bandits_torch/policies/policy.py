@@ -77,6 +77,25 @@ class Policy(ABC):
         """Continue where the policy that gave ``state`` stood."""
 
 
+def best_available(scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Largest score and its arm, (S,) each, of scores (N, S) among the available arms; ties go to the smaller index.
+
+    An index that is NaN, or minus infinity, counts as the least number there is: still above an arm that is not
+    available, which is never chosen.
+    """
+    lowest = torch.finfo(scores.dtype).min
+    scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
+    if available is not None:
+        scores = scores.masked_fill(~available.reshape(-1, scores.shape[0]).mT, -torch.inf)
+    best, arm = scores.max(0)
+    return best, arm
+
+
+def copied_state(module: torch.nn.Module) -> dict[str, Any]:
+    """A module's ``state_dict`` that later steps, which change its tensors in place, leave alone."""
+    return {k: v.clone() if isinstance(v, Tensor) else v for k, v in module.state_dict().items()}
+
+
 def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
     """Raise ValueError unless this is a mask (N,) or (S, N) that leaves every replicate an arm (seen on a CPU only)."""
     allowed = available.shape in ((num_arms,), (replicates, num_arms))
