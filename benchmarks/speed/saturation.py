@@ -13,9 +13,9 @@ import torch
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from benchmarks.speed.benchmark import Benchmark, Settings
-from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
+from benchmarks.speed.measuring import alone, clock, copy_seconds, peak_mib
 from benchmarks.speed.page import duration, figures, markdown, whole
-from benchmarks.speed.workload import Task, bytes_of_step, held, make_task, play, ucb_on_arms
+from benchmarks.speed.workload import Task, bytes_of_step, make_task, ucb_on_arms
 
 # Form, arms, replicates, steps before the clock starts, steps timed.
 _SIZES = (
@@ -29,32 +29,36 @@ _FAST_SIZES = (("covariance", 60, 2, 3, 5), ("factor", 80, 2, 3, 5))
 
 
 def measure(settings: Settings) -> pd.DataFrame:
-    """Mean time of a step over a run of steps; the host waits for the device before and after the run alone."""
-    rows: list[dict[str, Any]] = []
-    for form, num_arms, replicates, before, steps in _FAST_SIZES if settings.fast else _SIZES:
-        settings.say(f"{form} form, {num_arms} arms, {replicates} replicates")
-        task = make_task(num_arms, settings.device, replicates=replicates)
-        policy = ucb_on_arms(task, form=form)
-        for step in range(before):
-            play(policy, task, step)
-        waits = host_waits(partial(play_on, policy, task, before, 1), settings.device)
-        start = clock(settings.device)
-        play_on(policy, task, before + 1, steps)
-        seconds = (clock(settings.device) - start) / steps
-        bytes_moved = bytes_of_step(policy)
-        rows.append(
-            {
-                "form": held(policy)[0],
-                "arms": num_arms,
-                "replicates": replicates,
-                "bytes_per_step": bytes_moved,
-                "copy_seconds": copy_seconds(bytes_moved, settings.device),
-                "seconds_per_step": seconds,
-                "host_waits": waits,
-                "peak_mib": peak_mib(settings.device),
-            }
-        )
+    """Mean time of a step over a run of steps, each size in a process of its own."""
+    rows = []
+    for size in _FAST_SIZES if settings.fast else _SIZES:
+        settings.say("{} form, {} arms, {} replicates".format(*size))
+        rows.append(alone(_measure_one, settings.device, *size))
     return pd.DataFrame(rows)
+
+
+def _measure_one(
+    device: str, form: str, num_arms: int, replicates: int, before: int, steps: int
+) -> dict[str, Any]:
+    """The host waits for the device before and after the timed steps, not in between."""
+    task = make_task(num_arms, device, replicates=replicates)
+    policy = ucb_on_arms(task, form=form)
+    play_on(policy, task, 0, before)
+    waits = host_waits(partial(play_on, policy, task, before, 1), device)
+    start = clock(device)
+    play_on(policy, task, before + 1, steps)
+    seconds = (clock(device) - start) / steps
+    bytes_moved = bytes_of_step(policy)
+    return {
+        "form": form,
+        "arms": num_arms,
+        "replicates": replicates,
+        "bytes_per_step": bytes_moved,
+        "copy_seconds": copy_seconds(bytes_moved, device),
+        "seconds_per_step": seconds,
+        "host_waits": waits,
+        "peak_mib": peak_mib(device),
+    }
 
 
 def play_on(policy: IndexPolicy, task: Task, first: int, count: int) -> None:
