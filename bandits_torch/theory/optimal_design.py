@@ -125,7 +125,9 @@ def optimal_exploration(
     good = gaps <= torch.as_tensor(2 * alpha * gain / beta).to(gaps).unsqueeze(-1)
     among = torch.stack([torch.ones_like(good), good])
     weight = gaps.new_tensor([2 / beta, 1.0]).reshape(2, *[1] * (gaps.dim() - 1))
-    both = torch.stack([gaps, torch.zeros_like(gaps)])  # P* and pi(A) in one batch: half the steps to wait for
+    both = torch.stack(
+        [gaps, torch.zeros_like(gaps)]
+    )  # P* and pi(A) in one batch: half the steps to wait for
     p_star, pi = exploration_problem(features, both, ridge, weight, among, tolerance=tolerance).probabilities
     return (1 - design_share) * p_star + design_share * pi
 
