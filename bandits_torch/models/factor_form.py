@@ -217,6 +217,10 @@ class FactorForm(ResizableState):
         arm = torch.arange(self.mean.shape[-1], device=self.mean.device)
         return self.among(arm.expand(1, self.mean.shape[0], -1), now).squeeze(0)
 
+    def joint_root(self) -> Tensor | None:
+        """None: a root over all arms is not kept."""
+        return None
+
     def _solve(self, cross: Tensor) -> Tensor:
         """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement."""
         precision = (self.point_count / self.noise_variance).unsqueeze(-1)
