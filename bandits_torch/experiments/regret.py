@@ -32,6 +32,22 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
     return torch.stack(regrets, dim=-1).double().cpu()
 
 
+def best_arms(problem: Problem, horizon: int) -> Tensor:
+    """The available arm of the largest expected reward at each step, the first of several.
+
+    Args:
+        problem: asked for ``expected_rewards`` and ``available`` of steps 1 to T.
+        horizon: T, how many steps.
+
+    Returns (R, T) integers on the CPU, R as for ``random_regret``. Cost O(R N) per step. Raises ValueError for a
+    horizon below 1.
+    """
+    validation.positive_integer("horizon", horizon)
+    steps = range(1, horizon + 1)
+    rewards = (available_rewards(problem.expected_rewards(step), problem.available(step)) for step in steps)
+    return torch.stack([reward.nan_to_num(nan=-torch.inf).argmax(-1) for reward in rewards], dim=-1).cpu()
+
+
 def summary(histories: Mapping[str, History]) -> pd.DataFrame:
     """One row per policy: mean_cumulative_regret over the replicates, its standard_error, ms_per_step."""
     rows = {

@@ -177,6 +177,19 @@ class IndexPolicy(Policy):
         posterior = cast(GPyTorchPosterior, self.model.posterior(self._of_arm(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
+    @torch.no_grad()
+    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time``, (S, N) each."""
+        if isinstance(self.model, ArmModel):
+            mean, variance = self.model.marginals(time)
+        else:
+            posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs(time)))  # N x batch x 1 x 1
+            mean, variance = (m.reshape(self.num_arms, -1).mT for m in (posterior.mean, posterior.variance))
+        shape = (self.replicates, self.num_arms)
+        return mean.reshape(-1, self.num_arms).expand(shape), variance.reshape(-1, self.num_arms).expand(
+            shape
+        )
+
     def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
         if isinstance(where, Tensor):
             self.model.reset(where.reshape(self.model.batch_shape))

@@ -23,8 +23,7 @@ from typing import Any
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.experiments.detections import mark_detections
-from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments.plots import mark_detections, plot_regret
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.problems import Problem, make
