@@ -242,7 +242,7 @@ class BlockPolicy(Policy):
         """Sums, strategies, epochs and random streams."""
         return {
             **{name: getattr(self, name).clone() for name in self._STATE},
-            "epochs": [epoch.plain() for epoch in self._epochs],
+            "epochs": [epoch.plain(phi) for epoch, phi in zip(self._epochs, self._initial, strict=True)],
             "streams": self._streams.state_dict(),
             "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
         }
@@ -255,6 +255,5 @@ class BlockPolicy(Policy):
         self._streams.load_state_dict(state["streams"])
         for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
             streams.load_state_dict(kept)
-        for s, epoch in enumerate(self._epochs):  # so that "same features" is again seen by identity
-            if epoch.phi is None or torch.equal(epoch.phi, self._initial[s]):
-                epoch.phi = self._initial[s]
+        for epoch, phi in zip(self._epochs, self._initial, strict=True):
+            epoch.phi = phi if epoch.phi is None else epoch.phi

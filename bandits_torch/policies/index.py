@@ -202,12 +202,14 @@ class IndexPolicy(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Model, clock, restarts and random streams."""
+        """Model, clock, restarts and random streams, those of an acquisition that has its own among them."""
+        own = getattr(self.acquisition, "state_dict", None)
         return {
             "model": copied_state(self.model),
             "clock": self._clock,
             "restarts": self._restarts.clone(),
             "streams": self._streams.state_dict(),
+            "acquisition": None if inspect.isclass(self.acquisition) or own is None else own(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -215,3 +217,5 @@ class IndexPolicy(Policy):
         self.model.load_state_dict(state["model"])
         self._clock, self._restarts = state["clock"], state["restarts"].clone()
         self._streams.load_state_dict(state["streams"])
+        if state["acquisition"] is not None:
+            self.acquisition.load_state_dict(state["acquisition"])  # type: ignore[attr-defined]

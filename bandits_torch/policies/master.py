@@ -186,9 +186,12 @@ class _Block:
 
     def _fresh(self, order: int) -> Policy:
         if order not in self.pool:
-            self.pool[order] = self.master._base(self.master._first + self.replicate)
+            self.pool[order] = self._made()
         self.pool[order].reset()
         return self.pool[order]
+
+    def _made(self) -> Policy:
+        return self.master._base(self.master._first + self.replicate)
 
     @property
     def player(self) -> _Copy:
@@ -211,16 +214,17 @@ class _Block:
         return changed
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values, and the states of the copies' policies by order."""
+        """Plain values, and the states of all policies by order: those at rest keep random streams, and more."""
         copies = [(c.order, c.start, c.end, c.rewards) for c in self.copies]
-        active = {c.order: c.policy.state_dict() for c in self.copies}
+        policies = {order: policy.state_dict() for order, policy in self.pool.items()}
         plain = {name: getattr(self, name) for name in ("order", "clock", "excess", "lowest")}
-        return {**plain, "copies": copies, "policies": active}
+        return {**plain, "copies": copies, "policies": policies}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Counterpart of ``state_dict``."""
         for name in ("order", "clock", "excess", "lowest"):
             setattr(self, name, state[name])
-        self.copies = [_Copy(m, start, end, self._fresh(m), sums) for m, start, end, sums in state["copies"]]
-        for copy in self.copies:
-            copy.policy.load_state_dict(state["policies"][copy.order])
+        self.pool = {order: self._made() for order in state["policies"]}
+        for order, policy in self.pool.items():
+            policy.load_state_dict(state["policies"][order])
+        self.copies = [_Copy(m, start, end, self.pool[m], sums) for m, start, end, sums in state["copies"]]

@@ -56,6 +56,9 @@ class Knowledge:
 class Problem(ABC):
     """Something to optimise: a finite set of arms whose expected rewards may change from step to step.
 
+    What a problem gives at a step depends on that step and on the random numbers passed in, never on what was asked
+    before: any step can be asked in any order. So an interrupted run is resumed without a problem's state.
+
     Attributes:
         arms: (N, d) features of the arms.
         replicates: how many reward functions are held side by side; 1 serves any number of replicates
