@@ -12,13 +12,14 @@ ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
     {"validation", "_version"},
-    {"streams", "files"},
+    {"streams", "files", "domain"},
     {"kernels"},
     {"models"},
     {"theory"},
     {"acquisition"},
     {"policies", "problems", "history"},
     {"recorder"},
+    {"point_recorder"},
     {"loop"},
     {"recipes"},
     {"experiments"},
