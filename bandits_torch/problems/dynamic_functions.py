@@ -58,6 +58,8 @@ class DynamicFunction(ContinuousProblem):
         super().__init__(Domain(box), replicates, noise_scale, horizon)
         self._function = function.to(torch.float64)
         self._low, self._high = torch.as_tensor(function.bounds, dtype=torch.float64)
+        if function.optimizers is not None:
+            self.hints = ((function.optimizers.to(box) - self._low) / (self._high - self._low))[:, :-1]
         self._mean, self._deviation = 0.0, 1.0
         points = self.domain.sample(_POINTS, 0)
         moments = [1 + (horizon - 1) * i / (_MOMENTS - 1) for i in range(_MOMENTS)]
