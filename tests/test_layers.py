@@ -24,7 +24,7 @@ FLOORS = [
     {"loop"},
     {"recipes"},
     {"experiments"},
-    {"cli_options"},
+    {"cli_options", "cli_output"},
     {"cli"},
     {"__init__", "__main__"},
 ]
