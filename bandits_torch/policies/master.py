@@ -204,15 +204,16 @@ class _Block:
 
     def schedule(self) -> None:
         """Start the copies that begin at this step, largest order first."""
-        rho, draws = self.master.rho, self.master._streams[self.replicate]
         for m in range(self.order, -1, -1):
-            if self.clock % 2**m:
-                continue
-            chance = (
-                rho(2**self.order) / rho(2**m) if rho(2**m) <= self.master.thresholds.learnt * rho(1) else 0
-            )
-            if m == self.order or float(draws.uniform()) < chance:
+            if self.clock % 2**m == 0 and (m == self.order or self._drawn(m)):
                 self.copies.append(_Copy(m, self.clock, self.clock + 2**m, self._fresh(m)))
+
+    def _drawn(self, order: int) -> bool:
+        """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
+        rho, u = self.master.rho, float(self.master._streams[self.replicate].uniform())
+        return rho(2**order) <= self.master.thresholds.learnt * rho(1) and u < rho(2**self.order) / rho(
+            2**order
+        )
 
     def _fresh(self, order: int) -> Policy:
         if order not in self.pool:
