@@ -26,7 +26,7 @@ class FeatureRegression(torch.nn.Module):
     """
 
     noise_variance: Tensor
-    gram: Tensor
+    _gram: Tensor
     moment: Tensor
     covariance: Tensor
     weights: Tensor
@@ -35,9 +35,19 @@ class FeatureRegression(torch.nn.Module):
         super().__init__()
         least = 100 * torch.finfo(noise_variance.dtype).eps * scale
         self.register_buffer("noise_variance", noise_variance.clamp_min(least), persistent=False)
-        for name, shape in (("gram", (0, 0)), ("moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
+        for name, shape in (("_gram", (0, 0)), ("moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
             self.register_buffer(name, noise_variance.new_zeros(shape), persistent=False)
+        self._uncounted: list[Tensor] = []  # features of observations that the sum so far lacks
         self._since_anew = 0
+
+    @property
+    def gram(self) -> Tensor:
+        """A = Z^T Z (m, m), summed when asked for."""
+        if self._uncounted:
+            z = torch.stack(self._uncounted)
+            self._gram.addmm_(z.mT, z)
+            self._uncounted = []
+        return self._gram
 
     @property
     def size(self) -> int:
@@ -51,7 +61,7 @@ class FeatureRegression(torch.nn.Module):
 
     def start(self, gram: Tensor, moment: Tensor) -> None:
         """Other features altogether: their A and b. O(m^3)."""
-        self.gram, self.moment = gram, moment
+        self._gram, self.moment, self._uncounted = gram, moment, []
         self._compute_anew()
 
     def observe(self, z: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,7 +73,7 @@ class FeatureRegression(torch.nn.Module):
         step = (reward - z @ self.weights) / deviation
         self.covariance.addr_(g, g, alpha=-1)
         self.weights.addcmul_(g, step)
-        self.gram.addr_(z, z)
+        self._uncounted.append(z)
         self.moment.addcmul_(z, reward.to(z))
         self._since_anew += 1
         if self._since_anew >= max(64, self.size):
@@ -92,7 +102,7 @@ class FeatureRegression(torch.nn.Module):
         lifting = solve_lower(schur, torch.cat([-against.mT, torch.eye(len(schur)).to(schur)], 1))
         self._widen(len(schur))
         size = self.size - len(schur)
-        self.gram[:size, size:], self.gram[size:, :size], self.gram[size:, size:] = side, side.mT, corner
+        self._gram[:size, size:], self._gram[size:, :size], self._gram[size:, size:] = side, side.mT, corner
         self.moment[size:] = moment
         self.covariance[size:, size:] = 0
         self.covariance.addmm_(lifting.mT, lifting * self.noise_variance)
@@ -115,9 +125,9 @@ class FeatureRegression(torch.nn.Module):
 
     def _widen(self, count: int) -> None:
         """``count`` features more, of which nothing is known."""
-        none = self.gram.new_zeros(self.size, count)
+        none = self.moment.new_zeros(self.size, count)
         one = torch.eye(count).to(none)
-        self.gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))
+        self._gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))
         self.covariance = bordered(self.covariance, none, none.mT, one)
         self.moment, self.weights = (
             torch.nn.functional.pad(v, (0, count)) for v in (self.moment, self.weights)
