@@ -9,11 +9,12 @@ from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.cholesky import bordered, safe_cholesky, solve_lower
+from bandits_torch.models.online_model import ResizableState
 
 _ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they fit a core's cache
 
 
-class ArmEmbedding(torch.nn.Module):
+class ArmEmbedding(ResizableState):
     """z(x) = L^{-1} k_S(x) with L the Cholesky factor of K_S, S the dictionary in the order its arms entered.
 
     z(x)^T z(y) is the prior covariance of the projections onto the dictionary. Calandriello et al. (2019) have
@@ -36,12 +37,10 @@ class ArmEmbedding(torch.nn.Module):
         self.prior, self.chunk_size, self.num_arms = prior, chunk_size, prior.num_arms
         self.scale = float(prior_variance.max())
         new = prior_variance.new_zeros
-        self.register_buffer(
-            "inducing", torch.zeros(0, dtype=torch.long, device=prior_variance.device), persistent=False
-        )
-        self.register_buffer("lower", new(0, 0), persistent=False)
-        self.register_buffer("rows", new(0, self.num_arms if chunk_size is None else 0), persistent=False)
-        self._room = self.rows
+        self.register_buffer("inducing", torch.zeros(0, dtype=torch.long, device=prior_variance.device))
+        self.register_buffer("lower", new(0, 0))
+        self.register_buffer("rows", new(0, self.num_arms if chunk_size is None else 0))
+        self._room = self.rows  # rows begin here, with room for more behind them
 
     @property
     def size(self) -> int:
@@ -73,8 +72,11 @@ class ArmEmbedding(torch.nn.Module):
         self.inducing = inducing
         self.lower = safe_cholesky(self.kernel(inducing, inducing), self.tolerance)
         if self.chunk_size is None:
-            self._make_room(len(inducing))
-            self.rows = self._room[: len(inducing)]
+            if len(inducing) > self._room.shape[0]:
+                self.rows = self._room = self.rows.new_empty(
+                    0, self.num_arms
+                )  # free the old before the new is made
+            self.rows = self._make_room(len(inducing))[: len(inducing)]
             for start in range(0, self.num_arms, _ARMS_AT_ONCE):
                 arms = slice(start, start + _ARMS_AT_ONCE)
                 self.rows[:, arms] = self._computed(arms)
@@ -99,9 +101,9 @@ class ArmEmbedding(torch.nn.Module):
         if self.chunk_size is None:
             passed = torch.cat([z.mT, left]) @ self.rows
             added = solve_lower(corner, covariance - passed[: len(new)])
-            self._make_room(self.size + len(new))
-            self._room[self.size : self.size + len(new)] = added
-            self.rows = self._room[: self.size + len(new)]
+            room = self._make_room(self.size + len(new))
+            room[self.size : self.size + len(new)] = added
+            self.rows = room[: self.size + len(new)]
         else:
             passed = added = covariance[:0]
         self.lower = bordered(self.lower, torch.zeros_like(z), z.mT, corner)
@@ -116,11 +118,12 @@ class ArmEmbedding(torch.nn.Module):
     def _computed(self, arms: Tensor | slice) -> Tensor:
         return self.at(self.kernel(self.inducing, arms))
 
-    def _make_room(self, size: int) -> None:
-        """Room for rows is made ahead, a quarter of what there is, so that few are copied."""
-        if size <= self._room.shape[0]:
-            return
-        kept = self.rows if self.size else self.rows[:0]
-        self._room = self.rows.new_empty(size + max(16, size // 4), self.num_arms)
-        self._room[: len(kept)] = kept
-        self.rows = self._room[: len(kept)]
+    def _make_room(self, size: int) -> Tensor:
+        """Memory for ``size`` rows or more that begins with those there are; a quarter more, so that few are copied."""
+        if self._room.data_ptr() != self.rows.data_ptr():  # a saved state was loaded
+            self._room = self.rows
+        if size > self._room.shape[0]:
+            room = self.rows.new_empty(size + max(16, size // 4), self.num_arms)
+            room[: self.rows.shape[0]] = self.rows
+            self._room = room
+        return self._room

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from bandits_torch.models.cholesky import bordered, safe_cholesky, solve_lower
+from bandits_torch.models.online_model import ResizableState
 
 
-class FeatureRegression(torch.nn.Module):
+class FeatureRegression(ResizableState):
     """r = z^T w + noise with w ~ N(0, I_m) and noise of variance lambda: the posterior of w.
 
     | symbol | here | meaning |
@@ -36,7 +40,7 @@ class FeatureRegression(torch.nn.Module):
         least = 100 * torch.finfo(noise_variance.dtype).eps * scale
         self.register_buffer("noise_variance", noise_variance.clamp_min(least), persistent=False)
         for name, shape in (("_gram", (0, 0)), ("moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
-            self.register_buffer(name, noise_variance.new_zeros(shape), persistent=False)
+            self.register_buffer(name, noise_variance.new_zeros(shape))
         self._uncounted: list[Tensor] = []  # features of observations that the sum so far lacks
         self._since_anew = 0
 
@@ -146,3 +150,11 @@ class FeatureRegression(torch.nn.Module):
         lifted = self.gram.clone()
         lifted.diagonal().add_(self.noise_variance)
         return safe_cholesky(lifted)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the buffers alone do not tell."""
+        return {"uncounted": copy.deepcopy(self._uncounted), "since_anew": self._since_anew}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self._uncounted, self._since_anew = copy.deepcopy(state["uncounted"]), state["since_anew"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -44,8 +45,6 @@ class Sketch(ResizableState):
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
     ``chunk_size``: then nothing of size m x N is kept and reading the marginals costs O(m^2 N). The size of a
     dictionary depends on the data: every step waits for the device.
-
-    A saved state holds the pulls and the dictionary; what follows from them is computed when it is loaded.
     """
 
     noise_variance: Tensor
@@ -70,9 +69,7 @@ class Sketch(ResizableState):
         diagonal = prior.diagonal()[0]
         self.register_buffer("noise_variance", noise_variance)
         self.register_buffer("prior_variance", diagonal, persistent=False)
-        for name in ("unexplained", "pulled"):  # follow from the others
-            self.register_buffer(name, diagonal.new_zeros(0), persistent=False)
-        for name in ("count", "total"):
+        for name in ("count", "total", "unexplained", "pulled"):
             self.register_buffer(name, diagonal.new_zeros(0))
         for name in ("arm", "dictionary"):
             self.register_buffer(name, torch.zeros(0, dtype=torch.long, device=diagonal.device))
@@ -91,7 +88,7 @@ class Sketch(ResizableState):
         self.observations = self.draws = self.last_draw = 0
         self._at_draw: Tensor | None = None  # C at the start of the batch, once it is another than now
         self.spent = 0.0
-        self.marginals = SketchMarginals(self.prior_variance, self.embedding, self.regression)
+        self.marginals = SketchMarginals(self.prior_variance)
 
     @property
     def size(self) -> int:
@@ -174,7 +171,10 @@ class Sketch(ResizableState):
 
     def _leverage(self) -> Tensor:
         """sigma~^2 / lambda of the arms pulled, (u,)."""
-        return self.marginals.variance_at(self.arm, self.pulled).clamp_min(0.0) / self.noise_variance
+        return (
+            self.marginals.variance_at(self.arm, self.pulled, self.regression).clamp_min(0.0)
+            / self.noise_variance
+        )
 
     def _take_up(self, drawn: list[int]) -> None:
         """Make the dictionary hold this draw."""
@@ -217,7 +217,7 @@ class Sketch(ResizableState):
             against, schur, weights = self.regression.append(side, end, at_pulled @ self.total)
             added, passed = self.embedding.append(new, z, corner, covariance, against.mT)
             if keeps_marginals:
-                self.marginals.append(weights, schur, added, passed)
+                self.marginals.append(weights, schur, self.regression.noise_variance, added, passed)
         else:  # all arms pulled so far are in the dictionary: the new features are 0 there, and nothing changes
             self.regression.append_unseen(len(new))
             self.embedding.append(new, z, corner, covariance, z.mT[:0])
@@ -244,11 +244,12 @@ class Sketch(ResizableState):
 
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
-        self.marginals.refresh()
+        self.marginals.refresh(self.embedding, self.regression)
 
     def variance_of(self, arms: Tensor) -> Tensor:
         """Variance of these arms (n,) now, without refreshing all: O(n m q) for q pulls since the last refresh."""
-        return self.marginals.variance_at(arms, self.embedding.of(arms)).clamp_min(0.0)
+        z = self.embedding.of(arms)
+        return self.marginals.variance_at(arms, z, self.regression).clamp_min(0.0)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (..., n), z and C z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""
@@ -271,26 +272,20 @@ class Sketch(ResizableState):
 
     # -- state -----------------------------------------------------------------------------------------
 
+    # What follows from the pulls and the dictionary, but by other sums than those that led here, is kept too: a sketch
+    # taken up again gives the numbers of one that never stopped, to the last bit.
+    _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
+
     def get_extra_state(self) -> dict[str, Any]:
-        """What the tensors alone do not tell."""
-        return {
-            "ahead": {arm: list(guesses) for arm, guesses in self._ahead.items()},
-            "in_dictionary": sorted(self._in_dictionary),
-            "observations": self.observations,
-            "draws": self.draws,
-            "last_draw": self.last_draw,
-            "spent": self.spent,
-            "at_draw": None if self._at_draw is None else self._at_draw.clone(),
-            "streams": self._streams.state_dict(),
-        }
+        """What the buffers alone do not tell."""
+        plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
+        held = sorted(self._in_dictionary)
+        return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``; the other tensors were loaded before."""
-        self._rebuild(self.dictionary.tolist())
+        """Counterpart of ``get_extra_state``."""
+        for name, value in copy.deepcopy(state["plain"]).items():
+            setattr(self, name, value)
         self._in_dictionary = set(state["in_dictionary"])
-        for name in ("observations", "draws", "last_draw", "spent"):
-            setattr(self, name, state[name])
-        self._at_draw = None if state["at_draw"] is None else state["at_draw"].clone()
-        self._ahead = {arm: list(guesses) for arm, guesses in state["ahead"].items()}
-        self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
         self._streams.load_state_dict(state["streams"])
+        self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}

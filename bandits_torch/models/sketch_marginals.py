@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_embedding import ArmEmbedding
 from bandits_torch.models.feature_regression import FeatureRegression
+from bandits_torch.models.online_model import ResizableState
 
 
-class SketchMarginals(torch.nn.Module):
+class SketchMarginals(ResizableState):
     """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, kept and changed by what was learned since.
 
     Cost of ``refresh``: O(q m N) for q pulls since the last, O(m^2 N) after another dictionary, and always where the
@@ -20,14 +24,11 @@ class SketchMarginals(torch.nn.Module):
     variance: Tensor
     prior_variance: Tensor
 
-    def __init__(
-        self, prior_variance: Tensor, embedding: ArmEmbedding, regression: FeatureRegression
-    ) -> None:
+    def __init__(self, prior_variance: Tensor) -> None:
         super().__init__()
-        self.embedding, self.regression = embedding, regression
         self.register_buffer("prior_variance", prior_variance, persistent=False)
-        self.register_buffer("mean", torch.zeros_like(prior_variance), persistent=False)
-        self.register_buffer("variance", prior_variance.clone(), persistent=False)
+        self.register_buffer("mean", torch.zeros_like(prior_variance))
+        self.register_buffer("variance", prior_variance.clone())
         self.settle(True)
 
     def settle(self, kept: bool) -> None:
@@ -46,27 +47,29 @@ class SketchMarginals(torch.nn.Module):
         """What ``regression.correct`` returned."""
         self._shift = shift if self._shift is None else self._shift + shift
 
-    def append(self, weights: Tensor, schur: Tensor, added: Tensor, passed: Tensor) -> None:
+    def append(
+        self, weights: Tensor, schur: Tensor, noise_variance: Tensor, added: Tensor, passed: Tensor
+    ) -> None:
         """New features: ``regression.append`` gave weights (j,) and H (j, j); ``added`` (j, N) are the features and
         ``passed`` (j, N) is G^T times the old ones. The marginals must have been refreshed."""
         change = added - passed
         self.mean.addmv_(change.mT, weights)
         self.variance.sub_(added.square().sum(0))
         lifted = torch.linalg.solve_triangular(schur, change, upper=False).square().sum(0)
-        self.variance.addcmul_(lifted, self.regression.noise_variance)
+        self.variance.addcmul_(lifted, noise_variance)
 
-    def refresh(self) -> None:
+    def refresh(self, embedding: ArmEmbedding, regression: FeatureRegression) -> None:
         """Bring ``mean`` and ``variance`` up to date."""
         count = len(self._falls)
         if self.kept and not count and self._shift is None:
             return
-        if not self.kept or self.embedding.chunk_size is not None or count > max(8, self.embedding.size):
-            for arms, z in self.embedding.chunks():
-                self.mean[arms] = self.regression.weights @ z
-                self.variance[arms] = self._variance(arms, z)
+        if not self.kept or embedding.chunk_size is not None or count > max(8, embedding.size):
+            for arms, z in embedding.chunks():
+                self.mean[arms] = regression.weights @ z
+                self.variance[arms] = self._variance(arms, z, regression)
         else:
             vectors = self._falls if self._shift is None else [*self._falls, self._shift]
-            passed = torch.stack(vectors) @ self.embedding.rows
+            passed = torch.stack(vectors) @ embedding.rows
             for fall, step in zip(passed[:count], self._steps, strict=True):
                 self.variance.addcmul_(fall, fall, value=-1)
                 self.mean.addcmul_(fall, step)
@@ -74,13 +77,26 @@ class SketchMarginals(torch.nn.Module):
                 self.mean.add_(passed[-1])
         self.settle(True)
 
-    def variance_at(self, arms: Tensor, z: Tensor) -> Tensor:
+    def variance_at(self, arms: Tensor, z: Tensor, regression: FeatureRegression) -> Tensor:
         """Variance now of arms (n,) that stand at z (m, n), without refreshing all: O(n m q), or O(n m^2)."""
         if not self.kept:
-            return self._variance(arms, z)
+            return self._variance(arms, z, regression)
         if not self._falls:
             return self.variance[arms]
         return self.variance[arms] - (torch.stack(self._falls) @ z).square().sum(0)
 
-    def _variance(self, arms: Tensor | slice, z: Tensor) -> Tensor:
-        return self.prior_variance[arms] - (z * (z - self.regression.covariance @ z)).sum(0)
+    def _variance(self, arms: Tensor | slice, z: Tensor, regression: FeatureRegression) -> Tensor:
+        return self.prior_variance[arms] - (z * (z - regression.covariance @ z)).sum(0)
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _PLAIN = ("kept", "_falls", "_steps", "_shift")
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the buffers alone do not tell."""
+        return {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        for name, value in copy.deepcopy(state).items():
+            setattr(self, name, value)

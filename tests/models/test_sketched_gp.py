@@ -185,7 +185,7 @@ def test_saved_state_goes_on_where_it_stood(arms, kernel, generator, chunk_size)
     arm, reward = pulls(generator, 30, among=N)
     for _ in zip(play(model, arm, reward), play(other, arm, reward), strict=True):
         for got, wanted in zip(other.marginals(), model.marginals(), strict=True):
-            torch.testing.assert_close(got, wanted, rtol=1e-7, atol=1e-9)
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
     assert torch.equal(model.dictionary_size, other.dictionary_size)
 
 
