@@ -100,15 +100,15 @@ def held(policy: IndexPolicy) -> tuple[str, int, int]:
     form = policy.model._belief.form  # type: ignore[union-attr]
     if not isinstance(form, FactorForm):
         return "covariance", 0, 0
-    return "factor", int(form.rows_used), int((form.point_count > 0).sum(-1).max())
+    return "factor", int(form.rows.used), int((form.point_count > 0).sum(-1).max())
 
 
 def bytes_of_step(policy: IndexPolicy) -> int:
-    """Bytes that one step of one replicate cannot avoid moving in the form the model is in.
+    """Bytes that one step of all replicates cannot avoid moving in the form the model is in.
 
-    Covariance form: C read and written. Factor form: u prior rows read, covariance among the n points read and
-    written. Both: mean and variance read and written once.
+    Covariance form: a replicate's C read and written. Factor form: the u prior rows read once for all replicates, and
+    each one's covariance among its points read and written (n of the fullest). Both: mean and variance likewise.
     """
-    (form, u, n), N = held(policy), policy.num_arms
-    numbers = (2 * N * N if form == "covariance" else u * N + 2 * n * n) + 4 * N
-    return numbers * policy.model.noise_variance.element_size()
+    (form, u, n), N, S = held(policy), policy.num_arms, policy.replicates
+    matrices = S * 2 * N * N if form == "covariance" else u * N + S * 2 * n * n
+    return (matrices + S * 4 * N) * policy.model.noise_variance.element_size()
