@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,8 +72,8 @@ class Sketch(ResizableState):
         self.register_buffer("noise_variance", noise_variance)
         self.register_buffer("prior_variance", diagonal, persistent=False)
         self.prior_variance: Tensor
-        for name in ("mean", "variance", "unexplained"):  # follow from the others
-            self.register_buffer(name, diagonal.new_zeros(0), persistent=False)
+        for name in ("mean", "variance", "unexplained"):
+            self.register_buffer(name, diagonal.new_zeros(0))
         for name in ("count", "total", "lower", "rows", "pulled", "gram", "moment"):
             self.register_buffer(name, diagonal.new_zeros(0))
         for name in ("arm", "dictionary"):
@@ -424,30 +425,42 @@ class Sketch(ResizableState):
 
     # -- state -----------------------------------------------------------------------------------------
 
+    # What follows from the rest, but by other sums than those that led here, is kept too: a sketch taken up again
+    # gives the numbers of one that never stopped, to the last bit.
+    _PLAIN = (
+        "observations",
+        "draws",
+        "spent",
+        "_uncounted",
+        "_losses",
+        "_applied",
+        "_marginals_kept",
+        "_mean_is_old",
+    )
+
     def get_extra_state(self) -> dict[str, Any]:
-        """What the tensors alone do not tell."""
+        """What the buffers alone do not tell."""
+        optional = {"factor": self._factor, "trace": self._trace}
         return {
-            "uncounted": list(self._uncounted),
+            "plain": {name: copy.copy(getattr(self, name)) for name in self._PLAIN},
             "ahead": {arm: list(guesses) for arm, guesses in self._ahead.items()},
             "in_dictionary": sorted(self._in_dictionary),
-            "observations": self.observations,
-            "draws": self.draws,
-            "spent": self.spent,
-            "start": self._start.clone(),
+            "lost": self._lost[: self._losses].clone(),
+            "base": self._base.clone(),
+            "start": None if self._start is self._base else self._start.clone(),
+            **{name: None if value is None else value.clone() for name, value in optional.items()},
             "streams": self._streams.state_dict(),
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self._in_dictionary = set(state["in_dictionary"])
-        self.observations, self.draws = state["observations"], state["draws"]
+        state = copy.deepcopy(state)
+        for name, value in state["plain"].items():
+            setattr(self, name, value)
+        self._ahead, self._in_dictionary = state["ahead"], set(state["in_dictionary"])
+        self._lost, self._base = state["lost"], state["base"]
+        self._start = self._base if state["start"] is None else state["start"]
+        self._factor, self._trace = state["factor"], state["trace"]
         self._streams.load_state_dict(state["streams"])
-        self._start, self.spent = state["start"].clone(), state["spent"]
-        self._ahead = {arm: list(guesses) for arm, guesses in state["ahead"].items()}
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
-        self._room = self.rows
-        self._factor, self._drawn, self._uncounted = None, None, list(state["uncounted"])
-        self._project()
-        self._losses, self._marginals_kept = 0, False
-        self._rebase()
-        self._settled(False)
+        self._room, self._drawn = self.rows, None

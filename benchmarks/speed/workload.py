@@ -100,7 +100,7 @@ def held(policy: IndexPolicy) -> tuple[str, int, int]:
     form = policy.model._belief.form  # type: ignore[union-attr]
     if not isinstance(form, FactorForm):
         return "covariance", 0, 0
-    return "factor", int(form.rows_used), int((form.point_count > 0).sum(-1).max())
+    return "factor", int(form.rows.used), int((form.point_count > 0).sum(-1).max())
 
 
 def bytes_of_step(policy: IndexPolicy) -> int:
