@@ -31,6 +31,7 @@ COLUMNS = {
     | {"smallest_deviation", "worst_index_loss", "seconds_float64", "seconds_float32"},
     "saturation": {"form", "arms", "replicates", "bytes_per_step", "copy_seconds", "seconds_per_step"}
     | {"host_waits", "peak_mib"},
+    "scaling": {"model", "axis", "size", "declared_exponent", "seconds_per_step"},
 }
 
 

@@ -13,7 +13,7 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.factor_form import FactorForm
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.simulated import make_kernel, place_arms
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.speed.measuring import clock
@@ -78,20 +78,18 @@ def ucb_on_arms(
     return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=forgetting)
 
 
-def play(
-    policy: IndexPolicy, task: Task, step: int, forced: Tensor | None = None
-) -> tuple[Tensor, Tensor, float]:
+def play(policy: Policy, task: Task, step: int, forced: Tensor | None = None) -> tuple[Tensor, Tensor, float]:
     """One step: the arms (S,), the rewards (S,) and the seconds that choosing and learning took.
 
     ``forced`` arms (S,) are learned in place of those chosen, which are still chosen and timed.
     """
     start = clock(task.device)
-    arm = policy.choose(float(step)).arm
+    choice = policy.choose(float(step))
     seconds = clock(task.device) - start
-    arm = arm if forced is None else forced
+    arm = choice.arm if forced is None else forced
     reward = task.reward(step, arm)
     start = clock(task.device)
-    policy.learn(Observation(float(step), arm, reward))
+    policy.learn(Observation(float(step), arm, reward, choice.why))
     return arm, reward, seconds + clock(task.device) - start
 
 
