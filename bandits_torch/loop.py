@@ -14,6 +14,7 @@ from rich.progress import Progress
 from bandits_torch import validation
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
 from bandits_torch.history import History
+from bandits_torch.point_recorder import PointRecorder
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import Recorder, name_of, versions
@@ -64,7 +65,7 @@ def run(
         dtype=problem.arms.dtype,
         device=device,
     )
-    recorder = Recorder(policy, problem, horizon)
+    recorder = (PointRecorder if problem.dim else Recorder)(policy, problem, horizon)
     saved = RunCheckpoint(
         checkpoint,
         every,
@@ -108,6 +109,8 @@ def _check_sizes(policy: Policy, problem: Problem, horizon: int) -> None:
     S = policy.replicates
     expected = f"1 or the policy's {S}" if S > 1 else "the policy's 1"
     validation.require(problem.replicates in (1, S), "problem.replicates", problem.replicates, expected)
+    expected = f"the problem's {problem.dim} (0: arms by index)"
+    validation.require(policy.dim == problem.dim, "policy.dim", policy.dim, expected)
     expected = f"the problem's {problem.num_arms}"
     validation.require(policy.num_arms == problem.num_arms, "policy.num_arms", policy.num_arms, expected)
 

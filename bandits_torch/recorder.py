@@ -77,10 +77,8 @@ class Recorder:
     def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Tensor | None) -> None:
         """Take down the rewards (S,) and score the arms."""
         validation.shape_is("reward", reward, reward.shape == self._shape[1:], f"{self._shape[1:]}")
-        rewards, best = self._truth(self._problem.expected_rewards(step), available)
         self._rewards[step - 1] = reward
-        self._expected[step - 1] = rewards.gather(1, arm.unsqueeze(1)).squeeze(1)
-        self._best[step - 1] = best
+        self._expected[step - 1], self._best[step - 1] = self._score(step, arm, available)
         if self._on_cpu or step % _CHECK_EVERY == 0:
             self._check(step)
 
@@ -98,7 +96,7 @@ class Recorder:
         """The History of the steps taken down; waits for the device."""
         self._check(self._shape[0])
         rows = (self._arms, self._rewards, self._expected, self._best)
-        arms, rewards, expected, best = (value.T.contiguous().cpu() for value in rows)
+        arms, rewards, expected, best = (value.transpose(0, 1).contiguous().cpu() for value in rows)
         times, seconds = torch.from_numpy(self._times), torch.from_numpy(self._seconds)
         trace = {name: value.cpu().movedim(0, -1).contiguous() for name, value in self._trace.items()}
         return History(arms, rewards, expected, best, times, seconds, trace, meta)
@@ -124,6 +122,11 @@ class Recorder:
         for name, values in state["trace"].items():
             self._trace[name] = self._trace_rows(name, values[0])
             self._trace[name][:done] = values
+
+    def _score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
+        """Expected rewards of what was chosen, (S,), and of the best there was, (S,) or (1,)."""
+        rewards, best = self._truth(self._problem.expected_rewards(step), available)
+        return rewards.gather(1, arm.unsqueeze(1)).squeeze(1), best
 
     def _truth(self, expected: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
         """Expected rewards of the available arms, (S, N), and the best of them, (S,) or (1,)."""
@@ -155,7 +158,7 @@ class Recorder:
 
     def _refuse(self, kind: str, values: Tensor, row: int, replicate: int) -> None:
         value, where = float(values[row, replicate]), f"at step {row + 1}, replicate {replicate}"
-        arm = int(self._arms[row, replicate])
+        arm = self._arms[row, replicate].tolist()
         if values is self._expected and value == -math.inf:
             raise ValueError(
                 f"policy {name_of(self._policy)} chose arm {arm}, which is not available, {where}"

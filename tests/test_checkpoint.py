@@ -195,7 +195,7 @@ def test_another_run_is_refused_by_what_differs(changes, message, cut_at, tmp_pa
         ("sw_gp_ucb", {"window": 8}, r"policy.forgetting.window was \d+ and is 8"),
         ("gp_ei", {"form": "factor"}, r"policy.model.form was 'auto' and is 'factor'"),
         ("opkb", {"constants": "theory"}, r"policy.constants.sigma was 100.0 and is 1.0"),
-        ("master_gp_ucb", {"thresholds": "theory"}, r"policy.thresholds.inflation was 1.0 and is"),
+        ("master_gp_ucb", {"thresholds": "theory"}, r"policy.thresholds.inflation was 4.0 and is"),
     ],
 )
 def test_settings_that_are_no_state_are_compared_too(name, option, message, tmp_path):

@@ -12,7 +12,7 @@ ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
     {"validation", "_version"},
-    {"streams", "files"},
+    {"streams", "files", "domain"},
     {"state_files"},
     {"kernels"},
     {"models"},
@@ -20,7 +20,7 @@ FLOORS = [
     {"acquisition"},
     {"policies", "problems", "history"},
     {"recorder"},
-    {"checkpoint"},
+    {"point_recorder", "checkpoint"},
     {"loop"},
     {"recipes"},
     {"experiments"},

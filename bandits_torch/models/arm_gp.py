@@ -335,6 +335,14 @@ class ArmGP(ArmModel):
         shape = (*self._batch_shape, self.num_arms)
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
 
+    def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """``joint`` with a root of the covariance: kept up to date at O(N^2) an observation in a static covariance
+        form, once asked for (the first time costs O(N^3)); a Cholesky factor otherwise."""
+        root = self._belief.form.joint_root()
+        if root is None:
+            return super().joint_root(time)
+        return self.marginals(time)[0], root.reshape(*self._batch_shape, self.num_arms, self.num_arms)
+
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         index, times = arm_inputs.split(X, self.num_arms, self.drifts)
         if times is not None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.covariance_form import half_log1p
 from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.prior_rows import PriorRows
 
 _NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
 
@@ -55,9 +56,6 @@ class FactorForm(ResizableState):
     gain: Tensor
     surprise: Tensor
     noise_variance: Tensor
-    rows: Tensor
-    row_of_arm: Tensor
-    rows_used: Tensor
     covariance: Tensor
     prior_covariance: Tensor
     point_arm: Tensor
@@ -78,9 +76,7 @@ class FactorForm(ResizableState):
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
-        self.register_buffer("rows", new(q, capacity, n))
-        self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=diagonal.device))
-        self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
+        self.rows = PriorRows(prior, diagonal, capacity)
         self.register_buffer("covariance", new(batch, capacity, capacity))
         self.register_buffer("prior_covariance", new(batch, capacity, capacity))
         self.register_buffer("point_arm", new(batch, capacity, dtype=torch.long))
@@ -89,7 +85,7 @@ class FactorForm(ResizableState):
         self.register_buffer("point_total", new(batch, capacity))
         self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
         self._member: Tensor
-        self._rows_bound = self._points_bound = 0  # upper bounds that need no look at the device
+        self._points_bound = 0  # an upper bound that needs no look at the device
         self.keeps_faint_points = self._dropped_any = False
 
     @property
@@ -109,7 +105,7 @@ class FactorForm(ResizableState):
         self._make_room(arm, now)
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
-        own_row = self._row(arm)  # K_i: (b, N)
+        own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
         if not arm.is_cpu or not bool(known.all()):
             point = self._open_points(arm, own_row, known, point, now)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
@@ -117,7 +113,7 @@ class FactorForm(ResizableState):
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
-        column = self._minus_through_rows(column, z * self._weights(now))
+        column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
         variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at))
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
@@ -172,9 +168,9 @@ class FactorForm(ResizableState):
 
         weight = self._weights(now)
         own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
-        column = self._row(arm) * own_weight
+        column = self.rows.of(arm, self._member) * own_weight
         z = among_points * (self.point_count / self.noise_variance)
-        column = self._minus_through_rows(column, z * weight)
+        column = self.rows.minus_through(column, self.point_arm, z * weight)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
@@ -206,9 +202,7 @@ class FactorForm(ResizableState):
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
         present = self.prior.over_time(now, now)
         prior = self.prior.among(arm) * (present.unsqueeze(-1) if isinstance(present, Tensor) else present)
-        member = (self._member % self.rows.shape[0])[:, None, None]
-        row = self.row_of_arm[self.point_arm].clamp_min(0)
-        cross = self.rows[member, row.unsqueeze(-1), arm.unsqueeze(-2)]  # (T, b, points, n)
+        cross = self.rows.between(self.point_arm, arm, self._member)  # (T, b, points, n)
         cross = cross * (self._weights(now) * (self.point_count > 0)).unsqueeze(-1)
         return prior - cross.mT @ self._solve(cross)
 
@@ -216,6 +210,10 @@ class FactorForm(ResizableState):
         """C over all arms: (b, N, N). The one place where an N x N matrix is made."""
         arm = torch.arange(self.mean.shape[-1], device=self.mean.device)
         return self.among(arm.expand(1, self.mean.shape[0], -1), now).squeeze(0)
+
+    def joint_root(self) -> Tensor | None:
+        """None: a root over all arms is not kept."""
+        return None
 
     def _solve(self, cross: Tensor) -> Tensor:
         """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement."""
@@ -248,64 +246,11 @@ class FactorForm(ResizableState):
         if by < 0:  # an emptied point keeps no rounding residue
             self.point_total.masked_fill_(self.point_count == 0, 0.0)
 
-    def _row(self, arm: Tensor) -> Tensor:
-        """K_i of each member's arm: (b, N)."""
-        return self.rows[self._member % self.rows.shape[0], self.row_of_arm[arm]]
-
-    def _minus_through_rows(self, column: Tensor, z: Tensor) -> Tensor:
-        """column - G^T z for column (b, N) and z over the points (b, n); G is read once for all replicates."""
-        row = self.row_of_arm[self.point_arm].clamp_min(0)
-        rows = self.rows[:, : max(1, self._rows_bound)]  # free points read row 0
-        by_row = z.new_zeros(z.shape[0], rows.shape[1]).scatter_add_(-1, row, z)
-        q = rows.shape[0]
-        if z.shape[0] == 1:
-            return torch.addmv(column[0], rows[0].mT, by_row[0], alpha=-1).unsqueeze(0)
-        column, by_row = (value.unflatten(0, (-1, q)).transpose(0, 1) for value in (column, by_row))
-        return torch.baddbmm(column, by_row, rows, alpha=-1).transpose(0, 1).flatten(0, 1)
-
     def _make_room(self, arm: Tensor, now: float) -> None:
         """Have a row of G for every arm and a free point in every member."""
         if self._points_bound == self.point_arm.shape[-1]:
             self._pack(now)
-        known = self.row_of_arm[arm] >= 0
-        if not known.is_cpu or not bool(known.all()):
-            # on a GPU the most there can be
-            new = len(arm[~known].unique()) if known.is_cpu else arm.shape[0]
-            if self._rows_bound + new > self.rows.shape[1]:
-                self._pack_rows(new)
-                known = self.row_of_arm[arm] >= 0
-            self._bring_rows(arm, known)
-
-    def _bring_rows(self, arm: Tensor, known: Tensor) -> None:
-        """A row of G for every arm not ``known``; members that pull the same new arm share one."""
-        # The first member that pulls it brings it: O(N) to find.
-        none = torch.full_like(self.row_of_arm, arm.shape[0])
-        first = none.scatter_reduce(0, arm, self._member, "amin")[arm]
-        brings = ~known & (first == self._member)
-        row = (self.rows_used + brings.cumsum(0) - 1)[first]
-        if not arm.is_cpu:  # how many are new is not known here: write all rows again
-            row = torch.where(known, self.row_of_arm[arm], row)
-        else:
-            arm, row = arm[brings], row[brings]
-        self.rows[:, row] = self.prior.rows(arm)
-        self.row_of_arm[arm] = row
-        self.rows_used += brings.sum()
-        self._rows_bound += arm.shape[0]
-
-    def _pack_rows(self, new: int) -> None:
-        """Drop the rows of arms that no point is of any more; leave room for ``new`` rows, and for as many again."""
-        live = torch.zeros_like(self.row_of_arm, dtype=torch.bool)
-        live[self.point_arm[self.point_count > 0]] = True
-        arms = live.nonzero().squeeze(-1)
-        used = len(arms)
-        room = used + max(2 * new, min(used, 1024))
-        rows = self.rows.new_zeros(self.rows.shape[0], max(room, 32), self.rows.shape[2])
-        rows[:, :used] = self.rows[:, self.row_of_arm[arms]]
-        self.rows = rows
-        self.row_of_arm.fill_(-1)
-        self.row_of_arm[arms] = torch.arange(used, device=arms.device)
-        self.rows_used.fill_(used)
-        self._rows_bound = used
+        self.rows.bring(arm, self._member, self.point_arm, self.point_count)
 
     def _pack(self, now: float) -> None:
         """Drop the points that no longer matter, move the others to the front and leave room for a quarter more.
@@ -331,7 +276,7 @@ class FactorForm(ResizableState):
 
     def get_extra_state(self) -> dict[str, int]:
         """What the tensors alone do not tell."""
-        names = ("_rows_bound", "_points_bound", "keeps_faint_points", "_dropped_any")
+        names = ("_points_bound", "keeps_faint_points", "_dropped_any")
         return {name: getattr(self, name) for name in names}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
@@ -341,10 +286,7 @@ class FactorForm(ResizableState):
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
-        old_q, new_q = self.rows.shape[0], self.prior.flat_batch
         for name, held in list(self.named_buffers(recurse=False)):
-            if name not in ("rows", "row_of_arm", "rows_used"):
-                setattr(self, name, held[source])
-        if new_q != old_q:
-            self.rows = self.rows[source[:new_q] % old_q]
+            setattr(self, name, held[source])
+        self.rows.widen(source)
         self._member = torch.arange(len(source), device=source.device)

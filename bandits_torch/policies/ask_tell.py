@@ -20,7 +20,7 @@ class Question:
     Attributes:
         id: 0, 1, 2, ... in the order of asking.
         time: when it was asked.
-        arm: (S,) integers.
+        arm: (S,) integers, or (S, d) points.
     """
 
     id: int
@@ -85,9 +85,9 @@ class AskTell:
         time, choice = self._open[id]
         value = torch.as_tensor(reward, dtype=torch.float64, device=choice.arm.device)
         validation.finite_tensor("reward", value)
-        ok = value.dim() == 0 or value.shape == choice.arm.shape
-        validation.shape_is("reward", value, ok, f"() or {tuple(choice.arm.shape)}")
-        self.policy.learn(Observation(time, choice.arm, value.expand(choice.arm.shape), choice.why))
+        ok = value.shape in ((), (self.replicates,))
+        validation.shape_is("reward", value, ok, f"() or ({self.replicates},)")
+        self.policy.learn(Observation(time, choice.arm, value.expand(self.replicates), choice.why))
         del self._open[id]
         return True
 

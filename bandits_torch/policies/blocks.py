@@ -16,10 +16,10 @@ from bandits_torch.policies.opkb_constants import Constants, Schedule
 from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
-from bandits_torch.theory.optimal_design import fractional_gain, optimal_design, optimal_exploration
+from bandits_torch.theory.optimal_design import optimal_design, optimal_exploration
 
 _MOST_STRATEGIES = 40  # blocks of an epoch: 2^40 E steps
-_DESIGN_TOLERANCE = 1e-8
+_DESIGN_TOLERANCE = 1e-6  # of the objectives: regret a step, or nats
 
 
 class BlockPolicy(Policy):
@@ -194,18 +194,14 @@ class BlockPolicy(Policy):
         """P^(j) = (1 - mu_j) Q^(j) + mu_j pi: Q^(j), where Algorithms 3 and 7 misprint Q^(m_t)."""
         schedule, epoch = self.schedules[s], self._epochs[s]
         assert epoch.phi is not None
-        same = epoch.phi is self._initial[s]
-        ridge = schedule.ridge
-        pi = (
-            self._pi[s]
-            if same
-            else optimal_design(epoch.phi, ridge, tolerance=_DESIGN_TOLERANCE).probabilities
-        )
-        gain = schedule.gain if same else float(fractional_gain(epoch.phi, ridge))
+        pi, gain = self._pi[s], schedule.gain
+        if epoch.phi is not self._initial[s]:
+            design = optimal_design(epoch.phi, schedule.ridge, tolerance=_DESIGN_TOLERANCE)
+            pi, gain = design.probabilities, float(design.log_det)  # the gain is that of the optimal design
         Q = optimal_exploration(
             epoch.phi,
             gaps,
-            ridge,
+            schedule.ridge,
             schedule.beta(j),
             schedule.alpha,
             gain,

@@ -18,17 +18,19 @@ from bandits_torch.streams import ReplicateStreams
 
 @dataclass(frozen=True)
 class MasterThresholds:
-    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t).
+    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t), and which copies it starts.
 
     Attributes:
         inflation: 6 (log2 T + 1) ln(T/delta) in theory.
         rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
+        learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
     """
 
     inflation: float
     rise: float = 9.0
     fall: float = 3.0
+    learnt: float = 1.0
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
@@ -37,8 +39,8 @@ class MasterThresholds:
 
     @staticmethod
     def calibrated() -> MasterThresholds:
-        """No inflation: rho itself is taken as the size of the deviations (see the recipe's rho)."""
-        return MasterThresholds(1.0, rise=1.0, fall=1.0)
+        """For ``simulated_rate``, which is what really happens without a change and not a bound on it."""
+        return MasterThresholds(4.0, rise=1.0, fall=1.0, learnt=0.1)
 
 
 @dataclass
@@ -50,6 +52,31 @@ class _Copy:
     end: int
     policy: Policy
     rewards: float = 0.0
+
+
+def simulated_rate(base: Policy, functions: Tensor, noise: Tensor) -> Tensor:
+    """rho(1), ..., rho(T), (T,): by how much the optimism of a base policy exceeds its rewards when nothing changes.
+
+    The base plays fixed functions; rho(t) is the largest, over the runs, of the mean of f~ - y over the first t' >= t
+    steps. Theory's rho bounds the same mean by Cauchy-Schwarz, with a rate of t^{-1/2} where it really falls like
+    ln(t)/t on arms that differ: ten times too much after 4 000 steps on 100 independent arms.
+
+    Args:
+        base: a fresh policy of S replicates; its ``Choice.why["index"]`` holds f~.
+        functions: (S, N), such as draws of the prior.
+        noise: (T, S).
+
+    Cost: T steps of the base.
+    """
+    excess = torch.zeros_like(noise)
+    for t, eta in enumerate(noise):
+        choice = base.choose(t + 1.0)
+        reward = functions.gather(1, choice.arm.unsqueeze(1)).squeeze(1) + eta
+        base.learn(Observation(t + 1.0, choice.arm, reward, choice.why))
+        excess[t] = choice.why["index"] - reward
+    steps = torch.arange(1, len(noise) + 1, dtype=noise.dtype, device=noise.device)
+    largest = (excess.cumsum(0) / steps.unsqueeze(-1)).amax(-1)
+    return largest.flip(0).cummax(0).values.flip(0).clamp_min(0.0)
 
 
 class Master(Policy):
@@ -186,7 +213,10 @@ class _Block:
         for m in range(self.order, -1, -1):
             if self.clock % 2**m:
                 continue
-            if m == self.order or float(draws.uniform()) < rho(2**self.order) / rho(2**m):
+            chance = (
+                rho(2**self.order) / rho(2**m) if rho(2**m) <= self.master.thresholds.learnt * rho(1) else 0
+            )
+            if m == self.order or float(draws.uniform()) < chance:
                 self.copies.append(_Copy(m, self.clock, self.clock + 2**m, self._fresh(m)))
 
     def _fresh(self, order: int) -> Policy:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.domain import Domain
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Choice:
     """What a policy chose.
 
     Attributes:
-        arm: index of the arm of each replicate, (S,) integers.
+        arm: index of the arm of each replicate, (S,) integers; on a continuous domain its points, (S, d).
         why: what ``learn`` will need of this choice (the width used, the prior that won, ...).
     """
 
@@ -32,7 +33,7 @@ class Observation:
 
     Attributes:
         time: when the arm was pulled, in the problem's unit of time, not when the reward arrived.
-        arm: (S,) integers, as chosen.
+        arm: (S,) integers or (S, d) points, as chosen.
         reward: (S,) rewards; the replicates learn together.
         why: the ``why`` of the choice.
     """
@@ -64,14 +65,23 @@ class Policy(ABC):
       under drift.
     * Arms that are gone are masked by ``available``; new ones come in by ``IndexPolicy.add_arms``.
     * The state is whole between any two calls, so another process can take over (``save_policy``).
+
+    Attributes:
+        replicates: S.
+        num_arms: N; 0 on a continuous domain.
+        dim: d, how many coordinates a point has; 0 where arms are chosen by index.
     """
 
     replicates: int
     num_arms: int
+    dim: int = 0
 
     @abstractmethod
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all)."""
+        """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).
+
+        On a continuous domain ``available`` is the ``Domain`` of this step; None: the usual one.
+        """
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:
@@ -139,3 +149,23 @@ def check_observation(observation: Observation, replicates: int, num_arms: int) 
     validation.require(arm.dtype == torch.long, "arm", arm, expected)
     if arm.is_cpu:
         validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)
+
+
+def check_points(observation: Observation, replicates: int, dim: int) -> None:
+    """Raise ValueError unless there is one finite point (d,) and one finite reward per replicate (seen on a CPU)."""
+    shape = (replicates, dim)
+    validation.shape_is("arm", observation.arm, observation.arm.shape == shape, f"{shape}, a point each")
+    reward = observation.reward
+    validation.shape_is("reward", reward, reward.shape == (replicates,), f"({replicates},)")
+    if reward.is_cpu:
+        validation.finite_tensor("arm", observation.arm)
+        validation.finite_tensor("reward", reward)
+
+
+def domain_now(usual: Domain, available: Domain | None) -> Domain:
+    """The domain of this step; ValueError for one of another dimension."""
+    if available is None:
+        return usual
+    fits = isinstance(available, Domain) and available.dim == usual.dim
+    validation.require(fits, "available", available, f"a Domain of {usual.dim} dimensions")
+    return available

@@ -1,5 +1,6 @@
 """What is optimised: simulated reward functions and tables of real rewards."""
 
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.datasets import (
     BeijingPM25,
     IntelHumidity,
@@ -15,6 +16,7 @@ from bandits_torch.problems.drifting import (
     SphereTwoSwitches,
     SwitchingFunctions,
 )
+from bandits_torch.problems.dynamic_functions import DynamicFunction
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
@@ -31,7 +33,9 @@ from bandits_torch.problems.tv_gp import TVGPDraws
 __all__ = [
     "PROBLEMS",
     "BeijingPM25",
+    "ContinuousProblem",
     "DriftingCosine",
+    "DynamicFunction",
     "GPDraws",
     "GridDraws",
     "Hartmann3",

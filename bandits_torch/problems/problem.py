@@ -67,6 +67,7 @@ class Problem(ABC):
         horizon: the last step there is, None if there is no end.
         true_prior: the prior that the function was drawn from, where ``knowledge.priors`` leaves it open; for
             an oracle only.
+        dim: d, how many coordinates a point has, of a ``ContinuousProblem``; 0 where arms are pulled by index.
     """
 
     arms: Tensor
@@ -74,6 +75,7 @@ class Problem(ABC):
     knowledge: Knowledge
     horizon: int | None = None
     true_prior: CandidatePrior | None = None
+    dim: int = 0
 
     @property
     def num_arms(self) -> int:

@@ -21,6 +21,14 @@ from bandits_torch.problems.drifting import (
     SphereTwoSwitches,
     SwitchingFunctions,
 )
+from bandits_torch.problems.dynamic_functions import (
+    DynamicAckley,
+    DynamicGriewank,
+    DynamicHartmann6,
+    DynamicLevy,
+    DynamicShekel,
+    DynamicStyblinskiTang,
+)
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.intel_priors import IntelTemperaturePriors
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
@@ -48,6 +56,12 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "rosenbrock": Rosenbrock,
     "hartmann3": Hartmann3,
     "moving-peaks": MovingPeaks,
+    "dynamic-ackley": DynamicAckley,
+    "dynamic-hartmann6": DynamicHartmann6,
+    "dynamic-shekel": DynamicShekel,
+    "dynamic-griewank": DynamicGriewank,
+    "dynamic-levy": DynamicLevy,
+    "dynamic-styblinski-tang": DynamicStyblinskiTang,
     "grid": GridDraws,
     "regression-table": RegressionTable,
     "variance-starvation": VarianceStarvation,

@@ -192,7 +192,8 @@ def test_a_choice_in_the_past_is_refused_and_changes_nothing():
 @pytest.mark.parametrize("drift", [False, True])
 def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition, batch):
     kernel = drifting(KERNEL) if drift else KERNEL
-    over_arms = IndexPolicy(arm_gp(batch, kernel=kernel), acquisition, width=ConstantWidth(1.5), seed=2)
+    model = arm_gp(batch, kernel=kernel, form="factor")  # draws from a Cholesky factor, as over any inputs
+    over_arms = IndexPolicy(model, acquisition, width=ConstantWidth(1.5), seed=2)
     online = OnlineGP(kernel, 0.1, input_dim=2 if drift else 1, batch_shape=batch)
     over_inputs = IndexPolicy(online, acquisition, width=ConstantWidth(1.5), arms=ARMS, seed=2)
     assert torch.equal(play(over_inputs, 15), play(over_arms, 15))
