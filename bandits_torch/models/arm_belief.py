@@ -70,6 +70,11 @@ class ArmBelief(torch.nn.Module):
         self.form.add(arm, self._residual(arm, reward), time, where)
         self.observations.append(arm, reward, time, where)
 
+    def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
+        """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
+        self.observations.append(arm, reward, time, where)
+        self.relearn(self.form_name)
+
     def forget(self, count: int, where: Tensor) -> None:
         """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
 
