@@ -141,7 +141,7 @@ class ArmGP(ArmModel):
     @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
-        return self._belief.form.gain.reshape(self._batch_shape)
+        return self._belief.form.gain.to(self.arms.dtype).reshape(self._batch_shape)
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -157,7 +157,7 @@ class ArmGP(ArmModel):
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
         arm, _, time = self._held()
-        columns = [arm.to(self.arms.dtype), time] if self.drifts else [arm.to(self.arms.dtype)]
+        columns = [c.to(self.arms.dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
 
     @property
