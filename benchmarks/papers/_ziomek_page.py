@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.papers import _claims
+from benchmarks.papers._ziomek_claims import make_claims
+
 _RIVALS = ("mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "random")
 _HEAD = """# Ziomek, Adachi & Osborne 2024: unknown prior
 
@@ -15,6 +18,10 @@ two means exceeds twice the root of the sum of their squared standard errors.
 
 All policies use the width of PE-GP-UCB's theorem for finite sets, delta = 0.1, unless a row says otherwise; the
 elimination test is the corrected one (deviations before the observation, two-sided xi).
+"""
+_RULES = """"Lower", "better" and "outperforms" ask for more than two standard errors (se) of the differences between
+replicates, "similarly" for at most 20 % of the larger, "roughly uniform" for a factor of 2, "commits" and "relies" for
+more than half of all plays.
 """
 _TOY = """## Figure 2: the toy problem (`hills`)
 
@@ -53,8 +60,10 @@ other work, with as many threads as the column says.
 
 
 def write(out: Path) -> None:
-    """Write RESULTS.md from whichever CSV files are there."""
-    parts = [_HEAD]
+    """Write RESULTS.md and claims.csv from whichever CSV files are there."""
+    claims = make_claims(out)
+    _claims.write(out, claims)
+    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for stem, text in (("figure2", _TOY), ("figure4", _INTEL)):
         path = out / f"{stem}_totals.csv"
         if path.is_file():
