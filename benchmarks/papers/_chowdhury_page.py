@@ -11,6 +11,7 @@ import pandas as pd
 
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
+from benchmarks.papers._tables import markdown
 
 PAPER = "Chowdhury & Gopalan 2017"
 NAMES = {"gp_ucb": "GP-UCB", "igp_ucb": "IGP-UCB", "gp_ts": "GP-TS", "gp_ei": "GP-EI", "gp_pi": "GP-PI"}
@@ -262,7 +263,7 @@ def _panel(out: Path, panel: str) -> str:
         f"({panel[1]}) {first['setting']}: {first['arms']} arms, {first['trials']} trials of {first['steps']} steps, "
         f"R^2 = {first['R^2']:.3g}, B = {first['B']:.3g} on average; random play loses {first['random']:.3g} a step.\n"
     )
-    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{_table(pd.DataFrame(rows))}"
+    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{markdown(pd.DataFrame(rows))}"
 
 
 def _with_errors(frame: pd.DataFrame) -> str:
@@ -274,9 +275,4 @@ def _with_errors(frame: pd.DataFrame) -> str:
         if name in frame:
             cells = zip(frame[name], frame[f"{name} se"], strict=True)
             shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
-    return _table(shown)
-
-
-def _table(frame: pd.DataFrame) -> str:
-    lines = [list(map(str, frame.columns)), ["---"] * frame.shape[1], *frame.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return markdown(shown)
