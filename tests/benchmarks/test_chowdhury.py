@@ -189,6 +189,6 @@ def test_the_short_form_of_the_sensors(tmp_path) -> None:
 
 def test_misuse_is_refused(monkeypatch, tmp_path) -> None:
     monkeypatch.delenv("BANDITS_TORCH_DATA", raising=False)
-    for arguments in (["figure5"], ["figure4", "--out", str(tmp_path)]):
+    for arguments in (["figure5"], ["figure4", "--out", str(tmp_path)], ["report", "--steps", "0"]):
         with pytest.raises(SystemExit):
             chowdhury.main(arguments)
