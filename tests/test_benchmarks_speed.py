@@ -27,6 +27,16 @@ COLUMNS = {
     | {"factor_over_covariance"},
     "igp_30000": {"arms", "replicates", "steps", "wall_seconds", "seconds_per_step", "mean_cumulative_regret"}
     | {"seconds_per_replicate_step"},
+    "million_steps": {
+        "form",
+        "dtype",
+        "window",
+        "observations",
+        "mean_error",
+        "variance_error",
+        "deviation_error",
+    }
+    | {"gain_error", "smallest_variance", "steps_per_second"},
     "precision": {"form", "arms", "noise_variance", "observations", "mean_error", "deviation_error"}
     | {"smallest_deviation", "worst_index_loss", "seconds_float64", "seconds_float32"},
     "saturation": {"form", "arms", "replicates", "bytes_per_step", "copy_seconds", "seconds_per_step"}

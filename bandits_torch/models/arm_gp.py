@@ -141,7 +141,7 @@ class ArmGP(ArmModel):
     @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
-        return self._belief.form.gain.reshape(self._batch_shape)
+        return self._belief.form.gain.to(self.arms.dtype).reshape(self._batch_shape)
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -157,7 +157,7 @@ class ArmGP(ArmModel):
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
         arm, _, time = self._held()
-        columns = [arm.to(self.arms.dtype), time] if self.drifts else [arm.to(self.arms.dtype)]
+        columns = [c.to(self.arms.dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
 
     @property
@@ -196,7 +196,13 @@ class ArmGP(ArmModel):
             self._belief.learn(index[:, k], rewards[:, k], moment, mask)
 
     def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float | None = None,
+        where: Tensor | None = None,
+        *,
+        late: bool = False,
     ) -> None:
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
@@ -205,6 +211,8 @@ class ArmGP(ArmModel):
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
+            late: take a time before the latest observation too. Exact, at the cost of learning all held again; what is
+                forgotten first is then the oldest by time.
 
         Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
         with nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU
@@ -212,14 +220,18 @@ class ArmGP(ArmModel):
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            self._check_not_past(float(time))  # type: ignore[arg-type]
+            late = late and self.now is not None and float(time) < self.now  # type: ignore[arg-type]
+            validation.finite_number("time", float(time))  # type: ignore[arg-type]
+            if not late:
+                self._check_not_past(float(time))  # type: ignore[arg-type]
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(arm.dtype == torch.long, "arm", arm, expected)
         if reward.is_cpu:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
-        self._belief.learn(
+        learn = self._belief.learn_late if late and self.drifts else self._belief.learn
+        learn(
             arm_inputs.flat("arm", arm, self._batch_shape),
             arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
@@ -369,6 +381,44 @@ class ArmGP(ArmModel):
         model._batch_shape, model._candidates = wide, None
         model.prior.fill(model._batch_shape)
         model._belief.widen(source)
+        return model
+
+    def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
+        """A model over its own arms and, from index N on, these: exactly as if it had had them from the start.
+
+        Args:
+            arms: features of the new arms, ``(n, d)``.
+            prior_mean: of the new arms, a number or ``(*batch, n)``; by default that of the others, if they share one.
+
+        Cost: the steps of the observations held. Raises ValueError for a covariance by index, which does not tell how
+        the new arms vary with the others: build a model with the larger one, and let it observe what this one holds.
+        """
+        own = self.arms
+        ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]
+        validation.shape_is("arms", arms, ok, f"(n, {own.shape[-1]}) with n >= 1")
+        means = self._belief.prior_mean
+        if prior_mean is None:
+            validation.require(
+                bool((means == means[0, 0]).all()),
+                "prior_mean",
+                None,
+                "given: the arms there are have several",
+            )
+            prior_mean = float(means[0, 0])
+        new = torch.as_tensor(prior_mean, dtype=own.dtype, device=own.device)
+        new = new.expand(*self._batch_shape, len(arms))
+        model = ArmGP(
+            torch.cat([own, arms.to(own).expand(*own.shape[:-2], -1, -1)], -2),
+            self.prior.kernel,
+            self.noise_variance,
+            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new], -1),
+            form=self.form,
+            batch_shape=self._batch_shape,
+        )
+        belief = model._belief
+        belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
+        belief.forgets = self._belief.forgets
+        belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
         return model
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:

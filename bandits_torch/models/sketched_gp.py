@@ -157,7 +157,7 @@ class SketchedGP(ArmModel):
 
     @property
     def effective_dimension(self) -> Tensor:
-        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(m^3)."""
+        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(u) once marginals were read."""
         return torch.stack([sketch.effective_dimension for sketch in self.sketches]).reshape(
             self._batch_shape
         )
@@ -168,8 +168,12 @@ class SketchedGP(ArmModel):
         return self._kappa_squared
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Dictionary size and dictionaries drawn."""
-        return {"dictionary_size": self.dictionary_size.reshape(-1), "draws": self.draws.reshape(-1)}
+        """Dictionary size, size of the last draw (of which it is a superset), and dictionaries drawn."""
+        return {
+            "dictionary_size": self.dictionary_size.reshape(-1),
+            "last_draw": self._each([sketch.last_draw for sketch in self.sketches]).reshape(-1),
+            "draws": self.draws.reshape(-1),
+        }
 
     def _each(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, device=self.arms.device).reshape(self._batch_shape)
@@ -324,7 +328,7 @@ class SketchedGP(ArmModel):
             x, inducing = flat[:, k], sketch.inducing_inputs()
             cross = self.prior.space_kernel(inducing, x).to_dense()
             mean, z, v = sketch.at(cross)
-            covariance = self.prior.space_kernel(x).to_dense() - z.mT @ z + sketch.noise_variance * v.mT @ v
+            covariance = self.prior.space_kernel(x).to_dense() - z.mT @ (z - v)
             means.append(mean)
             covariances.append(covariance)
         shape = inputs.shape[:-1]

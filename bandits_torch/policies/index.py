@@ -11,6 +11,7 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.forgetting import ForgettingRule
@@ -89,6 +90,27 @@ class IndexPolicy(ModelPolicy):
             trace.update(self.model.trace())
         return trace
 
+    def add_arms(
+        self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
+    ) -> None:
+        """Have these arms too, (n, d), with the indices from N on, as if they had been there from the start.
+
+        Args:
+            arms, prior_mean: see ``ArmGP.with_arms``, whose cost it has.
+            width: takes the place of the policy's; needed if that one counts the arms.
+
+        A saved state is loaded into a policy that has all the arms. Raises ValueError, with nothing changed.
+        """
+        own = isinstance(self.model, ArmGP)
+        validation.require(own, "model", type(self.model).__name__, "an ArmGP to take up more arms")
+        counts = width is None and hasattr(self.width, "num_arms")
+        validation.require(
+            not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
+        )
+        self.model = cast(ArmGP, self.model).with_arms(arms, prior_mean)
+        self.arms, self.num_arms = self.model.arms, self.model.num_arms
+        self.width = width or self.width
+
     # -- parts -----------------------------------------------------------------------------------------
 
     def _check(self, observation: Observation) -> None:
@@ -122,7 +144,9 @@ class IndexPolicy(ModelPolicy):
 
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
         shape = self.model.batch_shape
-        if isinstance(self.model, ArmModel):
+        if isinstance(self.model, ArmGP):
+            self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time, late=True)
+        elif isinstance(self.model, ArmModel):
             self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time)
         else:
             self.model.observe(self._of_arm(arm, time), reward.reshape(*shape, 1, 1))

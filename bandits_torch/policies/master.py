@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.drawing import check_pulls
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -117,6 +117,7 @@ class Master(Policy):
         self.num_arms = validation.positive_integer("num_arms", num_arms)
         self.thresholds, self.rho = thresholds, rho
         self._first, self._base = first_replicate, base
+        self._turn = 0  # rewards learnt
         self._streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
             for s in range(replicates)
@@ -133,12 +134,14 @@ class Master(Policy):
             choice = block.player.policy.choose(time, mask)
             arms.append(choice.arm)
             optimism.append(choice.why["index"])
-        return Choice(torch.cat(arms), {"index": torch.cat(optimism)})
+        return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
 
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
         arm, reward = observation.arm, observation.reward
         check_pulls(observation, self.replicates, self.num_arms)
+        check_turn(observation, self._turn)
+        self._turn += 1
         optimism = observation.why["index"]
         self._detected = torch.zeros_like(self._detected)
         for s, block in enumerate(self._blocks):
@@ -176,6 +179,7 @@ class Master(Policy):
         return {
             "blocks": [block.state_dict() for block in self._blocks],
             "streams": [streams.state_dict() for streams in self._streams],
+            "turn": self._turn,
             "counts": torch.stack([self._restarts, self._detected, self._order]),
         }
 
@@ -185,6 +189,7 @@ class Master(Policy):
             block.load_state_dict(kept)
         for streams, kept in zip(self._streams, state["streams"], strict=True):
             streams.load_state_dict(kept)
+        self._turn = state["turn"]
         self._restarts, self._detected, self._order = (row.clone() for row in state["counts"])
 
 
@@ -204,15 +209,16 @@ class _Block:
 
     def schedule(self) -> None:
         """Start the copies that begin at this step, largest order first."""
-        rho, draws = self.master.rho, self.master._streams[self.replicate]
         for m in range(self.order, -1, -1):
-            if self.clock % 2**m:
-                continue
-            chance = (
-                rho(2**self.order) / rho(2**m) if rho(2**m) <= self.master.thresholds.learnt * rho(1) else 0
-            )
-            if m == self.order or float(draws.uniform()) < chance:
+            if self.clock % 2**m == 0 and (m == self.order or self._drawn(m)):
                 self.copies.append(_Copy(m, self.clock, self.clock + 2**m, self._fresh(m)))
+
+    def _drawn(self, order: int) -> bool:
+        """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
+        rho, u = self.master.rho, float(self.master._streams[self.replicate].uniform())
+        return rho(2**order) <= self.master.thresholds.learnt * rho(1) and u < rho(2**self.order) / rho(
+            2**order
+        )
 
     def _fresh(self, order: int) -> Policy:
         if order not in self.pool:

@@ -168,12 +168,16 @@ def test_a_bad_observation_is_refused_by_name_and_changes_nothing(policy, name, 
     assert_same_state(policy.state_dict(), before)
 
 
-def test_a_time_in_the_past_is_refused_and_changes_nothing():
+def test_a_choice_in_the_past_is_refused_and_changes_nothing():
     policy = POLICIES["drift"]()
     play(policy, 3)
     before = policy.state_dict()
-    for act in (lambda: policy.choose(2.0), lambda: policy.learn(Observation(2.0, ARM, REWARD))):
-        with pytest.raises(ValueError, match="time"):
+    for act in (
+        lambda: policy.choose(2.0),
+        lambda: policy.learn(Observation(math.nan, ARM, REWARD)),
+        lambda: policy.learn(Observation(2.0, ARM, REWARD * math.nan)),
+    ):
+        with pytest.raises(ValueError, match=r"time|reward"):
             act()
     after = policy.state_dict()
     assert_same_state(after["model"], before["model"])
