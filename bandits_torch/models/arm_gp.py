@@ -246,6 +246,18 @@ class ArmGP(ArmModel):
         """Read the kernel's hyperparameters again and relearn the observations held, at the cost of their steps."""
         self._belief.relearn(self._belief.form_name)
 
+    def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
+        """Take these, ``batch_shape`` each, the mean one for all arms, and ``rebuild``."""
+        for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
+            validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
+        if self.noise_variance.shape == self._batch_shape:
+            self.noise_variance.copy_(noise_variance)
+        else:
+            self.noise_variance = noise_variance.to(self.noise_variance).clone()
+        self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
+        self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
+        self.rebuild()
+
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else arm_inputs.flat_mask(where, self._batch_shape)
 

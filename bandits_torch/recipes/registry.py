@@ -41,7 +41,14 @@ _RECIPES: tuple[Callable[..., Policy], ...] = (
     adaptive.w_gp_ucb,
 )
 RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _RECIPES}
-_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None, "search": None}
+_PRIOR_OPTIONS = {
+    "replicates": 1,
+    "prior_mean": 0.0,
+    "form": "auto",
+    "noise_variance": None,
+    "search": None,
+    "learn_hyperparameters": False,
+}
 
 
 def build(
