@@ -55,6 +55,8 @@ def sweep(
         seed, progress: as for ``run``.
 
     Returns the histories by problem, then policy.
+
+    Raises ValueError for a horizon below 1, and whatever ``race`` refuses.
     """
     validation.positive_integer("horizon", horizon)
     histories = {}

@@ -24,6 +24,8 @@ class MasterThresholds:
         inflation: 6 (log2 T + 1) ln(T/delta) in theory.
         rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
+
+    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E.
     """
 
     inflation: float
@@ -72,6 +74,8 @@ class Master(Policy):
         device: of the arms handed out.
 
     Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
+
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 
     def __init__(

@@ -76,7 +76,11 @@ def ada_opkb_calibrated(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon."""
+    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
+
+    ``run_length``: mean number of steps between false alarms. Source: Hong et al. 2023, changed as ``CalibratedOPKB``
+    says.
+    """
     model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
     return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
 
@@ -96,7 +100,11 @@ def opnn(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5)."""
+    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
+
+    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent a block;
+    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``).
+    """
     features = NeuralFeatures(
         arms,
         hidden,
@@ -125,7 +133,10 @@ def ada_opnn(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7)."""
+    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
+
+    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``.
+    """
     features = NeuralFeatures(
         arms,
         hidden,
@@ -160,6 +171,8 @@ def master_gp_ucb(
     Wei & Luo. ``"calibrated"``: rho(t) = 2 width_t sqrt(2 c gamma_t / t) with c = k / ln(1 + k/lambda), k the
     largest prior variance, and no inflation: GP-UCB's own bound on its mean regret over t steps, from
     sum sigma^2 <= c sum ln(1 + sigma^2/lambda) = 2 c gamma_t and Cauchy-Schwarz.
+
+    Raises ValueError for other ``thresholds``.
     """
     validation.require(
         thresholds in ("theory", "calibrated"), "thresholds", thresholds, "'theory' or 'calibrated'"

@@ -140,7 +140,10 @@ def r_gp_ucb(
     width: Any = None,
     **prior: Any,
 ) -> IndexPolicy:
-    """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1)."""
+    """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1).
+
+    Raises ValueError unless ``interval`` is an integer >= 1.
+    """
     model = _model(arms, kernel, noise_variance, **prior)
     if interval is None:
         interval = memory_length(model, horizon, variation_budget)
@@ -204,7 +207,10 @@ def ui_gp_ucb(
     width: Any = None,
     **prior: Any,
 ) -> IndexPolicy:
-    """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time."""
+    """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
+
+    A random walk in place of the stationary drift of Bogunovic et al. 2016; ``WienerKernel`` has the equation.
+    """
     drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64(drift_variance)))
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
@@ -231,6 +237,9 @@ def memory_length(model: ArmGP, horizon: int, variation_budget: Number | None = 
 
     gamma_T is the greedy maximum over the arms, over 1 000 of them evenly spread in their order where there are
     more; an average over replicates that differ. Between 1 and T.
+
+    Source: Zhou & Shroff 2021, remark on their Theorems 1 and 2. ``variation_budget``: P_T, None for unknown. Raises
+    ValueError for a ``horizon`` below 1.
     """
     validation.positive_integer("horizon", horizon)
     noise = model.noise_variance.mean()
