@@ -53,6 +53,9 @@ class ArmGP(ArmModel):
     Memory: observations are kept (16 to 24 bytes each), so that they can be unlearned.
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
+
+    Raises ValueError for an unknown ``form``, a ``noise_variance`` that is not positive, a ``prior_mean`` of another
+    shape or not finite, a kernel that is not positive semi-definite over the arms, and batches that do not broadcast.
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``

@@ -40,6 +40,7 @@ class SketchedGP(ArmModel):
         chunk_size: arms worked on at a time when memory is short. None keeps the embedding of all arms, N x m numbers;
             a number keeps none of it and computes it again, m numbers for each of ``chunk_size`` arms, when needed.
         batch_shape: replicates.
+        dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
         seed, first_replicate: of the dictionaries' random numbers; replicate k of a batch is replicate k alone.
 
     Cost of a step: see ``Sketch``; replicates advance one after the other, since their dictionaries differ in size.

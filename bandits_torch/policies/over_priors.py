@@ -40,6 +40,8 @@ class UnknownPriorPolicy(Policy):
 
     A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the
     smallest index, ties between priors to the first. An index that is NaN is never chosen.
+
+    Raises ValueError for a model of another batch shape than (S, P).
     """
 
     def __init__(self, model: ArmGP, width: Width) -> None:
@@ -112,14 +114,20 @@ class UnknownPriorPolicy(Policy):
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
-    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood)."""
+    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood).
+
+    Source: the type II likelihood baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
+    """
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         return LikeliestPrior(base, self.model.log_likelihood)
 
 
 class BayesianPriorPolicy(UnknownPriorPolicy):
-    """Mean UCB over the priors, weighted by their posterior probabilities (equal before the first reward)."""
+    """Mean UCB over the priors, weighted by their posterior probabilities (equal before the first reward).
+
+    Source: the fully Bayesian baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
+    """
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         return BayesianOverPriors(base, self.model.log_likelihood)
@@ -146,6 +154,8 @@ class PriorElimination(UnknownPriorPolicy):
 
     The last surviving prior is never dropped. ``trace`` records the prior played, how many survive, the one
     dropped in this step (-1: none), and whether the last one was refuted too (so that none of the set fits).
+
+    Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
 
     def __init__(
