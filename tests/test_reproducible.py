@@ -2,8 +2,8 @@
 
 That two runs of one seed agree is part of what tests/test_checkpoint.py compares.
 
-A GPU draws the same random numbers (they are drawn on the CPU) but adds up in another order: there posterior means agree
-with a CPU's to rounding, and an arm differs where two indices are that close.
+A GPU is given the same random numbers (they are drawn on the CPU) but adds up in another order: its posterior means
+agree with a CPU's to rounding, and an arm differs where two indices are that close.
 """
 
 import os
