@@ -36,7 +36,7 @@ def cost(name, replicates, steps, folder):
     """(bytes, ms of a write, ms of a load, ms of a step) after so many steps."""
     path = os.path.join(folder, name)
     history = run(*built(name, replicates, steps), steps, checkpoint=path, every=steps)
-    policy, problem = built(name, replicates, steps)
+    policy, _ = built(name, replicates, steps)
     begun = time.perf_counter()
     header, state = checkpoint.read_state(path, "run")
     policy.load_state_dict(state["parts"]["policy"])
@@ -62,12 +62,12 @@ def main():
         for name in asked.recipes.split(","):
             size, write, load, step = cost(name, asked.replicates, asked.steps, folder)
             print(f"{name:24}{size / 1e6:9.2f}{write:10.1f}{load:10.1f}{step:10.3f}", flush=True)
-    streams = ReplicateStreams(0, asked.replicates)
-    streams.normal()
-    state = streams.state_dict()
-    kept = sum(part.numel() for part in (state["generators"], *(block[3] for block in state["blocks"])))
-    drawn = streams._blocks["normal", ()].numel() * 8
-    print(f"a stream of single numbers: {kept:,} bytes, where the numbers drawn ahead are {drawn:,}")
+    for shape in ((), (100,)):
+        streams = ReplicateStreams(0)
+        streams.normal(*shape)
+        ((_, _, _, states),) = streams.state_dict()["blocks"]
+        ahead = 8 * streams._blocks["normal", shape].numel()
+        print(f"a stream of shape {shape}: {states.numel()} bytes kept in place of the {ahead} drawn ahead")
 
 
 if __name__ == "__main__":
