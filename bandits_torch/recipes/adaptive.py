@@ -172,7 +172,8 @@ def master_gp_ucb(
 
     ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of
     Wei & Luo. ``"calibrated"`` or thresholds of one's own: rho(t) from GP-UCB runs of the whole horizon on 16 draws of
-    the prior (``simulated_rate``), which takes some seconds beforehand at T = 10 000.
+    the prior (``simulated_rate``), which takes some seconds beforehand at T = 10 000. There is one rho, that of the
+    replicates' largest B and mean noise: one of many is the replicate alone only where they agree in both.
 
     Raises ValueError for other ``thresholds``.
     """
