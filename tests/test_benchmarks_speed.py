@@ -31,6 +31,8 @@ COLUMNS = {
     | {"smallest_deviation", "worst_index_loss", "seconds_float64", "seconds_float32"},
     "saturation": {"form", "arms", "replicates", "bytes_per_step", "copy_seconds", "seconds_per_step"}
     | {"host_waits", "peak_mib"},
+    "million_arms": {"arms", "lengthscale", "first_step", "last_step", "seconds_per_step", "bytes_per_step"}
+    | {"copy_seconds", "dictionary", "draws", "regret_per_step", "peak_mib"},
 }
 
 
