@@ -16,12 +16,13 @@ from bandits_torch.checkpoint import load_policy, save_policy
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Observation
 from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import write_state
 from tests.reference import all_recipes
 from tests.reference.stubs import TableProblem
 
-T = 60
+T = 40
 
 
 class Cut(Exception):
@@ -56,12 +57,31 @@ def same(one, other):
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_every_recipe_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
     undisturbed = run(*all_recipes.build(name, 2, T), T, seed=2)
-    for step in (2, 19, 45):  # each time a new process would build everything anew
+    for step in (2, 19, 34):  # each time a new process would build everything anew
         cut_at(step)
         with pytest.raises(Cut):
             run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run", every=3)
     cut_at(None)
     assert same(run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run"), undisturbed)
+
+
+@pytest.mark.parametrize("name", all_recipes.OVER_POINTS)
+def test_over_points_too(name, cut_at, tmp_path, monkeypatch):
+    monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long
+    steps = 10
+    undisturbed = run(*all_recipes.build_over_points(name, 2, steps), steps, seed=2)
+    cut_at(6)
+    with pytest.raises(Cut):
+        run(
+            *all_recipes.build_over_points(name, 2, steps),
+            steps,
+            seed=2,
+            checkpoint=tmp_path / "run",
+            every=2,
+        )
+    cut_at(None)
+    again = run(*all_recipes.build_over_points(name, 2, steps), steps, seed=2, checkpoint=tmp_path / "run")
+    assert same(again, undisturbed)
 
 
 def states(policy, steps, first=0):
@@ -78,16 +98,16 @@ def states(policy, steps, first=0):
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_every_recipe_s_state_goes_through_a_file(name, tmp_path):
     old, new = (all_recipes.build(name, 2, T)[0] for _ in range(2))
-    states(old, 23)
+    states(old, 17)
     save_policy(tmp_path / "policy", old)
     load_policy(tmp_path / "policy", new)
-    expected = states(old, 30, first=23)
-    assert states(new, 30, first=23) == expected
+    expected = states(old, 20, first=17)
+    assert states(new, 20, first=17) == expected
     assert checkpoint.described(old.state_dict()) == checkpoint.described(new.state_dict())
     used = all_recipes.build(name, 2, T)[0]  # and into a policy that has lived before
-    states(used, 31)
+    states(used, 21)
     load_policy(tmp_path / "policy", used)
-    assert states(used, 30, first=23) == expected
+    assert states(used, 20, first=17) == expected
 
 
 TABLE = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]]]

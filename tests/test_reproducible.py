@@ -1,5 +1,12 @@
-"""Same seed, same result: whatever the run, the batch around a replicate, or the number of CPU threads."""
+"""Same seed, same result: whatever the batch around a replicate, or the number of CPU threads.
 
+That two runs of one seed agree is part of what tests/test_checkpoint.py compares.
+
+A GPU is given the same random numbers (they are drawn on the CPU) but adds up in another order: its posterior means
+agree with a CPU's to rounding, and an arm differs where two indices are that close.
+"""
+
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +17,9 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.loop import run
 from tests.reference import all_recipes
-from tests.reference.kill_runs import same
 
 ROOT = Path(__file__).parent.parent
-T, S = 30, 25
+T, S = 24, 25
 
 
 def played(name, replicates, first=0):
@@ -22,14 +28,9 @@ def played(name, replicates, first=0):
 
 
 @pytest.mark.parametrize("name", recipes.RECIPES)
-def test_the_same_seed_gives_the_same_run(name):
-    assert same(played(name, 2), played(name, 2))
-
-
-@pytest.mark.parametrize("name", recipes.RECIPES)
 def test_a_replicate_of_25_is_the_replicate_alone(name):
     together = played(name, S)
-    for k in (0, 13, 24):
+    for k in (0, 24):
         alone = played(name, 1, first=k)
         for values in ("arms", "rewards", "expected_rewards", "best"):
             assert torch.equal(getattr(alone, values)[0], getattr(together, values)[k])
@@ -41,7 +42,10 @@ def test_a_replicate_of_25_is_the_replicate_alone(name):
 
 def arms_with(threads):
     command = [sys.executable, "-m", "tests.reference.play_all", str(threads)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    waiting = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}  # or it would burn the cores
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | waiting
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

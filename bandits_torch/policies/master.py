@@ -25,6 +25,8 @@ class MasterThresholds:
         rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
         learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
+
+    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E.
     """
 
     inflation: float
@@ -99,6 +101,8 @@ class Master(Policy):
         device: of the arms handed out.
 
     Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
+
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 
     def __init__(

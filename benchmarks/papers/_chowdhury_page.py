@@ -11,6 +11,7 @@ import pandas as pd
 
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
+from benchmarks.papers._tables import markdown
 
 PAPER = "Chowdhury & Gopalan 2017"
 NAMES = {"gp_ucb": "GP-UCB", "igp_ucb": "IGP-UCB", "gp_ts": "GP-TS", "gp_ei": "GP-EI", "gp_pi": "GP-PI"}
@@ -34,7 +35,7 @@ top has its last value at its label.
 
 As in section 6: 100 points uniform in [0, 1] (figures 1, 2) or 100 d in the domain (figure 3), lengthscale 0.2,
 Matern 5/2, R^2 = 1 % of the function's range, lambda = R^2, delta = 0.1, B the RKHS norm of the function on the arms,
-25 trials of 30 000 steps. Widths as printed: beta~_t of GP-UCB = sqrt(2 B^2 + 300 gamma ln^3(t/delta)), beta_t of
+25 trials of 30 000 steps, unless a panel below says otherwise. Widths as printed: beta~_t of GP-UCB = sqrt(2 B^2 + 300 gamma ln^3(t/delta)), beta_t of
 IGP-UCB = B + R sqrt(2 (gamma + 1 + ln(1/delta))), v_t of GP-TS the same with 2/delta. With lambda = R^2 below 1 the
 printed beta_t and v_t have no guarantee; `sensitivity` shows the form that has one.
 
@@ -72,11 +73,11 @@ def write(out: Path) -> None:
     if (out / "robustness.csv").is_file():
         frame = pd.read_csv(out / "robustness.csv")
         parts.append(
-            "## The conjecture at figure 3\n\nRosenbrock, 2 000 steps, regret by the kernel's lengthscale.\n"
+            "## The conjecture at figure 3\n\nRosenbrock, 25 trials of at most 2 000 steps, regret by the kernel's lengthscale.\n"
         )
         parts.append(_with_errors(frame))
     if (out / "sensitivity.csv").is_file():
-        parts.append("## Sensitivity\n\n3 000 steps; one choice changed at a time.\n")
+        parts.append("## Sensitivity\n\nAt most 3 000 steps; one choice changed at a time.\n")
         parts.append(_with_errors(pd.read_csv(out / "sensitivity.csv")))
     (out / "RESULTS.md").write_text("\n".join(parts))
 
@@ -262,7 +263,7 @@ def _panel(out: Path, panel: str) -> str:
         f"({panel[1]}) {first['setting']}: {first['arms']} arms, {first['trials']} trials of {first['steps']} steps, "
         f"R^2 = {first['R^2']:.3g}, B = {first['B']:.3g} on average; random play loses {first['random']:.3g} a step.\n"
     )
-    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{_table(pd.DataFrame(rows))}"
+    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{markdown(pd.DataFrame(rows))}"
 
 
 def _with_errors(frame: pd.DataFrame) -> str:
@@ -274,9 +275,4 @@ def _with_errors(frame: pd.DataFrame) -> str:
         if name in frame:
             cells = zip(frame[name], frame[f"{name} se"], strict=True)
             shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
-    return _table(shown)
-
-
-def _table(frame: pd.DataFrame) -> str:
-    lines = [list(map(str, frame.columns)), ["---"] * frame.shape[1], *frame.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return markdown(shown)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from bandits_torch.experiments.plots import COLOURS
 from benchmarks.papers import _claims
+from benchmarks.papers._tables import markdown
 from benchmarks.papers._zhou_claims import COMMAND, SWEEPS, groups, make_claims, regrets, slope
 
 _MARKS = {"R-GP-UCB": "o", "SW-GP-UCB": "s", "IGP-UCB": "^"}
@@ -50,7 +51,7 @@ def write(out: Path) -> None:
         ]
     if (out / "tuning.csv").is_file():
         tuning = pd.read_csv(out / "tuning.csv").pivot(index="width", columns="policy", values="regret")
-        parts += ["## The constant widths\n", _markdown(tuning.reset_index().round(1))]
+        parts += ["## The constant widths\n", markdown(tuning.reset_index().round(1))]
     (out / "RESULTS.md").write_text("\n".join(parts))
 
 
@@ -73,7 +74,7 @@ def _table(name: str, frame: pd.DataFrame) -> str:
         rows.append(
             {"environment": environment, "policy": "random (expected)", "width": "", "H or w": ""} | cells
         )
-    return _markdown(pd.DataFrame(rows).fillna(""))
+    return markdown(pd.DataFrame(rows).fillna(""))
 
 
 def _draw(name: str, frame: pd.DataFrame) -> Figure:
@@ -114,8 +115,3 @@ _PANEL = {
     ("budget", "unknown"): "steady drift, P_T unknown",
     ("gain", "drift"): "steady drift, P_T fixed and known",
 }
-
-
-def _markdown(frame: pd.DataFrame) -> str:
-    lines = [list(map(str, frame.columns)), ["---"] * frame.shape[1], *frame.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

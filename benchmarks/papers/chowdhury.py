@@ -36,6 +36,7 @@ class Job:
     out: Path
     data: Path | None
     fast: bool
+    most: int | None = None
 
     @property
     def trials(self) -> int:
@@ -43,8 +44,8 @@ class Job:
         return 3 if self.fast else 25
 
     def steps(self, full: int = 30_000) -> int:
-        """T."""
-        return 60 if self.fast else full
+        """T, at most ``most``."""
+        return 60 if self.fast else min(full, self.most or full)
 
 
 def main(arguments: list[str]) -> None:
@@ -57,15 +58,20 @@ def main(arguments: list[str]) -> None:
         "--data", type=Path, help="folder of the Intel readings; default: $BANDITS_TORCH_DATA"
     )
     parser.add_argument("--fast", action="store_true", help="3 trials of 60 steps")
+    parser.add_argument(
+        "--steps", type=int, help="at most so many steps a run; the page says how many there were"
+    )
     parser.add_argument("--out", type=Path, help="default: results/chowdhury, or results/fast/chowdhury")
     asked = parser.parse_args(arguments)
     unknown = sorted(set(asked.parts) - set(PARTS) - {"report"})
     if unknown:
         parser.error(f"parts must be among {', '.join(PARTS)}, report, got {', '.join(unknown)}")
     data = data_folder(asked.data, "intel_light_humidity.npz")
+    if asked.steps is not None and asked.steps < 1:
+        parser.error(f"--steps must be at least 1, got {asked.steps}")
     if data is None and "figure4" in asked.parts:
         parser.error("figure4 needs --data or $BANDITS_TORCH_DATA")
-    job = Job(results_folder("chowdhury", asked.fast, asked.out), data, asked.fast)
+    job = Job(results_folder("chowdhury", asked.fast, asked.out), data, asked.fast, asked.steps)
     torch.set_num_threads(1)  # a step this short gains nothing from a second thread
     for part in asked.parts or PARTS:
         if part == "figure4" and data is None:

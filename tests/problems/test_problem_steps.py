@@ -33,6 +33,10 @@ def seen(problem, step):
     """Everything a run gets to see of a step."""
     arm = torch.tensor([0, 1])
     available = problem.available(step)
+    if problem.dim:  # points, not arms
+        arm = problem.domain.sample(2, 0)
+        rewards = problem.pull(step, arm, ReplicateStreams(1, 2))
+        return [rewards, problem.expected(step, arm), torch.tensor(problem.time(step))]
     if available is not None:
         arm = available.expand(2, -1).to(torch.uint8).argmax(-1)
     pulled = problem.pull(step, arm, ReplicateStreams(1, 2))

@@ -13,6 +13,7 @@ QUICK = {
     "et_gp_ucb": {"delta": 0.5},
     "opnn": {"hidden": 16, "training_steps": 5},
     "ada_opnn": {"hidden": 16, "training_steps": 5},
+    "master_gp_ucb": {"rkhs_bound": 4.0},  # its rho is one for all replicates, so they must agree in B
 }
 
 
@@ -30,3 +31,14 @@ def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):
     if "first_replicate" in recipes.options_of(name):
         options["first_replicate"] = first
     return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=seed, **options), problem
+
+
+OVER_POINTS = ("gp_ei", "sw_gp_ucb", "tv_gp_ucb")  # one for each kind of state there
+
+
+def build_over_points(name, replicates, horizon):
+    """(policy, problem) on a continuous domain."""
+    problem = make("dynamic-levy", dim=2, horizon=horizon, replicates=replicates)
+    search = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
+    options = QUICK.get(name, {}) | {"search": search}
+    return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=3, **options), problem
