@@ -110,7 +110,9 @@ class BayesianOverPriors(OverPriors):
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The posterior-weighted mean of the scores, and the prior of the largest weight."""
-        values = (scores * self.weights).sum(-1)
+        values = scores[..., 0] * self.weights[..., 0]
+        for p in range(1, self.num_priors):  # in this order: the bits of a sum in one go depend on the batch
+            values = values + scores[..., p] * self.weights[..., p]
         return values, self.weights.argmax(-1).expand(values.shape)
 
 

@@ -10,12 +10,15 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.history import History, standard_error
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import available_rewards
 
 
 def random_regret(problem: Problem, horizon: int) -> Tensor:
     """Expected regret of drawing an available arm uniformly, max_x f_t(x) - mean_x f_t(x), exactly.
+
+    On a continuous domain the mean is that of 512 evenly spread points.
 
     Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
     Its best possible companion, the oracle that plays the best available arm, has regret 0.
@@ -26,6 +29,9 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
     validation.positive_integer("horizon", horizon)
     regrets = []
     for step in range(1, horizon + 1):
+        if isinstance(problem, ContinuousProblem):
+            regrets.append(problem.best(step) - problem.random_reward(step))
+            continue
         expected, available = problem.expected_rewards(step), problem.available(step)
         rewards = available_rewards(expected, available)
         mask = torch.isfinite(rewards)

@@ -10,6 +10,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -77,7 +78,8 @@ class WeightedGP(OnlineModel):
         self.reward: Tensor
         self.register_buffer("count", zeros[..., 0].long())
         self.count: Tensor
-        self._belief: tuple[Tensor, Tensor, Tensor] | None = None
+        self._belief: tuple[Tensor, Tensor] | None = None
+        self._gain: Tensor | None = None
         self.eval()
 
     # -- what it is ------------------------------------------------------------------------------------
@@ -104,8 +106,11 @@ class WeightedGP(OnlineModel):
 
     @property
     def information_gain(self) -> Tensor:
-        """1/2 log det(V~ / lambda), ``batch_shape``."""
-        return self._now()[2]
+        """1/2 log det(V~ / lambda), ``batch_shape``; O(N^3) when first asked for after an observation."""
+        if self._gain is None:
+            factor = self._scaled(self.square, self._regulariser())
+            self._gain = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._gain
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -134,7 +139,7 @@ class WeightedGP(OnlineModel):
             new = (old * kept).scatter_add(-1, arm, added)
             setattr(self, name, new if where is None else torch.where(where.unsqueeze(-1), new, old))
         self.count = self.count + (1 if where is None else where)
-        self._belief = None
+        self._belief = self._gain = None
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Refused: the weights do the forgetting."""
@@ -150,32 +155,32 @@ class WeightedGP(OnlineModel):
         for name in ("weight", "square", "reward"):
             setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
         self.count = torch.where(where, 0, self.count)
-        self._belief = None
+        self._belief = self._gain = None
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def _now(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (*batch, N), variance of every pair of arms (*batch, N, N) and gain (*batch); kept until learning."""
+    def _regulariser(self) -> Tensor:
+        """lambda, to broadcast against matrices."""
+        return self.noise_variance.reshape(*self.noise_variance.shape, 1, 1)
+
+    def _now(self) -> tuple[Tensor, Tensor]:
+        """Mean (*batch, N) and C (*batch, N, N); kept until learning."""
         if self._belief is None:
-            lam = self.noise_variance.reshape(*self.noise_variance.shape, *[1] * 2)
-            factor, _ = self._scaled(self.weight, lam)
+            lam = self._regulariser()
             root = self.weight.sqrt().unsqueeze(-1)
+            factor = self._scaled(self.weight, lam)
             half = torch.linalg.solve_triangular(factor, root * self.prior_covariance, upper=False)
             C = self.prior_covariance - half.mT @ half / lam
             mean = (C @ self.reward.unsqueeze(-1)).squeeze(-1) / lam.squeeze(-1)
-            lost = (self.weight - self.square).unsqueeze(-2)
-            variance = C - (C * lost) @ C / lam
-            _, log_det = self._scaled(self.square, lam)
-            self._belief = (mean, variance, 0.5 * log_det)
+            self._belief = (mean, C)
         return self._belief
 
-    def _scaled(self, weight: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
-        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda and its log det."""
+    def _scaled(self, weight: Tensor, lam: Tensor) -> Tensor:
+        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda."""
         root = weight.sqrt()
         A = root.unsqueeze(-1) * self.prior_covariance * root.unsqueeze(-2) / lam
         A.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        factor = torch.linalg.cholesky(A)
-        return factor, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.linalg.cholesky(A)
 
     def posterior(  # type: ignore[override]
         self,
@@ -186,23 +191,28 @@ class WeightedGP(OnlineModel):
         **kwargs: Any,
     ) -> Posterior:
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
-        mean, variance, _ = self._now()
+        mean, C = self._now()
         batch = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
         q = X.shape[-2]
         arm = X.squeeze(-1).long().expand(*batch, q)
         at = mean.expand(*batch, -1).gather(-1, arm)
-        rows = variance.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
-        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q))
+        rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
+        lost = ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
+        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * lost) @ rows.mT
         if isinstance(observation_noise, Tensor) or observation_noise:
             noise = observation_noise if isinstance(observation_noise, Tensor) else self.noise_variance
             covariance = covariance + torch.diag_embed(noise.unsqueeze(-1).expand(*batch, q))
-        posterior = GPyTorchPosterior(MultivariateNormal(at, covariance))
+        posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._belief = None  # of what was held before
+        super()._load_from_state_dict(*args)
 
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
         """A copy of batch shape ``batch_shape``."""
         model = copy.deepcopy(self)
-        model._batch_shape, model._belief = torch.Size(batch_shape), None
+        model._batch_shape, model._belief, model._gain = torch.Size(batch_shape), None, None
         for name in ("weight", "square", "reward"):
             setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
         model.count = self.count.expand(batch_shape).clone()

@@ -1,32 +1,41 @@
 """Algorithms that are told a set of candidate priors, not which of them is true.
 
 They are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
-``CandidatePrior``. All play with the same width, that of PE-GP-UCB's theorem, so that they differ in what they
-do about the priors alone; ``known_prior_gp_ucb`` is the oracle among them and gets the true ``prior``.
+``CandidatePrior``; ``pe_gp_ucb`` takes a ``Domain`` of points for arms, too. All play with the same width, that of
+PE-GP-UCB's theorem, so that they differ in what they do about the priors alone; ``known_prior_gp_ucb`` is the oracle
+among them and gets the true ``prior``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.candidate_points import online_gp_over_priors
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
+from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.regret_balancing import RegretBalancing
-from bandits_torch.recipes.index_policies import as_width
-from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth
+from bandits_torch.recipes.parts import Choices, as_schedule, as_search, as_width, steepness
+from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
 from bandits_torch.theory.widths import Width
 
 Number = float | Tensor
 
 
 def pe_gp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     priors: Sequence[CandidatePrior],
     noise_variance: Number,
     *,
@@ -37,14 +46,29 @@ def pe_gp_ucb(
     xi: str = "two-sided",
     width: Any = None,
     form: str = "auto",
-) -> PriorElimination:
+    search: PointSearch | Mapping[str, Any] | None = None,
+    learn_hyperparameters: bool | Mapping[str, Any] = False,
+    seed: int = 0,
+) -> Policy:
     """PE-GP-UCB: optimistic over priors too, drops those whose predictions fail (Ziomek et al. 2024, Algorithm 1).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``PriorElimination``).
     """
-    model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
-    own = _width(width, model, horizon, delta)
-    return PriorElimination(model, own, delta=delta, noise_scale=noise_scale, xi=xi)
+    test: dict[str, Any] = {"delta": delta, "noise_scale": noise_scale, "xi": xi}
+    if not isinstance(arms, Domain):
+        fixed = not learn_hyperparameters
+        validation.require(
+            fixed, "learn_hyperparameters", learn_hyperparameters, "False over arms: priors are matrices"
+        )
+        model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
+        return PriorElimination(model, _width(width, model, horizon, delta), **test)
+    learn = bool(learn_hyperparameters)
+    over = online_gp_over_priors(arms, priors, noise_variance, replicates=replicates, learn=learn)
+    side = float((arms.bounds[1] - arms.bounds[0]).max())
+    b = math.sqrt(2) * steepness(over, arms)  # with a = 1: see ``parts.bayesian_width``
+    own = as_width(width) or PriorEliminationContinuousWidth(arms.dim, horizon, side, 1.0, b, delta)
+    policy = ContinuousPriorElimination(over, own, arms, search=as_search(search), seed=seed, **test)
+    return LearnedHyperparameters(policy, **as_schedule(learn_hyperparameters)) if learn else policy
 
 
 def mle_gp_ucb(
