@@ -21,7 +21,10 @@ from bandits_torch.problems.problem import Problem
 
 @dataclass(frozen=True)
 class Block:
-    """Replicates ``first_replicate``, ..., that run side by side for ``horizon`` steps with the streams of ``seed``."""
+    """Replicates ``first_replicate``, ..., that run side by side for ``horizon`` steps with the streams of ``seed``.
+
+    Raises ValueError unless ``replicates`` and ``horizon`` are integers >= 1 and the others integers >= 0.
+    """
 
     replicates: int
     horizon: int
