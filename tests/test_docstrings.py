@@ -35,7 +35,17 @@ SOURCE = re.compile(r"\b(1[89]|20)\d\d\b|Source:|derived|no paper|No theorem|BoT
 IMPLEMENTS = ("acquisition", "kernels", "models", "policies", "recipes", "theory")
 # Containers, contracts and helpers: no equation of anybody's.
 NO_SOURCE = {
-    *("Choice", "Observation", "Question", "Policy", "IndexPolicy", "OnlineModel", "Width", "ForgettingRule"),
+    *(
+        "Choice",
+        "Observation",
+        "Question",
+        "AskTell",
+        "Policy",
+        "IndexPolicy",
+        "OnlineModel",
+        "Width",
+        "ForgettingRule",
+    ),
     *(
         "KeepEverything",
         "RandomPolicy",
