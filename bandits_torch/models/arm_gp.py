@@ -80,18 +80,20 @@ class ArmGP(ArmModel):
         self.arms: Tensor
         self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
         # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).detach().clone()
+        noise = validation.numbers("noise_variance", noise_variance, arms).clone()
         validation.require(
             bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
         )
-        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device).detach()
+        mean = validation.numbers("prior_mean", prior_mean, arms)
         validation.finite_tensor("prior_mean", mean)
         if mean.dim():
             validation.shape_is(
                 "prior_mean", mean, mean.shape[-1] == self.num_arms, f"(*batch, {self.num_arms})"
             )
         time_batch = self.prior.time_kernel.batch_shape if self.prior.time_kernel is not None else ()
-        shapes = (torch.Size(batch_shape), self.prior.batch_shape, time_batch, noise.shape, mean.shape[:-1])
+        shapes = (tuple(batch_shape), self.prior.batch_shape, time_batch, noise.shape, mean.shape[:-1])
+        sizes = all(isinstance(size, int) and size >= 1 for size in shapes[0])
+        validation.require(sizes, "batch_shape (replicates)", tuple(shapes[0]), "integers >= 1")
         try:
             self._batch_shape = torch.broadcast_shapes(*shapes)
         except RuntimeError as error:
@@ -370,8 +372,7 @@ class ArmGP(ArmModel):
 
 def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
     """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
+    validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel or a tensor")
     parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
     values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
     values = [v for v in values if v.is_floating_point()]

@@ -15,6 +15,7 @@ def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.dev
     if isinstance(arms, int):
         validation.positive_integer("arms", arms)
         return torch.arange(arms, dtype=dtype or torch.float64, device=device).unsqueeze(-1)
+    validation.tensor("arms", arms)
     validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
     dtype = dtype or (arms.dtype if arms.is_floating_point() else torch.float64)
     return validation.finite_tensor("arms", arms.detach().to(dtype=dtype, device=device, copy=True))

@@ -42,6 +42,11 @@ class CandidatePrior:
     noise_variance: float | None = None
     name: str = ""
 
+    def __post_init__(self) -> None:
+        validation.instance("kernel", self.kernel, (Kernel, Tensor), "a gpytorch.kernels.Kernel or a tensor")
+        validation.finite_tensor("mean", validation.numbers("mean", self.mean, torch.zeros(())))
+        validation.below_one("forgetting_rate", self.forgetting_rate)
+
 
 def arm_gp_over_priors(
     arms: Tensor | int,
@@ -76,7 +81,7 @@ def arm_gp_over_priors(
         positive = features.new_tensor([max(rate, _ALMOST_STATIC) for rate in rates]).unsqueeze(-1)
         time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
         kernel = SpatioTemporalKernel(kernel, time_kernel)
-    given = torch.as_tensor(noise_variance, dtype=features.dtype, device=features.device)
+    given = validation.numbers("noise_variance", noise_variance, features)
     own = [prior.noise_variance for prior in priors]
     noise = torch.stack([given if value is None else torch.full_like(given, value) for value in own], -1)
     return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(*runs, len(priors)))
@@ -91,7 +96,7 @@ def arm_gp_of_prior(
     form: str = "auto",
 ) -> ArmGP:
     """An ``ArmGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above."""
-    check_priors([prior])
+    validation.instance("prior", prior, CandidatePrior, "a CandidatePrior")
     validation.positive_integer("replicates", replicates)
     features = _features(arms)
     kernel: Kernel = _kernel([prior], features)
@@ -107,10 +112,10 @@ def arm_gp_of_prior(
 
 def check_priors(priors: Sequence[CandidatePrior]) -> None:
     """Raise ValueError for an empty set or a forgetting rate outside [0, 1)."""
+    validation.instance("priors", priors, Sequence, "a sequence of CandidatePrior")
     validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
     for p, prior in enumerate(priors):
-        rate = prior.forgetting_rate
-        validation.require(0 <= rate < 1, f"priors[{p}].forgetting_rate", rate, "a number in [0, 1)")
+        validation.instance(f"priors[{p}]", prior, CandidatePrior, "a CandidatePrior")
 
 
 def _features(arms: Tensor | int) -> Tensor:

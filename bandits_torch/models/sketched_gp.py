@@ -74,10 +74,12 @@ class SketchedGP(ArmModel):
         if chunk_size is not None:
             validation.positive_integer("chunk_size", chunk_size)
         self.register_buffer("arms", arms)
+        validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel or a tensor")
+        validation.natural("first_replicate", first_replicate)
         self.prior = ArmPrior(arms, kernel.to(arms))
         static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
         validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
+        noise = validation.numbers("noise_variance", noise_variance, arms)
         ok = bool((torch.isfinite(noise) & (noise > 0)).all())
         validation.require(ok, "noise_variance", noise, "finite and > 0")
         mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)

@@ -39,6 +39,8 @@ class BatchBKB(Policy):
     """
 
     def __init__(self, model: SketchedGP, width: Width) -> None:
+        validation.instance("model", model, SketchedGP, "a SketchedGP")
+        validation.instance("width", width, Width, "a Width")
         one_batch = len(model.batch_shape) <= 1
         shape = tuple(model.batch_shape)
         validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")

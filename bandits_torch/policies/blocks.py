@@ -47,6 +47,8 @@ class BlockPolicy(Policy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("features", features, FeatureSource, "a FeatureSource, such as FixedFeatures")
+        validation.instance("constants", constants, Constants, "a Constants")
         self.features, self.constants = features, constants
         self.replicates, self.num_arms = features.replicates, features.num_arms
         S, N = self.replicates, self.num_arms

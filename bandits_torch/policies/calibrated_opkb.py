@@ -71,6 +71,7 @@ class CalibratedOPKB(Policy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("model", model, ArmGP, "an ArmGP")
         shape = tuple(model.batch_shape)
         validation.require(len(shape) == 1, "model.batch_shape", shape, "(S,), replicates alone")
         validation.require(not model.drifts, "model", model, "one whose kernel has no time part")

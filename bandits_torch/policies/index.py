@@ -58,6 +58,12 @@ class IndexPolicy(Policy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("model", model, OnlineModel, "an OnlineModel")
+        validation.function("acquisition", acquisition, "an acquisition class, or a function that makes one")
+        if width is not None:
+            validation.instance("width", width, Width, "a Width")
+        if forgetting is not None:
+            validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
         one_batch = len(model.batch_shape) <= 1
         validation.require(
             one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -29,6 +29,10 @@ class MasterThresholds:
     inflation: float
     rise: float = 9.0
     fall: float = 3.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            validation.positive(field.name, getattr(self, field.name))
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
@@ -88,8 +92,11 @@ class Master(Policy):
     ) -> None:
         self.replicates = validation.positive_integer("replicates", replicates)
         self.num_arms = validation.positive_integer("num_arms", num_arms)
+        validation.function("base", base, "a function that makes a policy of one replicate")
+        validation.function("rho", rho, "a function of the number of steps")
+        validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")
         self.thresholds, self.rho = thresholds, rho
-        self._first, self._base = first_replicate, base
+        self._first, self._base = validation.natural("first_replicate", first_replicate), base
         self._streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
             for s in range(replicates)

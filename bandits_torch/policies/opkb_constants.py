@@ -52,9 +52,9 @@ class Constants:
             validation.positive(field.name, value)
         if self.delta is not None:
             validation.probability("delta", self.delta)
-        validation.require(0 <= self.design_share <= 1, "design_share", self.design_share, "between 0 and 1")
-        ok = isinstance(self.first_replay, int) and self.first_replay >= 0
-        validation.require(ok, "first_replay", self.first_replay, "an integer >= 0")
+        share = validation.non_negative("design_share", self.design_share)
+        validation.require(share <= 1, "design_share", share, "between 0 and 1")
+        validation.natural("first_replay", self.first_replay)
 
     @staticmethod
     def theory(delta: float = 0.1) -> Constants:

@@ -87,8 +87,6 @@ def make(
         ValueError: unknown name or option (the message lists those there are); data missing or not wanted;
             whatever the problem itself refuses.
     """
-    if name not in PROBLEMS:
-        raise ValueError(f"problem must be one of {', '.join(PROBLEMS)}, got {name!r}")
     known = options_of(name)
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -107,6 +105,8 @@ def make(
 
 def options_of(name: str) -> dict[str, Any]:
     """The options of a problem beyond those of ``make``, with their defaults."""
+    if not isinstance(name, str) or name not in PROBLEMS:
+        raise ValueError(f"problem name must be one of {', '.join(PROBLEMS)}, got {name!r}")
     parameters = _parameters(PROBLEMS[name])
     return {key: p.default for key, p in parameters.items() if key not in _NOT_OPTIONS}
 

@@ -77,6 +77,7 @@ def ada_opkb_calibrated(
     first_replicate: int = 0,
 ) -> Policy:
     """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon."""
+    validation.positive_integer("replicates", replicates)
     model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
     return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
 
@@ -99,7 +100,7 @@ def opnn(
     """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5)."""
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -128,7 +129,7 @@ def ada_opnn(
     """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7)."""
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -164,7 +165,10 @@ def master_gp_ucb(
     validation.require(
         thresholds in ("theory", "calibrated"), "thresholds", thresholds, "'theory' or 'calibrated'"
     )
-    lam = float(torch.as_tensor(noise_variance).mean())
+    validation.positive_integer("horizon", horizon)
+    lam = float(
+        validation.numbers("noise_variance", noise_variance, torch.zeros((), dtype=torch.float64)).mean()
+    )
     prior = ArmGP(arms, kernel, lam)
     scale = math.sqrt(lam) if noise_scale is None else noise_scale
     bound = torch.as_tensor(rkhs_bound)
@@ -216,6 +220,7 @@ def w_gp_ucb(
     replicates: int = 1,
 ) -> IndexPolicy:
     """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022)."""
+    validation.positive_integer("replicates", replicates)
     model = WeightedGP(arms, kernel, noise_variance, discount=discount, batch_shape=(replicates,))
     scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
     own = IGPWidth(rkhs_bound, scale, delta, RealisedGain())
@@ -226,7 +231,9 @@ def w_gp_ucb(
 
 def _features(arms: Tensor | int, kernel: Kernel | Tensor, noise_variance: Number) -> Tensor:
     """phi (N, p) with the kernel's Gram matrix over the arms."""
-    lam = float(torch.as_tensor(noise_variance).mean())
+    lam = float(
+        validation.numbers("noise_variance", noise_variance, torch.zeros((), dtype=torch.float64)).mean()
+    )
     return features_of_covariance(ArmGP(arms, kernel, lam).prior.matrix().squeeze(0))
 
 

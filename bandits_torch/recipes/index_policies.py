@@ -20,6 +20,7 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arm_inputs import features_of
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
@@ -48,8 +49,11 @@ def random(
     first_replicate: int = 0,
 ) -> Policy:
     """Uniformly random arms: the floor of every race."""
-    num_arms, device = (arms, "cpu") if isinstance(arms, int) else (arms.shape[-2], arms.device)
-    return RandomPolicy(num_arms, replicates, seed=seed, first_replicate=first_replicate, device=device)
+    features = features_of(arms, None, None)
+    device = features.device
+    return RandomPolicy(
+        features.shape[-2], replicates, seed=seed, first_replicate=first_replicate, device=device
+    )
 
 
 def gp_ucb(
@@ -120,6 +124,7 @@ def gp_pi(
     arms: Tensor | int, kernel: Kernel, noise_variance: Number, *, margin: float = 0.01, **prior: Any
 ) -> IndexPolicy:
     """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward)."""
+    validation.finite_number("margin", margin)
     return IndexPolicy(
         _model(arms, kernel, noise_variance, **prior),
         lambda model: LogProbabilityOfImprovement(model, best_f=_incumbent(model) + margin),
@@ -141,6 +146,7 @@ def r_gp_ucb(
     **prior: Any,
 ) -> IndexPolicy:
     """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1)."""
+    validation.positive_integer("horizon", horizon)
     model = _model(arms, kernel, noise_variance, **prior)
     if interval is None:
         interval = memory_length(model, horizon, variation_budget)
@@ -190,7 +196,9 @@ def tv_gp_ucb(
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016)."""
     if forgetting_rate == 0:  # a function known not to change
         return gp_ucb(arms, kernel, noise_variance, delta=delta, width=width, **prior)
-    drifting = SpatioTemporalKernel(_kernel(kernel), ExponentialForgettingKernel(_float64(forgetting_rate)))
+    drifting = SpatioTemporalKernel(
+        _kernel(kernel), ExponentialForgettingKernel(_float64("forgetting_rate", forgetting_rate))
+    )
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 
@@ -205,7 +213,7 @@ def ui_gp_ucb(
     **prior: Any,
 ) -> IndexPolicy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time."""
-    drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64(drift_variance)))
+    drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64("drift_variance", drift_variance)))
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 
@@ -232,12 +240,16 @@ def memory_length(model: ArmGP, horizon: int, variation_budget: Number | None = 
     gamma_T is the greedy maximum over the arms, over 1 000 of them evenly spread in their order where there are
     more; an average over replicates that differ. Between 1 and T.
     """
+    validation.instance("model", model, ArmGP, "an ArmGP")
     validation.positive_integer("horizon", horizon)
     noise = model.noise_variance.mean()
     some = torch.linspace(0, model.num_arms - 1, min(model.num_arms, 1000), device=model.arms.device).long()
     gain = MaximumGain(model.prior.matrix(some), noise, horizon, upper_bound=False)
     gamma = float(gain(horizon, model).mean())
-    budget = 1.0 if variation_budget is None else float(torch.as_tensor(variation_budget).mean())
+    budget = 1.0
+    if variation_budget is not None:
+        budgets = validation.numbers("variation_budget", variation_budget, noise)
+        budget = validation.non_negative("variation_budget", float(budgets.mean()))
     if budget == 0:
         return horizon
     return min(horizon, max(1, math.ceil(gamma**0.25 * math.sqrt(horizon / budget))))
@@ -265,9 +277,9 @@ def as_width(width: float | Width | None) -> Width | None:
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
 
 
-def _float64(value: float) -> Tensor:
+def _float64(name: str, value: float) -> Tensor:
     """A hyperparameter as it was written: GPyTorch would round a Python number to its default dtype."""
-    return torch.as_tensor(value, dtype=torch.float64)
+    return validation.numbers(name, value, torch.zeros((), dtype=torch.float64))
 
 
 def _scale(noise_scale: Number | None, model: ArmGP) -> Number:

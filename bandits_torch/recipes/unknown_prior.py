@@ -14,7 +14,12 @@ from torch import Tensor
 
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.candidate_priors import (
+    CandidatePrior,
+    arm_gp_of_prior,
+    arm_gp_over_priors,
+    check_priors,
+)
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
 from bandits_torch.policies.regret_balancing import RegretBalancing
@@ -91,6 +96,7 @@ def regret_balancing(
 ) -> RegretBalancing:
     """Regret balancing over a GP-UCB of each prior, for what does not change (Ziomek et al. 2024, Algorithm 2)."""
     known = {"horizon": horizon, "replicates": replicates, "delta": delta, "width": width, "form": form}
+    check_priors(priors)
     policies = [known_prior_gp_ucb(arms, prior, noise_variance, **known) for prior in priors]
     return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
 
