@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -88,6 +89,14 @@ class PathwiseThompsonSampling:
             held = valid[k]
             draws.append(self._path(model, k, arm[k, held], reward[k, held], moments[k, held], now))
         return torch.stack(draws)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The position of the random numbers."""
+        return {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Draw on where the one that gave ``state`` stood."""
+        self._generator.set_state(state["generator"].clone())
 
     def _path(
         self, model: ArmGP, member: int, arm: Tensor, reward: Tensor, moments: Tensor, now: float

@@ -10,12 +10,15 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.history import History, standard_error
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import available_rewards
 
 
 def random_regret(problem: Problem, horizon: int) -> Tensor:
     """Expected regret of drawing an available arm uniformly, max_x f_t(x) - mean_x f_t(x), exactly.
+
+    On a continuous domain the mean is that of 512 evenly spread points.
 
     Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
     Its best possible companion, the oracle that plays the best available arm, has regret 0.
@@ -24,12 +27,31 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
     validation.positive_integer("horizon", horizon)
     regrets = []
     for step in range(1, horizon + 1):
+        if isinstance(problem, ContinuousProblem):
+            regrets.append(problem.best(step) - problem.random_reward(step))
+            continue
         expected, available = problem.expected_rewards(step), problem.available(step)
         rewards = available_rewards(expected, available)
         mask = torch.isfinite(rewards)
         mean = rewards.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1)
         regrets.append(rewards.amax(-1) - mean)
     return torch.stack(regrets, dim=-1).double().cpu()
+
+
+def best_arms(problem: Problem, horizon: int) -> Tensor:
+    """The available arm of the largest expected reward at each step, the first of several.
+
+    Args:
+        problem: asked for ``expected_rewards`` and ``available`` of steps 1 to T.
+        horizon: T, how many steps.
+
+    Returns (R, T) integers on the CPU, R as for ``random_regret``. Cost O(R N) per step. Raises ValueError for a
+    horizon below 1.
+    """
+    validation.positive_integer("horizon", horizon)
+    steps = range(1, horizon + 1)
+    rewards = (available_rewards(problem.expected_rewards(step), problem.available(step)) for step in steps)
+    return torch.stack([reward.nan_to_num(nan=-torch.inf).argmax(-1) for reward in rewards], dim=-1).cpu()
 
 
 def summary(histories: Mapping[str, History]) -> pd.DataFrame:

@@ -96,6 +96,11 @@ class ArmBelief(torch.nn.Module):
         count = zeros.scatter_add(-1, arm, valid.double())
         return count, zeros.scatter_add(-1, arm, residual), residual.square().sum(-1)
 
+    def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
+        """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
+        self.observations.append(arm, reward, time, where)
+        self.relearn(self.form_name)
+
     def forget(self, count: int, where: Tensor) -> None:
         """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
 

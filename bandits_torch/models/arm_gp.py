@@ -184,6 +184,7 @@ class ArmGP(ArmModel):
         Raises ValueError on bad input, with nothing changed.
         """
         index, times = arm_inputs.split(X, self.num_arms, self.drifts)
+        validation.tensor("Y", Y)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
@@ -198,7 +199,13 @@ class ArmGP(ArmModel):
             self._belief.learn(index[:, k], rewards[:, k], moment, mask)
 
     def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float | None = None,
+        where: Tensor | None = None,
+        *,
+        late: bool = False,
     ) -> None:
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
@@ -207,6 +214,8 @@ class ArmGP(ArmModel):
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
+            late: take a time before the latest observation too. Exact, at the cost of learning all held again; what is
+                forgotten first is then the oldest by time.
 
         Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
         with nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU
@@ -214,14 +223,18 @@ class ArmGP(ArmModel):
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            self._check_not_past(float(time))  # type: ignore[arg-type]
+            late = late and self.now is not None and float(time) < self.now  # type: ignore[arg-type]
+            validation.finite_number("time", float(time))  # type: ignore[arg-type]
+            if not late:
+                self._check_not_past(time)  # type: ignore[arg-type]
         expected = f"int64 from 0 to {self.num_arms - 1}"
-        validation.require(arm.dtype == torch.long, "arm", arm, expected)
-        if reward.is_cpu:
+        validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
+        if validation.tensor("reward", reward).is_cpu:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
-        self._belief.learn(
+        learn = self._belief.learn_late if late and self.drifts else self._belief.learn
+        learn(
             arm_inputs.flat("arm", arm, self._batch_shape),
             arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
@@ -272,8 +285,8 @@ class ArmGP(ArmModel):
                 kept = self._candidates = self._arm_inputs()
             return kept
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+        self._check_not_past(time)  # type: ignore[arg-type]
         moment = float(time)  # type: ignore[arg-type]
-        self._check_not_past(moment)
         index = self._arm_inputs()
         self._candidates = torch.cat([index, torch.full_like(index, moment)], -1)
         self._candidates_time = moment
@@ -300,7 +313,7 @@ class ArmGP(ArmModel):
             noise = observation_noise.squeeze(-1)
         elif observation_noise:
             noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
-        if X is self._candidates:
+        if X is self._candidates and X is not None:
             mean, variance = self.marginals(self._candidates_time)
             posterior: GPyTorchPosterior = MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
@@ -324,6 +337,14 @@ class ArmGP(ArmModel):
         mean, covariance = self._belief.joint(time)
         shape = (*self._batch_shape, self.num_arms)
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
+
+    def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """``joint`` with a root of the covariance: kept up to date at O(N^2) an observation in a static covariance
+        form, once asked for (the first time costs O(N^3)); a Cholesky factor otherwise."""
+        root = self._belief.form.joint_root()
+        if root is None:
+            return super().joint_root(time)
+        return self.marginals(time)[0], root.reshape(*self._batch_shape, self.num_arms, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         index, times = arm_inputs.split(X, self.num_arms, self.drifts)
@@ -350,9 +371,9 @@ class ArmGP(ArmModel):
         return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
 
     def _check_not_past(self, time: float) -> None:
+        validation.finite_number("time", time)
         ok = self.now is None or time >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
-        validation.finite_number("time", time)
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
@@ -363,6 +384,44 @@ class ArmGP(ArmModel):
         model._batch_shape, model._candidates = wide, None
         model.prior.fill(model._batch_shape)
         model._belief.widen(source)
+        return model
+
+    def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
+        """A model over its own arms and, from index N on, these: exactly as if it had had them from the start.
+
+        Args:
+            arms: features of the new arms, ``(n, d)``.
+            prior_mean: of the new arms, a number or ``(*batch, n)``; by default that of the others, if they share one.
+
+        Cost: the steps of the observations held. Raises ValueError for a covariance by index, which does not tell how
+        the new arms vary with the others: build a model with the larger one, and let it observe what this one holds.
+        """
+        own = self.arms
+        ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]
+        validation.shape_is("arms", arms, ok, f"(n, {own.shape[-1]}) with n >= 1")
+        means = self._belief.prior_mean
+        if prior_mean is None:
+            validation.require(
+                bool((means == means[0, 0]).all()),
+                "prior_mean",
+                None,
+                "given: the arms there are have several",
+            )
+            prior_mean = float(means[0, 0])
+        new = torch.as_tensor(prior_mean, dtype=own.dtype, device=own.device)
+        new = new.expand(*self._batch_shape, len(arms))
+        model = ArmGP(
+            torch.cat([own, arms.to(own).expand(*own.shape[:-2], -1, -1)], -2),
+            self.prior.kernel,
+            self.noise_variance,
+            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new], -1),
+            form=self.form,
+            batch_shape=self._batch_shape,
+        )
+        belief = model._belief
+        belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
+        belief.forgets = self._belief.forgets
+        belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
         return model
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:

@@ -25,9 +25,9 @@ def split(X: Tensor, num_arms: int, drifts: bool) -> tuple[Tensor, Tensor | None
     """Indices (integers) and times (None without drift) of inputs X, ``batch x q x 1`` or ``batch x q x 2``."""
     width = 2 if drifts else 1
     columns = "[arm index, time]" if drifts else "[arm index]"
-    validation.shape_is(
-        "X", X, X.dim() >= 2 and X.shape[-1] == width, f"batch_shape x q x {width}: {columns}"
-    )
+    validation.tensor("X", X)
+    ok = X.dim() >= 2 and X.shape[-1] == width and X.shape[-2] > 0
+    validation.shape_is("X", X, ok, f"batch_shape x q x {width} with q >= 1: {columns}")
     validation.finite_tensor("X", X)
     index = X[..., 0].long()
     ok = bool(((index == X[..., 0]) & (index >= 0) & (index < num_arms)).all())
@@ -60,7 +60,8 @@ def flat(name: str, value: Tensor, batch_shape: torch.Size, *tail: int) -> Tenso
 
 def flat_mask(where: Tensor, batch_shape: torch.Size) -> Tensor:
     """``where``, booleans that must broadcast to ``batch_shape``, as (b,)."""
-    validation.require(where.dtype == torch.bool, "where", where, "a boolean tensor")
+    boolean = isinstance(where, Tensor) and where.dtype == torch.bool
+    validation.require(boolean, "where", where, "a boolean tensor")
     return flat("where", where, batch_shape)
 
 

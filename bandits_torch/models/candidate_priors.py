@@ -42,11 +42,6 @@ class CandidatePrior:
     noise_variance: float | None = None
     name: str = ""
 
-    def __post_init__(self) -> None:
-        validation.instance("kernel", self.kernel, (Kernel, Tensor), "a gpytorch.kernels.Kernel or a tensor")
-        validation.finite_tensor("mean", validation.numbers("mean", self.mean, torch.zeros(())))
-        validation.below_one("forgetting_rate", self.forgetting_rate)
-
 
 def arm_gp_over_priors(
     arms: Tensor | int,
@@ -116,6 +111,10 @@ def check_priors(priors: Sequence[CandidatePrior]) -> None:
     validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
     for p, prior in enumerate(priors):
         validation.instance(f"priors[{p}]", prior, CandidatePrior, "a CandidatePrior")
+        validation.instance(
+            f"priors[{p}].kernel", prior.kernel, (Kernel, Tensor), "a gpytorch.kernels.Kernel or a tensor"
+        )
+        validation.below_one(f"priors[{p}].forgetting_rate", prior.forgetting_rate)
 
 
 def _features(arms: Tensor | int) -> Tensor:
@@ -125,7 +124,7 @@ def _features(arms: Tensor | int) -> Tensor:
 
 
 def _mean(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
-    mean = torch.as_tensor(prior.mean, dtype=arms.dtype, device=arms.device)
+    mean = validation.numbers(f"priors[{p}].mean", prior.mean, arms)
     n = arms.shape[-2]
     expected = f"() or ({n},), as many as there are arms"
     validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), expected)

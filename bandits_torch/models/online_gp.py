@@ -266,8 +266,11 @@ class OnlineGP(OnlineModel):
             posterior_transform: as in BoTorch.
         """
         validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]")
-        ok = X.dim() >= 2 and X.shape[-1] == self.input_dim
-        validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim}")
+        validation.tensor("X", X)
+        ok = X.dim() >= 2 and X.shape[-1] == self.input_dim and X.shape[-2] > 0
+        validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim} with q >= 1")
+        if X.is_cpu:
+            validation.finite_tensor("X", X)
         batch = broadcast("X and the model", X.shape[:-2], self.batch_shape)
         q = X.shape[-2]
         mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))

@@ -159,7 +159,7 @@ class SketchedGP(ArmModel):
 
     @property
     def effective_dimension(self) -> Tensor:
-        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(m^3)."""
+        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(u) once marginals were read."""
         return torch.stack([sketch.effective_dimension for sketch in self.sketches]).reshape(
             self._batch_shape
         )
@@ -170,8 +170,12 @@ class SketchedGP(ArmModel):
         return self._kappa_squared
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Dictionary size and dictionaries drawn."""
-        return {"dictionary_size": self.dictionary_size.reshape(-1), "draws": self.draws.reshape(-1)}
+        """Dictionary size, size of the last draw (of which it is a superset), and dictionaries drawn."""
+        return {
+            "dictionary_size": self.dictionary_size.reshape(-1),
+            "last_draw": self._each([sketch.last_draw for sketch in self.sketches]).reshape(-1),
+            "draws": self.draws.reshape(-1),
+        }
 
     def _each(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, device=self.arms.device).reshape(self._batch_shape)
@@ -181,6 +185,7 @@ class SketchedGP(ArmModel):
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
         index, _ = arm_inputs.split(X, self.num_arms, False)
+        validation.tensor("Y", Y)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
         validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
         validation.finite_tensor("Y", Y)
@@ -290,14 +295,14 @@ class SketchedGP(ArmModel):
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x 1`` of indices."""
         noise = self._noise(output_indices, observation_noise)
-        if X is self._candidates:
+        if X is self._candidates and X is not None:
             mean, variance = self.marginals()
             found: GPyTorchPosterior = MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
             )
         else:
             index, _ = arm_inputs.split(X, self.num_arms, False)
-            points = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
+            points = arm_inputs.broadcast(X, self._batch_shape)
             index = index.expand(*points, X.shape[-2])
             prior_mean = self.prior_mean
             if prior_mean.dim():
@@ -326,7 +331,7 @@ class SketchedGP(ArmModel):
             x, inducing = flat[:, k], sketch.inducing_inputs()
             cross = self.prior.space_kernel(inducing, x).to_dense()
             mean, z, v = sketch.at(cross)
-            covariance = self.prior.space_kernel(x).to_dense() - z.mT @ z + sketch.noise_variance * v.mT @ v
+            covariance = self.prior.space_kernel(x).to_dense() - z.mT @ (z - v)
             means.append(mean)
             covariances.append(covariance)
         shape = inputs.shape[:-1]

@@ -48,9 +48,9 @@ class Epoch:
         """The clock at which an interval starts or ends next."""
         return min([i.end for i in self.active] + [i.start for i in self.pending])
 
-    def plain(self) -> dict[str, Any]:
-        """The epoch as tensors and plain values."""
-        plain = copy.deepcopy(vars(self))
+    def plain(self, initial: Tensor) -> dict[str, Any]:
+        """The epoch as tensors and plain values; features that are the ``initial`` ones are left out."""
+        plain = copy.deepcopy({**vars(self), "phi": None if self.phi is initial else self.phi})
         for name in ("pending", "active"):
             plain[name] = [vars(interval) for interval in plain[name]]
         return plain

@@ -47,9 +47,9 @@ class Constants:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None or field.name in ("first_replay", "delta", "design_share"):
-                continue
-            validation.positive(field.name, value)
+            left_open = value is None and field.name in ("c0", "c2")
+            if not left_open and field.name not in ("first_replay", "delta", "design_share"):
+                validation.positive(field.name, value)
         if self.delta is not None:
             validation.probability("delta", self.delta)
         share = validation.non_negative("design_share", self.design_share)

@@ -92,7 +92,7 @@ class Replay(Problem):
         rewards = played.rewards[some]
         steps = len(rewards)
         if horizon is not None:
-            ok = isinstance(horizon, int) and 1 <= horizon <= steps
+            ok = 1 <= validation.positive_integer("horizon", horizon) <= steps
             validation.require(
                 ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows there are to play"
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recipes import adaptive, index_policies, sketched, unknown_prior
 
@@ -40,7 +41,7 @@ _RECIPES: tuple[Callable[..., Policy], ...] = (
     adaptive.w_gp_ucb,
 )
 RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _RECIPES}
-_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
+_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None, "search": None}
 
 
 def build(
@@ -59,7 +60,8 @@ def build(
     known = vars(problem.knowledge) | {"replicates": replicates, "horizon": horizon, "seed": seed} | options
     noise_variance, belief = known.pop("noise_variance"), _belief(name, problem)
     wanted = {key: value for key, value in known.items() if key in accepted}
-    return RECIPES[name](problem.arms, belief, noise_variance, **wanted)
+    choices = problem.domain if isinstance(problem, ContinuousProblem) else problem.arms
+    return RECIPES[name](choices, belief, noise_variance, **wanted)
 
 
 def options_of(name: str) -> dict[str, Any]:

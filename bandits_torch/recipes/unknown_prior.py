@@ -23,7 +23,7 @@ from bandits_torch.models.candidate_priors import (
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
 from bandits_torch.policies.regret_balancing import RegretBalancing
-from bandits_torch.recipes.index_policies import as_width
+from bandits_torch.recipes.parts import as_width
 from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth
 from bandits_torch.theory.widths import Width
 

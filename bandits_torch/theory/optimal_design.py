@@ -123,11 +123,15 @@ def optimal_exploration(
     """
     validation.positive("beta", beta)
     validation.positive("alpha", alpha)
-    p_star = exploration_problem(features, gaps, ridge, 2 / beta, tolerance=tolerance).probabilities
     validation.finite_tensor("gaps", gaps)
     checked(validation.positive, "gain", gain)
     good = gaps <= torch.as_tensor(2 * alpha * gain / beta).to(gaps).unsqueeze(-1)
-    pi = optimal_design(features, ridge, good, tolerance=tolerance).probabilities
+    among = torch.stack([torch.ones_like(good), good])
+    weight = gaps.new_tensor([2 / beta, 1.0]).reshape(2, *[1] * (gaps.dim() - 1))
+    both = torch.stack(
+        [gaps, torch.zeros_like(gaps)]
+    )  # P* and pi(A) in one batch: half the steps to wait for
+    p_star, pi = exploration_problem(features, both, ridge, weight, among, tolerance=tolerance).probabilities
     return (1 - design_share) * p_star + design_share * pi
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from botorch.test_functions import Branin
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import acquisition, kernels, models, policies, problems, recipes, theory
@@ -151,9 +152,6 @@ SPECS: dict[str, Spec] = {
     "models.ArmGP": Spec(
         lambda: {"arms": N, "kernel": COVARIANCE, "noise_variance": 0.1, "prior_mean": 0.0, "form": "auto"}
     ),
-    "models.CandidatePrior": Spec(
-        lambda: {"kernel": COVARIANCE, "mean": 0.0, "forgetting_rate": 0.0}, {"kernel": bad.thing}
-    ),
     "models.LeverageSampling": Spec(
         lambda: {"oversampling": 2.0, "growth": 1.0, "epsilon": 0.5}, {"growth": bad.at_least_one}
     ),
@@ -216,6 +214,7 @@ SPECS: dict[str, Spec] = {
         {"horizon": bad.count_or_none},
     ),
     "theory.SrinivasBayesianWidth": Spec(lambda: {"num_arms": N, "delta": 0.1}),
+    "theory.SrinivasContinuousWidth": Spec(lambda: {"dim": 1, "r": 1.0, "a": 1.0, "b": 1.0, "delta": 0.1}),
     "theory.SrinivasRKHSWidth": Spec(
         lambda: {"rkhs_bound": 1.0, "delta": 0.1, "gain": theory.RealisedGain()}
     ),
@@ -554,6 +553,11 @@ SPECS: dict[str, Spec] = {
     "problems.make": Spec(
         lambda: {"name": "gp", "replicates": 2, "seed": 0}, {"name": bad.words(*problems.PROBLEMS)}
     ),
+    "problems.needs_data": Spec(lambda: {"name": "gp"}, {"name": bad.words(*problems.PROBLEMS)}),
+    "problems.DynamicFunction": Spec(
+        lambda: {"function": Branin(), "horizon": T, "noise_scale": 0.1, "replicates": 2},
+        QUIET | {"function": bad.thing},
+    ),
     "problems.options_of": Spec(lambda: {"name": "gp"}, {"name": bad.words(*problems.PROBLEMS)}),
     "problems.read_table": Spec(dict, {"path": bad.paths}),
     # recipes
@@ -627,6 +631,7 @@ SPECS: dict[str, Spec] = {
         lambda: {"name": "gp_ucb", "problem": problems.make("gp", num_arms=5), "replicates": 1, "horizon": T},
         {"name": bad.words(*recipes.RECIPES)},
     ),
+    "policies.AskTell": Spec(lambda: {"policy": index_policy()}),
     "bandits_torch.run": Spec(
         lambda: {
             "policy": policies.RandomPolicy(5),
@@ -640,6 +645,7 @@ SPECS |= {
     f"bandits_torch.{name}": SPECS[room]
     for name, room in {
         "ArmGP": "models.ArmGP",
+        "AskTell": "policies.AskTell",
         "OnlineGP": "models.OnlineGP",
         "IndexPolicy": "policies.IndexPolicy",
         "ThompsonSampling": "acquisition.ThompsonSampling",
@@ -649,7 +655,13 @@ SPECS |= {
 }
 LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
+    "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
+    "policies.Question": "a record that AskTell makes",
+    **dict.fromkeys(
+        ("bandits_torch.load_policy", "bandits_torch.save_policy"),
+        "files of states: tests/test_checkpoint.py",
+    ),
     "policies.Observation": "a record; the policy that learns it checks it",
     "problems.Knowledge": "a record; the recipe that reads it checks it",
     "theory.Design": "a record that the solvers make",
@@ -667,12 +679,27 @@ LEFT_OUT = {
     ),
     **dict.fromkeys((f"problems.{name}" for name in ("MoleneTemperature", "MoleneWind")), NO_DATA),
 }
+BAD_PRIORS = [
+    lambda: models.CandidatePrior("rbf"),
+    lambda: models.CandidatePrior(COVARIANCE[:3]),
+    lambda: models.CandidatePrior(COVARIANCE, mean=bad.NAN),
+    lambda: models.CandidatePrior(COVARIANCE, mean=torch.zeros(3)),
+    lambda: models.CandidatePrior(COVARIANCE, mean="zero"),
+    *(
+        lambda rate=rate: models.CandidatePrior(COVARIANCE, forgetting_rate=rate)
+        for rate in (1.0, -0.1, bad.NAN, "slow")
+    ),
+    *(
+        lambda noise=noise: models.CandidatePrior(COVARIANCE, noise_variance=noise)
+        for noise in (0.0, -1.0, bad.NAN)
+    ),
+]
 # What a message may call an argument beside its own name.
 ALSO_CALLED = {
     "kernel": ["covariance", "space_kernel"],
     "width_form": ["form"],
     "arms": ["num_arms"],
-    "covariance": ["C"],
+    "table": ["rewards"],
 }
 ALIASES = {name for name in SPECS if name.startswith("bandits_torch.") and name != "bandits_torch.run"}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.fuzz.outcome import REFUSED, drawn, outcome
-from tests.fuzz.public import LEFT_OUT, SPECS, cases, exports, kind_of
+from tests.fuzz.public import BAD_PRIORS, LEFT_OUT, SPECS, cases, exports, kind_of
 
 EXPORTS = exports()
 TRIES = 6  # of each argument here; the report tries more
@@ -28,3 +30,13 @@ def test_bad_arguments_are_refused_by_name(name, argument):
         assert outcome(lambda value=value: EXPORTS[name](**valid | {argument: value}), argument) == REFUSED, (
             repr(value)
         )
+
+
+@pytest.mark.parametrize("build", BAD_PRIORS)
+def test_bad_candidate_priors_are_refused_by_name(build):
+    priors = [*SPECS["models.arm_gp_over_priors"].valid()["priors"], build()]
+    call = partial(
+        EXPORTS["models.arm_gp_over_priors"],
+        **SPECS["models.arm_gp_over_priors"].valid() | {"priors": priors},
+    )
+    assert outcome(call, "priors", "noise_variance") == REFUSED
