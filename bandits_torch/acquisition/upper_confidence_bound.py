@@ -33,6 +33,7 @@ class UpperConfidenceBound(AcquisitionFunction):
     """
 
     def __init__(self, model: Model, width: float | Tensor | Width) -> None:
+        validation.instance("model", model, Model, "a BoTorch model")
         super().__init__(model=model)
         self.register_buffer("width", width_now(width, model))
         self.width: Tensor

@@ -50,14 +50,14 @@ class Constants:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None or field.name in ("first_replay", "delta", "design_share"):
-                continue
-            validation.positive(field.name, value)
+            left_open = value is None and field.name in ("c0", "c2")
+            if not left_open and field.name not in ("first_replay", "delta", "design_share"):
+                validation.positive(field.name, value)
         if self.delta is not None:
             validation.probability("delta", self.delta)
-        validation.require(0 <= self.design_share <= 1, "design_share", self.design_share, "between 0 and 1")
-        ok = isinstance(self.first_replay, int) and self.first_replay >= 0
-        validation.require(ok, "first_replay", self.first_replay, "an integer >= 0")
+        share = validation.non_negative("design_share", self.design_share)
+        validation.require(share <= 1, "design_share", share, "between 0 and 1")
+        validation.natural("first_replay", self.first_replay)
 
     @staticmethod
     def theory(delta: float = 0.1) -> Constants:
