@@ -21,7 +21,7 @@ Written by `{COMMAND}` from the CSV files beside it; do not edit. T = 10 000, N 
 Regret is dynamic and cumulative, mean over the replicates ± one standard error; false alarms, changes missed and
 restarts are per replicate, the delay is the median number of steps from a change to the first detection after it.
 
-* Settings were tuned on one switch alone, on 6 replicates of another seed (`{COMMAND} tuning`, tuning.csv), and left
+* Settings were tuned on one switch alone, on 3 to 20 replicates of another seed (`{COMMAND} tuning`, tuning.csv), and left
   alone everywhere else. ADA-OPNN and OPNN take the constants of ADA-OPKB; m = 64 and 50 training steps (in the
   paper m = 2048).
 * ADA-OPKB calibrated has no setting to tune and is not told the horizon. Its defaults were picked on replicates of
