@@ -29,7 +29,7 @@ class History:
     """The record of one run: S replicates, T steps. Every tensor lies on the CPU.
 
     Attributes:
-        arms: (S, T) integers, the arms pulled.
+        arms: (S, T) integers, the arms pulled; on a continuous domain (S, T, d), the points played.
         rewards: (S, T) rewards as the policy saw them, noise included.
         expected_rewards: (S, T) mean rewards of the arms pulled.
         best: (S, T) highest mean reward among the arms available at the step.
@@ -38,6 +38,8 @@ class History:
             GPU these are times to launch the work; ``meta["wall_seconds"]`` is exact on any device.
         trace: what the policy reported of each step, by name, (S, T) or (T,); NaN where it reported nothing.
         meta: plain values: names of policy and problem, seed, device, versions, wall_seconds.
+
+    Raises ValueError for a tensor of another shape, and for a name in ``trace`` that is one of ``COLUMNS``.
     """
 
     arms: Tensor
@@ -50,9 +52,9 @@ class History:
     meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = self.arms.shape
-        validation.shape_is("arms", self.arms, len(shape) == 2, "(S, T)")
-        for name in _PER_REPLICATE:
+        shape = self.arms.shape[:2]
+        validation.shape_is("arms", self.arms, self.arms.dim() in (2, 3), "(S, T), or (S, T, d) of points")
+        for name in _PER_REPLICATE[1:]:
             value = getattr(self, name)
             validation.shape_is(name, value, value.shape == shape, f"{tuple(shape)}, as arms")
         for name in _PER_STEP:
@@ -104,15 +106,18 @@ class History:
     def to_frame(self) -> pd.DataFrame:
         """One row per replicate and step: the columns ``COLUMNS``, then one per trace name.
 
+        Of points played each coordinate has a column, x0, x1, ..., in place of ``arm``.
+
         Replicates are numbered from ``meta["first_replicate"]``, steps from 1.
         """
-        S, T = self.arms.shape
+        S, T = self.arms.shape[:2]
+        points = self.arms.dim() == 3
         first = int(self.meta.get("first_replicate", 0))
         columns = {
             "replicate": torch.arange(first, first + S).unsqueeze(1).expand(S, T),
             "step": torch.arange(1, T + 1).expand(S, T),
             "time": self.times.expand(S, T),
-            "arm": self.arms,
+            **({f"x{i}": x for i, x in enumerate(self.arms.unbind(-1))} if points else {"arm": self.arms}),
             "reward": self.rewards,
             "expected": self.expected_rewards,
             "best": self.best,

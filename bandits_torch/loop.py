@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -11,7 +12,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bandits_torch import validation
+from bandits_torch.checkpoint import RunCheckpoint, what_is_run
 from bandits_torch.history import History
+from bandits_torch.point_recorder import PointRecorder
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import Recorder, name_of, versions
@@ -28,6 +31,8 @@ def run(
     seed: int = 0,
     progress: bool | str = False,
     first_replicate: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 1000,
 ) -> History:
     """Play a policy for ``horizon`` steps: choose, pull, learn.
 
@@ -38,12 +43,17 @@ def run(
         seed: of the rewards' noise. Policies with the same seed meet the same noise, step by step.
         progress: show a bar on standard error, if that is a terminal; a string is its title.
         first_replicate: number of the first replicate, so that replicate k can be run alone.
+        checkpoint: a file that the state of the run is written to after every ``every`` steps and the last. A call
+            with the same arguments, the policy built afresh, continues from there, and gives what an undisturbed
+            run gives, bit for bit; one that was over gives its History again. One process at a time.
+        every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
 
     Cost: the policy's and the problem's, and that of ``Recorder``.
 
     Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and
     when a reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy
-    learns of it, on a GPU up to 100 steps later. An interruption passes through.
+    learns of it, on a GPU up to 100 steps later. An interruption passes through. ValueError too when the checkpoint is
+    damaged, of a newer version, or of a run that differs in anything, which the message names.
     """
     _check_sizes(policy, problem, horizon)
     device = problem.arms.device
@@ -55,10 +65,18 @@ def run(
         dtype=problem.arms.dtype,
         device=device,
     )
-    recorder = Recorder(policy, problem, horizon)
+    recorder = (PointRecorder if problem.dim else Recorder)(policy, problem, horizon)
+    saved = RunCheckpoint(
+        checkpoint,
+        every,
+        horizon,
+        lambda: what_is_run(policy, problem, horizon, seed, first_replicate),
+        {"policy": policy, "noise": streams, "record": recorder},
+    )
+    done = saved.resume()
     begun = _wall_clock(device)
     with _bar(progress, name_of(policy), horizon) as advance:
-        for step in range(1, horizon + 1):
+        for step in range(done + 1, horizon + 1):
             time, available = problem.time(step), problem.available(step)
             start = perf_counter()
             choice = policy.choose(time, available)
@@ -69,6 +87,7 @@ def run(
             start = perf_counter()
             policy.learn(Observation(time, choice.arm, reward, choice.why))
             recorder.learnt(step, time, choosing + perf_counter() - start, policy.trace())
+            saved.after(step)
             advance(step)
     return recorder.history(
         {
@@ -77,7 +96,7 @@ def run(
             "seed": seed,
             "first_replicate": first_replicate,
             "device": str(device),
-            "wall_seconds": _wall_clock(device) - begun,
+            "wall_seconds": saved.earlier_seconds + _wall_clock(device) - begun,
             "versions": versions(),
         }
     )
@@ -90,6 +109,8 @@ def _check_sizes(policy: Policy, problem: Problem, horizon: int) -> None:
     S = policy.replicates
     expected = f"1 or the policy's {S}" if S > 1 else "the policy's 1"
     validation.require(problem.replicates in (1, S), "problem.replicates", problem.replicates, expected)
+    expected = f"the problem's {problem.dim} (0: arms by index)"
+    validation.require(policy.dim == problem.dim, "policy.dim", policy.dim, expected)
     expected = f"the problem's {problem.num_arms}"
     validation.require(policy.num_arms == problem.num_arms, "policy.num_arms", policy.num_arms, expected)
 

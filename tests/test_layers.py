@@ -12,17 +12,20 @@ ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
     {"validation", "_version"},
-    {"streams", "files"},
+    {"streams", "files", "domain"},
+    {"state_files"},
     {"kernels"},
     {"models"},
     {"theory"},
     {"acquisition"},
     {"policies", "problems", "history"},
     {"recorder"},
+    {"point_recorder", "checkpoint"},
     {"loop"},
     {"recipes"},
     {"experiments"},
-    {"cli_options"},
+    {"cli_options", "cli_output"},
+    {"cli_sweep"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -26,6 +26,8 @@ class OverPriors(AcquisitionFunction, ABC):
 
     Args:
         base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
+
+    Raises ValueError for a model without a batch dimension of priors.
     """
 
     def __init__(self, base: AcquisitionFunction) -> None:
@@ -108,7 +110,9 @@ class BayesianOverPriors(OverPriors):
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The posterior-weighted mean of the scores, and the prior of the largest weight."""
-        values = (scores * self.weights).sum(-1)
+        values = scores[..., 0] * self.weights[..., 0]
+        for p in range(1, self.num_priors):  # in this order: the bits of a sum in one go depend on the batch
+            values = values + scores[..., p] * self.weights[..., p]
         return values, self.weights.argmax(-1).expand(values.shape)
 
 
@@ -118,6 +122,8 @@ class LikeliestPrior(OverPriors):
     Args:
         base: see ``OverPriors``.
         log_likelihood: log P(D | p), broadcasting to ``model.batch_shape`` (``ArmGP.log_likelihood``).
+
+    Source: Rasmussen & Williams 2006, section 5.4.1, over a finite set.
     """
 
     def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor) -> None:

@@ -205,6 +205,10 @@ class WeightedGP(OnlineModel):
         posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._belief = None  # of what was held before
+        super()._load_from_state_dict(*args)
+
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
         """A copy of batch shape ``batch_shape``."""
         model = copy.deepcopy(self)

@@ -1,6 +1,7 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
 from bandits_torch.policies.ada_opkb import AdaOPKB
+from bandits_torch.policies.ask_tell import AskTell, Question
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
 from bandits_torch.policies.features import FeatureSource, FixedFeatures
@@ -29,6 +30,7 @@ from bandits_torch.policies.regret_balancing import RegretBalancing
 __all__ = [
     "OPKB",
     "AdaOPKB",
+    "AskTell",
     "BatchBKB",
     "BayesianPriorPolicy",
     "CalibratedOPKB",
@@ -48,6 +50,7 @@ __all__ = [
     "PeriodicRestart",
     "Policy",
     "PriorElimination",
+    "Question",
     "RandomPolicy",
     "RegretBalancing",
     "SlidingWindow",

@@ -13,7 +13,7 @@ from bandits_torch.policies.drawing import check_pulls, draw
 from bandits_torch.policies.epochs import Epoch, Interval
 from bandits_torch.policies.features import FeatureSource
 from bandits_torch.policies.opkb_constants import Constants, Schedule
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
 from bandits_torch.theory.optimal_design import optimal_design, optimal_exploration
@@ -71,6 +71,7 @@ class BlockPolicy(Policy):
         self._strategies = phi.new_zeros(S, _MOST_STRATEGIES, N)
         self._playing = self._rows.clone()  # index of the strategy each replicate plays
         self._restarts, self._detected, self._block = (phi.new_zeros(S) for _ in range(3))
+        self._turn = 0  # rewards learnt
         self._epochs = [Epoch() for _ in range(S)]
         for s in range(S):
             self._begin_epoch(s)
@@ -103,13 +104,16 @@ class BlockPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """An arm drawn from the strategy of smallest index that is scheduled."""
-        return Choice(draw(self.playing_distribution, self._streams.uniform(), available))
+        arm = draw(self.playing_distribution, self._streams.uniform(), available)
+        return Choice(arm, {"turn": self._turn})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
         arm, reward = observation.arm, observation.reward
         check_pulls(observation, self.replicates, self.num_arms)
+        check_turn(observation, self._turn)
+        self._turn += 1
         self._detected.zero_()
         refuted = self._refuted(observation)
         if refuted is not None:
@@ -243,6 +247,7 @@ class BlockPolicy(Policy):
         return {
             **{name: getattr(self, name).clone() for name in self._STATE},
             "epochs": [epoch.plain() for epoch in self._epochs],
+            "turn": self._turn,
             "streams": self._streams.state_dict(),
             "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
         }
@@ -252,9 +257,7 @@ class BlockPolicy(Policy):
         for name in self._STATE:
             setattr(self, name, state[name].clone())
         self._epochs = [Epoch.of(plain) for plain in state["epochs"]]
+        self._turn = state["turn"]
         self._streams.load_state_dict(state["streams"])
         for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
             streams.load_state_dict(kept)
-        for s, epoch in enumerate(self._epochs):  # so that "same features" is again seen by identity
-            if epoch.phi is None or torch.equal(epoch.phi, self._initial[s]):
-                epoch.phi = self._initial[s]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -12,23 +11,22 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
+from bandits_torch.policies.forgetting import ForgettingRule
+from bandits_torch.policies.model_policy import ModelPolicy
 from bandits_torch.policies.policy import (
     Choice,
     Observation,
-    Policy,
     best_available,
     check_available,
     check_observation,
-    copied_state,
 )
-from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
 
-class IndexPolicy(Policy):
+class IndexPolicy(ModelPolicy):
     """argmax over the available arms of acquisition(model): GP-UCB, GP-TS, EI, their windows and restarts.
 
     Args:
@@ -45,6 +43,10 @@ class IndexPolicy(Policy):
 
     Ties go to the arm of the smallest index. An arm whose index is NaN is chosen only where no available arm's
     index is a finite number; an arm that is not available never is.
+
+    Raises ValueError for a model with a batch beside replicates, for ``arms`` where the model has its own or the lack
+    of them where it has none, for an acquisition that needs a width and has none, and for a model that cannot forget
+    what the rule forgets.
     """
 
     def __init__(
@@ -58,37 +60,20 @@ class IndexPolicy(Policy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        one_batch = len(model.batch_shape) <= 1
-        validation.require(
-            one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"
-        )
         has_arms = isinstance(model, ArmModel) != (arms is not None)
         validation.require(
             has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model"
         )
-        wants = inspect.signature(acquisition).parameters.get("width")
-        needs_width = wants is not None and wants.default is wants.empty
-        validation.require(
-            width is not None or not needs_width, "width", width, "a Width: the acquisition needs one"
+        super().__init__(
+            model,
+            acquisition,
+            width=width,
+            forgetting=forgetting,
+            seed=seed,
+            first_replicate=first_replicate,
         )
-        self.forgetting = forgetting or KeepEverything()
-        self.forgetting.check(model)
-        self.model, self.acquisition, self.width = model, acquisition, width
-        self.replicates = model.batch_shape.numel()
         self.arms = cast(ArmModel, model).arms if arms is None else arms
         self.num_arms = self.arms.shape[-2]
-        noise = model.noise_variance
-        self._streams = ReplicateStreams(
-            seed,
-            self.replicates,
-            purpose="policy",
-            first=first_replicate,
-            dtype=noise.dtype,
-            device=noise.device,
-        )
-        self._clock: int | Tensor = 0
-        self._restarts = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
-        self._width: Tensor | None = None
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -102,41 +87,41 @@ class IndexPolicy(Policy):
         best, arm = best_available(scores, available)
         return Choice(arm.expand(self.replicates), {"index": best.expand(self.replicates)})
 
-    @torch.no_grad()
-    def learn(self, observation: Observation) -> None:
-        """Restart where the observation refutes the model, observe, then forget what the rule says."""
-        arm, reward, time = observation.arm, observation.reward, observation.time
-        check_observation(observation, self.replicates, self.num_arms)
-        refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self._clock, self.model)
-        if refuted is not None and bool(refuted.any()):
-            validation.finite_tensor("reward", reward)
-            self._restart(refuted)
-        self._observe(arm, reward, time)
-        self._clock = self._clock + 1
-        over = self.forgetting.after(self.model, self._clock)
-        if over is True or (isinstance(over, Tensor) and bool(over.any())):
-            self._restart(over)
-
     def trace(self) -> dict[str, Tensor | float]:
         """The width used, the number of restarts so far, and what the model tells."""
-        trace: dict[str, Tensor | float] = {"restarts": self._restarts}
+        trace = super().trace()
         if isinstance(self.model, ArmModel):
             trace.update(self.model.trace())
-        if self._width is not None:
-            trace["width"] = self._width
         return trace
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything, the width's clock too; random streams go on."""
-        self._restart(True if where is None else where, counts=False)
+    def add_arms(
+        self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
+    ) -> None:
+        """Have these arms too, (n, d), with the indices from N on, as if they had been there from the start.
+
+        Args:
+            arms, prior_mean: see ``ArmGP.with_arms``, whose cost it has.
+            width: takes the place of the policy's; needed if that one counts the arms.
+
+        A saved state is loaded into a policy that has all the arms. Raises ValueError, with nothing changed.
+        """
+        own = isinstance(self.model, ArmGP)
+        validation.require(own, "model", type(self.model).__name__, "an ArmGP to take up more arms")
+        counts = width is None and hasattr(self.width, "num_arms")
+        validation.require(
+            not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
+        )
+        self.model = cast(ArmGP, self.model).with_arms(arms, prior_mean)
+        self.arms, self.num_arms = self.model.arms, self.model.num_arms
+        self.width = width or self.width
 
     # -- parts -----------------------------------------------------------------------------------------
 
+    def _check(self, observation: Observation) -> None:
+        check_observation(observation, self.replicates, self.num_arms)
+
     def _acquisition_now(self, time: float) -> AcquisitionFunction:
-        arguments: dict[str, Any] = {}
-        if self.width is not None:
-            self._width = self.width(self._clock + 1, self.model)
-            arguments["width"] = self._width
+        arguments: dict[str, Any] = self._width_argument()
         if getattr(self.acquisition, "_needs_base_samples", False):
             samples = self._streams.normal(self.num_arms)
             arguments["base_samples"] = samples.reshape(*self.model.batch_shape, self.num_arms)
@@ -163,7 +148,9 @@ class IndexPolicy(Policy):
 
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
         shape = self.model.batch_shape
-        if isinstance(self.model, ArmModel):
+        if isinstance(self.model, ArmGP):
+            self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time, late=True)
+        elif isinstance(self.model, ArmModel):
             self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time)
         else:
             self.model.observe(self._of_arm(arm, time), reward.reshape(*shape, 1, 1))
@@ -177,28 +164,15 @@ class IndexPolicy(Policy):
         posterior = cast(GPyTorchPosterior, self.model.posterior(self._of_arm(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
-    def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
-        if isinstance(where, Tensor):
-            self.model.reset(where.reshape(self.model.batch_shape))
-            self._clock = torch.where(where, 0, self._clock)
+    @torch.no_grad()
+    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time``, (S, N) each."""
+        if isinstance(self.model, ArmModel):
+            mean, variance = self.model.marginals(time)
         else:
-            self.model.reset()
-            self._clock = 0
-        self._restarts = self._restarts + where if counts else self._restarts * (~torch.as_tensor(where))
-
-    # -- state -----------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Model, clock, restarts and random streams."""
-        return {
-            "model": copied_state(self.model),
-            "clock": self._clock,
-            "restarts": self._restarts.clone(),
-            "streams": self._streams.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        self._clock, self._restarts = state["clock"], state["restarts"].clone()
-        self._streams.load_state_dict(state["streams"])
+            posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs(time)))  # N x batch x 1 x 1
+            mean, variance = (m.reshape(self.num_arms, -1).mT for m in (posterior.mean, posterior.variance))
+        shape = (self.replicates, self.num_arms)
+        return mean.reshape(-1, self.num_arms).expand(shape), variance.reshape(-1, self.num_arms).expand(
+            shape
+        )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.drawing import check_pulls
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -25,6 +25,8 @@ class MasterThresholds:
         rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
         learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
+
+    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E.
     """
 
     inflation: float
@@ -99,6 +101,8 @@ class Master(Policy):
         device: of the arms handed out.
 
     Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
+
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class Master(Policy):
         self.num_arms = validation.positive_integer("num_arms", num_arms)
         self.thresholds, self.rho = thresholds, rho
         self._first, self._base = first_replicate, base
+        self._turn = 0  # rewards learnt
         self._streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
             for s in range(replicates)
@@ -133,12 +138,14 @@ class Master(Policy):
             choice = block.player.policy.choose(time, mask)
             arms.append(choice.arm)
             optimism.append(choice.why["index"])
-        return Choice(torch.cat(arms), {"index": torch.cat(optimism)})
+        return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
 
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
         arm, reward = observation.arm, observation.reward
         check_pulls(observation, self.replicates, self.num_arms)
+        check_turn(observation, self._turn)
+        self._turn += 1
         optimism = observation.why["index"]
         self._detected = torch.zeros_like(self._detected)
         for s, block in enumerate(self._blocks):
@@ -176,6 +183,7 @@ class Master(Policy):
         return {
             "blocks": [block.state_dict() for block in self._blocks],
             "streams": [streams.state_dict() for streams in self._streams],
+            "turn": self._turn,
             "counts": torch.stack([self._restarts, self._detected, self._order]),
         }
 
@@ -185,6 +193,7 @@ class Master(Policy):
             block.load_state_dict(kept)
         for streams, kept in zip(self._streams, state["streams"], strict=True):
             streams.load_state_dict(kept)
+        self._turn = state["turn"]
         self._restarts, self._detected, self._order = (row.clone() for row in state["counts"])
 
 
@@ -217,9 +226,12 @@ class _Block:
 
     def _fresh(self, order: int) -> Policy:
         if order not in self.pool:
-            self.pool[order] = self.master._base(self.master._first + self.replicate)
+            self.pool[order] = self._made()
         self.pool[order].reset()
         return self.pool[order]
+
+    def _made(self) -> Policy:
+        return self.master._base(self.master._first + self.replicate)
 
     @property
     def player(self) -> _Copy:
@@ -242,16 +254,17 @@ class _Block:
         return changed
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values, and the states of the copies' policies by order."""
+        """Plain values, and the states of all policies by order: those at rest keep random streams, and more."""
         copies = [(c.order, c.start, c.end, c.rewards) for c in self.copies]
-        active = {c.order: c.policy.state_dict() for c in self.copies}
+        policies = {order: policy.state_dict() for order, policy in self.pool.items()}
         plain = {name: getattr(self, name) for name in ("order", "clock", "excess", "lowest")}
-        return {**plain, "copies": copies, "policies": active}
+        return {**plain, "copies": copies, "policies": policies}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Counterpart of ``state_dict``."""
         for name in ("order", "clock", "excess", "lowest"):
             setattr(self, name, state[name])
-        self.copies = [_Copy(m, start, end, self._fresh(m), sums) for m, start, end, sums in state["copies"]]
-        for copy in self.copies:
-            copy.policy.load_state_dict(state["policies"][copy.order])
+        self.pool = {order: self._made() for order in state["policies"]}
+        for order, policy in self.pool.items():
+            policy.load_state_dict(state["policies"][order])
+        self.copies = [_Copy(m, start, end, self.pool[m], sums) for m, start, end, sums in state["copies"]]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.domain import Domain
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Choice:
     """What a policy chose.
 
     Attributes:
-        arm: index of the arm of each replicate, (S,) integers.
+        arm: index of the arm of each replicate, (S,) integers; on a continuous domain its points, (S, d).
         why: what ``learn`` will need of this choice (the width used, the prior that won, ...).
     """
 
@@ -31,9 +32,9 @@ class Observation:
     """What came of a choice.
 
     Attributes:
-        time: when the arm was pulled, in the problem's unit of time.
-        arm: (S,) integers, as chosen.
-        reward: (S,) rewards.
+        time: when the arm was pulled, in the problem's unit of time, not when the reward arrived.
+        arm: (S,) integers or (S, d) points, as chosen.
+        reward: (S,) rewards; the replicates learn together.
         why: the ``why`` of the choice.
     """
 
@@ -46,19 +47,45 @@ class Observation:
 class Policy(ABC):
     """Chooses an arm for each of S replicates and learns from the rewards.
 
-    ``choose`` changes nothing but the position of random streams; ``learn`` changes state.
+    ``choose`` changes nothing but the position of random streams; ``learn`` changes state. ``run`` calls them in turn;
+    a live system may not, and then this holds:
+
+    * Missing: a choice whose reward never comes is never learnt. Nothing waits for it, and every clock (of widths,
+      windows, restarts) counts what was learnt, not what was chosen.
+    * Late or out of order: a model of a function that stays as it is takes rewards in any order, and so do
+      ``IndexPolicy``, the policies over priors, ``RegretBalancing``, ``BatchBKB`` and ``CalibratedOPKB``: windows,
+      weights, restarts and tests then go by arrival. Under drift an ``IndexPolicy`` on an ``ArmGP`` learns a
+      reward of the past exactly, at the cost of learning all it holds again, and a window then goes by time; on
+      an ``OnlineGP`` it costs nothing extra. What must predict the reward first (``EventTriggeredRestart``,
+      ``PriorElimination``) cannot do so for the past of a drifting function: ValueError. ``Master`` and ``BlockPolicy``
+      credit a reward to what they play: they learn of the choice made since the last reward, and of any other
+      ValueError.
+    * Twice: an observation has no number, so what is learnt twice counts as two. ``AskTell`` numbers them.
+    * Time may jump forward as far as it likes; ``choose`` at a time before the latest observation is a ValueError
+      under drift.
+    * Arms that are gone are masked by ``available``; new ones come in by ``IndexPolicy.add_arms``.
+    * The state is whole between any two calls, so another process can take over (``save_policy``).
+
+    Attributes:
+        replicates: S.
+        num_arms: N; 0 on a continuous domain.
+        dim: d, how many coordinates a point has; 0 where arms are chosen by index.
     """
 
     replicates: int
     num_arms: int
+    dim: int = 0
 
     @abstractmethod
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all)."""
+        """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).
+
+        On a continuous domain ``available`` is the ``Domain`` of this step; None: the usual one.
+        """
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:
-        """Learn what came of the last choice. A ValueError leaves the policy unchanged."""
+        """Learn what came of a choice. A ValueError leaves the policy unchanged."""
 
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
@@ -106,6 +133,13 @@ def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
         validation.require(left, "available", available, "at least one arm to choose in every replicate")
 
 
+def check_turn(observation: Observation, turn: int) -> None:
+    """Raise ValueError if the observation says that its choice (``why["turn"]``) was made before the last reward."""
+    made = observation.why.get("turn", turn)
+    expected = f"{turn}, of a choice made since the last reward: this policy cannot learn late or twice"
+    validation.require(made == turn, "why['turn']", made, expected)
+
+
 def check_observation(observation: Observation, replicates: int, num_arms: int) -> None:
     """Raise ValueError unless there is one arm (in 0, ..., N - 1, seen on a CPU only) and one reward per replicate."""
     for name in ("arm", "reward"):
@@ -115,3 +149,23 @@ def check_observation(observation: Observation, replicates: int, num_arms: int) 
     validation.require(arm.dtype == torch.long, "arm", arm, expected)
     if arm.is_cpu:
         validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)
+
+
+def check_points(observation: Observation, replicates: int, dim: int) -> None:
+    """Raise ValueError unless there is one finite point (d,) and one finite reward per replicate (seen on a CPU)."""
+    shape = (replicates, dim)
+    validation.shape_is("arm", observation.arm, observation.arm.shape == shape, f"{shape}, a point each")
+    reward = observation.reward
+    validation.shape_is("reward", reward, reward.shape == (replicates,), f"({replicates},)")
+    if reward.is_cpu:
+        validation.finite_tensor("arm", observation.arm)
+        validation.finite_tensor("reward", reward)
+
+
+def domain_now(usual: Domain, available: Domain | None) -> Domain:
+    """The domain of this step; ValueError for one of another dimension."""
+    if available is None:
+        return usual
+    fits = isinstance(available, Domain) and available.dim == usual.dim
+    validation.require(fits, "available", available, f"a Domain of {usual.dim} dimensions")
+    return available

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Choice, Observation, Policy, domain_now
 from bandits_torch.streams import ReplicateStreams
+
+_MOST_DRAWS = 1000
 
 
 class RandomPolicy(Policy):
@@ -25,6 +28,8 @@ class RandomPolicy(Policy):
 
     Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm when it is not the very
     tensor of the step before; on a GPU that check waits for the device.
+
+    Raises ValueError for ``num_arms`` or ``replicates`` below 1.
     """
 
     def __init__(
@@ -75,6 +80,60 @@ class RandomPolicy(Policy):
 
     def reset(self, where: Tensor | None = None) -> None:
         """Nothing to unlearn; the random stream goes on, so that a restart brings new draws."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The random streams."""
+        return {"streams": self._streams.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self._streams.load_state_dict(state["streams"])
+
+
+class RandomPointPolicy(Policy):
+    """Draws a point uniformly from a box, in each replicate by itself: the floor of races on a continuous domain.
+
+    Args:
+        domain: the box; ``choose`` may be told another. Inequality constraints are met by drawing again, up to
+            1 000 times.
+        replicates, seed, first_replicate: as for ``RandomPolicy``.
+    """
+
+    def __init__(
+        self, domain: Domain, replicates: int = 1, *, seed: int = 0, first_replicate: int = 0
+    ) -> None:
+        self.domain, self.dim, self.num_arms = domain, domain.dim, 0
+        self.replicates = validation.positive_integer("replicates", replicates)
+        bounds = domain.bounds
+        self._streams = ReplicateStreams(
+            seed,
+            replicates,
+            purpose="policy",
+            first=first_replicate,
+            dtype=bounds.dtype,
+            device=bounds.device,
+        )
+
+    def choose(self, time: float, available: Domain | None = None) -> Choice:  # type: ignore[override]
+        """Uniform points (S, d) of the domain; ValueError where 1 000 draws find none that meets the constraints."""
+        domain = domain_now(self.domain, available)
+        low, high = domain.bounds
+        points = domain.fix(low + (high - low) * self._streams.uniform(self.dim))
+        for _ in range(_MOST_DRAWS if domain.inequality_constraints else 0):
+            outside = ~domain.contains(points, 0.0)
+            if not bool(outside.any()):
+                break
+            again = domain.fix(low + (high - low) * self._streams.uniform(self.dim))
+            points = torch.where(outside.unsqueeze(-1), again, points)
+        found = bool(domain.contains(points, 0.0).all())
+        validation.require(found, "available", domain, "a domain whose constraints leave some of its box")
+        return Choice(points)
+
+    def learn(self, observation: Observation) -> None:
+        """Learns nothing."""
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Nothing to unlearn; the random stream goes on."""
 
     def state_dict(self) -> dict[str, Any]:
         """The random streams."""

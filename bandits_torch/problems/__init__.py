@@ -1,5 +1,6 @@
 """What is optimised: simulated reward functions and tables of real rewards."""
 
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.datasets import (
     BeijingPM25,
     IntelHumidity,
@@ -15,12 +16,13 @@ from bandits_torch.problems.drifting import (
     SphereTwoSwitches,
     SwitchingFunctions,
 )
+from bandits_torch.problems.dynamic_functions import DynamicFunction
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
-from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
+from bandits_torch.problems.registry import PROBLEMS, describe, make, needs_data, options_of
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import SimulatedProblem
 from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock, StandardFunction
@@ -31,7 +33,9 @@ from bandits_torch.problems.tv_gp import TVGPDraws
 __all__ = [
     "PROBLEMS",
     "BeijingPM25",
+    "ContinuousProblem",
     "DriftingCosine",
+    "DynamicFunction",
     "GPDraws",
     "GridDraws",
     "Hartmann3",
@@ -62,6 +66,7 @@ __all__ = [
     "fit_forgetting_rate",
     "gaussian_noise",
     "make",
+    "needs_data",
     "options_of",
     "read_table",
 ]

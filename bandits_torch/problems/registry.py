@@ -21,6 +21,14 @@ from bandits_torch.problems.drifting import (
     SphereTwoSwitches,
     SwitchingFunctions,
 )
+from bandits_torch.problems.dynamic_functions import (
+    DynamicAckley,
+    DynamicGriewank,
+    DynamicHartmann6,
+    DynamicLevy,
+    DynamicShekel,
+    DynamicStyblinskiTang,
+)
 from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.intel_priors import IntelTemperaturePriors
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
@@ -48,6 +56,12 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "rosenbrock": Rosenbrock,
     "hartmann3": Hartmann3,
     "moving-peaks": MovingPeaks,
+    "dynamic-ackley": DynamicAckley,
+    "dynamic-hartmann6": DynamicHartmann6,
+    "dynamic-shekel": DynamicShekel,
+    "dynamic-griewank": DynamicGriewank,
+    "dynamic-levy": DynamicLevy,
+    "dynamic-styblinski-tang": DynamicStyblinskiTang,
     "grid": GridDraws,
     "regression-table": RegressionTable,
     "variance-starvation": VarianceStarvation,
@@ -109,6 +123,11 @@ def options_of(name: str) -> dict[str, Any]:
     """The options of a problem beyond those of ``make``, with their defaults."""
     parameters = _parameters(PROBLEMS[name])
     return {key: p.default for key, p in parameters.items() if key not in _NOT_OPTIONS}
+
+
+def needs_data(name: str) -> bool:
+    """Whether the problem replays real data, so that ``make`` must be given ``data``."""
+    return "data" in _parameters(PROBLEMS[name])
 
 
 def describe() -> dict[str, str]:

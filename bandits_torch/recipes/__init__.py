@@ -2,11 +2,18 @@
 
 Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
 
-* ``arms``: ``(N, d)`` features, or N;  ``kernel``: prior covariance over the arms, static (recipes that
-  drift add the time kernel);  ``noise_variance``: lambda, a number or one for each replicate, (S,);
+* ``arms``: ``(N, d)`` features, or N; for index policies also a ``Domain``, whose points they then play;
+  ``kernel``: prior covariance over arms or points, static (recipes that drift add the time kernel);
+  ``noise_variance``: lambda, a number or one for each replicate, (S,);
 * ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
 * ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
-* ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies.
+* ``learn_hyperparameters``: True (or the arguments of ``LearnedHyperparameters``) to refit kernel, noise and mean;
+* ``search``: a ``PointSearch`` (or its arguments), how points of a ``Domain`` are searched for;
+* ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies;
+  ``width_form``: ``"theory"`` or ``"printed"``, the form of the algorithm's own (``IGPWidth``);
+* ``horizon``: T, the steps the run is planned for;  ``variation_budget``: P_T, how much the rewards change in all
+  (``Knowledge``), None for unknown;  ``forgetting_rate``: epsilon per unit of time;
+* ``seed``, ``first_replicate``: of the policy's own random numbers, and the number of its first replicate.
 
 Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``).
 """
@@ -27,13 +34,13 @@ from bandits_torch.recipes.index_policies import (
     gp_ts,
     gp_ucb,
     igp_ucb,
-    memory_length,
     r_gp_ucb,
     random,
     sw_gp_ucb,
     tv_gp_ucb,
     ui_gp_ucb,
 )
+from bandits_torch.recipes.parts import memory_length
 from bandits_torch.recipes.registry import RECIPES, build, options_of
 from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (

@@ -13,33 +13,33 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import (
-    ConstantWidth,
-    GPTSWidth,
-    IGPWidth,
-    RestartWidth,
-    SlidingWindowWidth,
-    Width,
+from bandits_torch.policies.random import RandomPointPolicy, RandomPolicy
+from bandits_torch.recipes.parts import (
+    Choices,
+    Number,
+    as_width,
+    bayesian_width,
+    incumbent,
+    memory_length,
+    model_over,
+    noise_scale_of,
+    policy_over,
 )
-
-Number = float | Tensor
+from bandits_torch.theory.information_gain import RealisedGain
+from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth
 
 
 def random(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -48,28 +48,29 @@ def random(
     first_replicate: int = 0,
 ) -> Policy:
     """Uniformly random arms: the floor of every race."""
+    if isinstance(arms, Domain):
+        return RandomPointPolicy(arms, replicates, seed=seed, first_replicate=first_replicate)
     num_arms, device = (arms, "cpu") if isinstance(arms, int) else (arms.shape[-2], arms.device)
     return RandomPolicy(num_arms, replicates, seed=seed, first_replicate=first_replicate, device=device)
 
 
 def gp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
     delta: float = 0.1,
     width: Any = None,
     **prior: Any,
-) -> IndexPolicy:
+) -> Policy:
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
-    model = _model(arms, kernel, noise_variance, **prior)
-    return IndexPolicy(
-        model, UpperConfidenceBound, width=as_width(width) or SrinivasBayesianWidth(model.num_arms, delta)
-    )
+    model = model_over(arms, kernel, noise_variance, **prior)
+    own = bayesian_width(arms, model, delta)
+    return policy_over(arms, model, UpperConfidenceBound, width=as_width(width) or own, **prior)
 
 
 def igp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -79,15 +80,15 @@ def igp_ucb(
     width_form: str = "theory",
     width: Any = None,
     **prior: Any,
-) -> IndexPolicy:
+) -> Policy:
     """IGP-UCB with the realised information gain (Chowdhury & Gopalan 2017, Algorithm 1)."""
-    model = _model(arms, kernel, noise_variance, **prior)
-    own = IGPWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
+    model = model_over(arms, kernel, noise_variance, **prior)
+    own = IGPWidth(rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain(), form=width_form)
+    return policy_over(arms, model, UpperConfidenceBound, width=as_width(width) or own, **prior)
 
 
 def gp_ts(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -99,35 +100,45 @@ def gp_ts(
     seed: int = 0,
     first_replicate: int = 0,
     **prior: Any,
-) -> IndexPolicy:
+) -> Policy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2)."""
-    model = _model(arms, kernel, noise_variance, **prior)
-    own = GPTSWidth(rkhs_bound, _scale(noise_scale, model), delta, RealisedGain(), form=width_form)
-    return IndexPolicy(
-        model, ThompsonSampling, width=as_width(width) or own, seed=seed, first_replicate=first_replicate
+    model = model_over(arms, kernel, noise_variance, **prior)
+    own = GPTSWidth(rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain(), form=width_form)
+    return policy_over(
+        arms,
+        model,
+        ThompsonSampling,
+        width=as_width(width) or own,
+        seed=seed,
+        first_replicate=first_replicate,
+        **prior,
     )
 
 
-def gp_ei(arms: Tensor | int, kernel: Kernel, noise_variance: Number, **prior: Any) -> IndexPolicy:
+def gp_ei(arms: Choices, kernel: Kernel, noise_variance: Number, **prior: Any) -> Policy:
     """GP-EI: BoTorch's expected improvement over the largest posterior mean."""
-    return IndexPolicy(
-        _model(arms, kernel, noise_variance, **prior),
-        lambda model: LogExpectedImprovement(model, best_f=_incumbent(model)),
+    return policy_over(
+        arms,
+        model_over(arms, kernel, noise_variance, **prior),
+        lambda model: LogExpectedImprovement(model, best_f=incumbent(model)),
+        **prior,
     )
 
 
 def gp_pi(
-    arms: Tensor | int, kernel: Kernel, noise_variance: Number, *, margin: float = 0.01, **prior: Any
-) -> IndexPolicy:
+    arms: Choices, kernel: Kernel, noise_variance: Number, *, margin: float = 0.01, **prior: Any
+) -> Policy:
     """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward)."""
-    return IndexPolicy(
-        _model(arms, kernel, noise_variance, **prior),
-        lambda model: LogProbabilityOfImprovement(model, best_f=_incumbent(model) + margin),
+    return policy_over(
+        arms,
+        model_over(arms, kernel, noise_variance, **prior),
+        lambda model: LogProbabilityOfImprovement(model, best_f=incumbent(model) + margin),
+        **prior,
     )
 
 
 def r_gp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -139,22 +150,26 @@ def r_gp_ucb(
     delta: float = 0.1,
     width: Any = None,
     **prior: Any,
-) -> IndexPolicy:
-    """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1)."""
-    model = _model(arms, kernel, noise_variance, **prior)
+) -> Policy:
+    """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1).
+
+    Raises ValueError unless ``interval`` is an integer >= 1.
+    """
+    model = model_over(arms, kernel, noise_variance, **prior)
     if interval is None:
-        interval = memory_length(model, horizon, variation_budget)
+        interval = memory_length(model, horizon, variation_budget, _domain(arms))
     validation.positive_integer("interval", interval)
     own = RestartWidth(
-        math.ceil(horizon / interval), rkhs_bound, _scale(noise_scale, model), delta, RealisedGain()
+        math.ceil(horizon / interval), rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain()
     )
-    return IndexPolicy(
-        model, UpperConfidenceBound, width=as_width(width) or own, forgetting=PeriodicRestart(interval)
+    rule = PeriodicRestart(interval)
+    return policy_over(
+        arms, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule, **prior
     )
 
 
 def sw_gp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -166,19 +181,22 @@ def sw_gp_ucb(
     delta: float = 0.1,
     width: Any = None,
     **prior: Any,
-) -> IndexPolicy:
+) -> Policy:
     """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2)."""
-    model = _model(arms, kernel, noise_variance, **prior)
+    model = model_over(arms, kernel, noise_variance, **prior)
     if window is None:
-        window = memory_length(model, horizon, variation_budget)
-    own = SlidingWindowWidth(window, horizon, rkhs_bound, _scale(noise_scale, model), delta, RealisedGain())
-    return IndexPolicy(
-        model, UpperConfidenceBound, width=as_width(width) or own, forgetting=SlidingWindow(window)
+        window = memory_length(model, horizon, variation_budget, _domain(arms))
+    own = SlidingWindowWidth(
+        window, horizon, rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain()
+    )
+    rule = SlidingWindow(window)
+    return policy_over(
+        arms, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule, **prior
     )
 
 
 def tv_gp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -186,7 +204,7 @@ def tv_gp_ucb(
     delta: float = 0.1,
     width: Any = None,
     **prior: Any,
-) -> IndexPolicy:
+) -> Policy:
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016)."""
     if forgetting_rate == 0:  # a function known not to change
         return gp_ucb(arms, kernel, noise_variance, delta=delta, width=width, **prior)
@@ -195,7 +213,7 @@ def tv_gp_ucb(
 
 
 def ui_gp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -203,14 +221,17 @@ def ui_gp_ucb(
     delta: float = 0.1,
     width: Any = None,
     **prior: Any,
-) -> IndexPolicy:
-    """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time."""
+) -> Policy:
+    """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
+
+    A random walk in place of the stationary drift of Bogunovic et al. 2016; ``WienerKernel`` has the equation.
+    """
     drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64(drift_variance)))
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 
 def et_gp_ucb(
-    arms: Tensor | int,
+    arms: Choices,
     kernel: Kernel,
     noise_variance: Number,
     *,
@@ -218,62 +239,24 @@ def et_gp_ucb(
     noise_scale: float | None = None,
     width: Any = None,
     **prior: Any,
-) -> IndexPolicy:
+) -> Policy:
     """ET-GP-UCB: GP-UCB restarted when an observation refutes its prediction (Brunzema et al. 2022)."""
-    model = _model(arms, kernel, noise_variance, **prior)
-    own = SrinivasBayesianWidth(model.num_arms, delta)
+    model = model_over(arms, kernel, noise_variance, **prior)
+    own = bayesian_width(arms, model, delta)
     rule = EventTriggeredRestart(delta, noise_scale)
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    return policy_over(
+        arms, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule, **prior
+    )
 
 
-def memory_length(model: ArmGP, horizon: int, variation_budget: Number | None = None) -> int:
-    """Zhou & Shroff's H or w: gamma_T^{1/4} (T / P_T)^{1/2}, or gamma_T^{1/4} T^{1/2} for an unknown P_T.
-
-    gamma_T is the greedy maximum over the arms, over 1 000 of them evenly spread in their order where there are
-    more; an average over replicates that differ. Between 1 and T.
-    """
-    validation.positive_integer("horizon", horizon)
-    noise = model.noise_variance.mean()
-    some = torch.linspace(0, model.num_arms - 1, min(model.num_arms, 1000), device=model.arms.device).long()
-    gain = MaximumGain(model.prior.matrix(some), noise, horizon, upper_bound=False)
-    gamma = float(gain(horizon, model).mean())
-    budget = 1.0 if variation_budget is None else float(torch.as_tensor(variation_budget).mean())
-    if budget == 0:
-        return horizon
-    return min(horizon, max(1, math.ceil(gamma**0.25 * math.sqrt(horizon / budget))))
-
-
-def _model(
-    arms: Tensor | int,
-    kernel: Kernel,
-    noise_variance: Number,
-    *,
-    replicates: int = 1,
-    prior_mean: Number = 0.0,
-    form: str = "auto",
-) -> ArmGP:
-    validation.positive_integer("replicates", replicates)
-    return ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, form=form, batch_shape=(replicates,))
+def _domain(arms: Choices) -> Domain | None:
+    return arms if isinstance(arms, Domain) else None
 
 
 def _kernel(kernel: Kernel | Tensor) -> Kernel:
     return ArmCovarianceKernel(kernel) if isinstance(kernel, Tensor) else kernel
 
 
-def as_width(width: float | Width | None) -> Width | None:
-    """A number as the width that is always that; anything else as it is."""
-    return width if width is None or isinstance(width, Width) else ConstantWidth(width)
-
-
 def _float64(value: float) -> Tensor:
     """A hyperparameter as it was written: GPyTorch would round a Python number to its default dtype."""
     return torch.as_tensor(value, dtype=torch.float64)
-
-
-def _scale(noise_scale: Number | None, model: ArmGP) -> Number:
-    return model.noise_variance.sqrt() if noise_scale is None else noise_scale
-
-
-def _incumbent(model: ArmGP) -> Tensor:
-    """Largest posterior mean, ``batch_shape x 1``: the last dimension is the one output BoTorch expects."""
-    return model.marginals()[0].amax(-1, keepdim=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recipes import adaptive, index_policies, sketched, unknown_prior
 
@@ -40,7 +41,14 @@ _RECIPES: tuple[Callable[..., Policy], ...] = (
     adaptive.w_gp_ucb,
 )
 RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _RECIPES}
-_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None}
+_PRIOR_OPTIONS = {
+    "replicates": 1,
+    "prior_mean": 0.0,
+    "form": "auto",
+    "noise_variance": None,
+    "search": None,
+    "learn_hyperparameters": False,
+}
 
 
 def build(
@@ -49,6 +57,8 @@ def build(
     """The recipe ``name`` for a problem: what an honest user knows of it fills what ``options`` leave open.
 
     Raises ValueError on an unknown name or option, listing those there are.
+
+    ``replicates``: S; ``horizon``: T, the steps it is planned for; ``seed``: of the policy's random numbers.
     """
     accepted = options_of(name)
     unknown = sorted(set(options) - set(accepted))
@@ -57,11 +67,15 @@ def build(
     known = vars(problem.knowledge) | {"replicates": replicates, "horizon": horizon, "seed": seed} | options
     noise_variance, belief = known.pop("noise_variance"), _belief(name, problem)
     wanted = {key: value for key, value in known.items() if key in accepted}
-    return RECIPES[name](problem.arms, belief, noise_variance, **wanted)
+    choices = problem.domain if isinstance(problem, ContinuousProblem) else problem.arms
+    return RECIPES[name](choices, belief, noise_variance, **wanted)
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The keyword settings of a recipe with their defaults."""
+    """The keyword settings of a recipe with their defaults.
+
+    Raises ValueError for an unknown name.
+    """
     validation.require(name in RECIPES, "policy", name, f"one of {', '.join(RECIPES)}")
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}

@@ -14,6 +14,7 @@ from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
+    SrinivasContinuousWidth,
     elimination_xi,
 )
 from bandits_torch.theory.sketched_widths import BKBWidth
@@ -45,6 +46,7 @@ __all__ = [
     "RestartWidth",
     "SlidingWindowWidth",
     "SrinivasBayesianWidth",
+    "SrinivasContinuousWidth",
     "SrinivasRKHSWidth",
     "Width",
     "elimination_xi",

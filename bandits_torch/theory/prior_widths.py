@@ -29,6 +29,8 @@ class SrinivasBayesianWidth(Width):
     Args:
         num_arms: N >= 1.
         delta: failure probability.
+
+    Raises ValueError unless ``num_arms`` is an integer >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, delta: Parameter) -> None:
@@ -39,6 +41,40 @@ class SrinivasBayesianWidth(Width):
         """sqrt(2 ln(N pi^2 t^2 / (6 delta)))."""
         t, delta = clock(step, model), like(model.noise_variance, self.delta)
         return torch.sqrt(2 * torch.log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
+
+
+class SrinivasContinuousWidth(Width):
+    """GP-UCB on [0, r]^d: width_t = sqrt(2 ln(2 pi^2 t^2/(3 delta)) + 2 d ln(d t^2 b r sqrt(ln(4 d a/delta)))).
+
+    Source: Srinivas et al. 2010, Theorem 2; equals sqrt(beta_t). Valid for f drawn from the prior with
+    P(sup_x |df/dx_j| > L) <= a exp(-(L/b)^2) for every j, and Gaussian noise of variance lambda; at the points
+    played, and elsewhere at the nearest point of a grid and up to 1/t^2.
+
+    Args:
+        dim: d, dimension of the domain.
+        r: side of the domain, > 0.
+        a, b: constants of the derivative bound, > 0, with 4 d a > delta; b in units of reward over length.
+        delta: failure probability.
+
+    Raises ValueError unless ``dim`` is an integer >= 1 and ``a`` > delta / (4 dim).
+    """
+
+    def __init__(self, dim: int, r: Parameter, a: Parameter, b: Parameter, delta: Parameter) -> None:
+        self.dim = validation.positive_integer("dim", dim)
+        self.r = checked(validation.positive, "r", r)
+        self.a = checked(validation.positive, "a", a)
+        self.b = checked(validation.positive, "b", b)
+        self.delta = checked(validation.probability, "delta", delta)
+        too_small = 4 * dim * torch.as_tensor(a).min().item() <= torch.as_tensor(delta).max().item()
+        validation.require(not too_small, "a", a, f"above delta/(4 dim), with delta = {delta}")
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """sqrt(2 ln(2 pi^2 t^2/(3 delta)) + 2 d ln tau_t), tau_t = max(1, d t^2 b r sqrt(ln(4 d a/delta)))."""
+        t, d = clock(step, model), self.dim
+        r, a, b, delta = (like(model.noise_variance, p) for p in (self.r, self.a, self.b, self.delta))
+        steepest = b * torch.sqrt(torch.log(torch.ones_like(t) * (4 * d * a / delta)))
+        tau = (d * t**2 * r * steepest).clamp(min=1)
+        return torch.sqrt(2 * torch.log(2 * math.pi**2 * t**2 / (3 * delta)) + 2 * d * torch.log(tau))
 
 
 class PriorEliminationFiniteWidth(Width):
@@ -53,6 +89,8 @@ class PriorEliminationFiniteWidth(Width):
         num_arms: N >= 1.
         horizon: T >= 1.
         delta: failure probability of the whole algorithm.
+
+    Raises ValueError unless ``num_arms`` and ``horizon`` are integers >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, horizon: int, delta: Parameter) -> None:
@@ -124,6 +162,9 @@ def elimination_xi(
         noise_scale: R.
         delta: failure probability of the whole algorithm.
         form: ``"two-sided"`` or ``"printed"``.
+
+    ``step``, ``noise_scale``: numbers or tensors that broadcast together, as the result. Raises ValueError for another
+    ``form``.
     """
     validation.require(form in ("two-sided", "printed"), "xi", form, "'two-sided' or 'printed'")
     sides = 2 if form == "two-sided" else 1

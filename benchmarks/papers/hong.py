@@ -25,8 +25,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.experiments.detections import mark_detections
-from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments.plots import mark_detections, plot_regret
 from bandits_torch.history import History
 from bandits_torch.policies.opkb_constants import Constants
 from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain

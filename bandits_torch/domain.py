@@ -1,0 +1,138 @@
+"""Where points may be played: a box, linear constraints on it, coordinates that nature has chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples
+from torch import Tensor
+
+from bandits_torch import validation
+
+Constraint = tuple[Tensor, Tensor, float]
+_OVERSAMPLED = 16  # Sobol points tried per feasible point wanted, before the slower polytope sampler
+_BURN_IN = 1000
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The points x of a box with A x >= b, some coordinates of which may be fixed (a context).
+
+    Attributes:
+        bounds: (2, d), lower and upper bounds of each coordinate.
+        inequality_constraints: as in BoTorch's ``optimize_acqf``: (indices, coefficients, rhs) for
+            sum_i coefficients_i x_{indices_i} >= rhs.
+        fixed_features: as there: values of the coordinates that nature has chosen, by index; a number, or a tensor
+            (S,) with one for each replicate.
+
+    Raises:
+        ValueError: bounds that are no finite (2, d) with lower < upper (or equal, where fixed); an index out
+            of range; no coordinate left free; constraints together with fixed values that differ between replicates.
+    """
+
+    bounds: Tensor
+    inequality_constraints: Sequence[Constraint] = ()
+    fixed_features: Mapping[int, float | Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        bounds = self.bounds
+        shaped = bounds.dim() == 2 and bounds.shape[0] == 2 and bounds.shape[1] >= 1
+        validation.shape_is("bounds", bounds, shaped and bounds.is_floating_point(), "(2, d), floating point")
+        validation.finite_tensor("bounds", bounds)
+        for column in range(self.dim):
+            low, high = bounds[:, column].tolist()
+            ok = low <= high if column in self.fixed_features else low < high
+            validation.require(ok, f"bounds[:, {column}]", (low, high), "increasing")
+        for column in self.fixed_features:
+            inside = isinstance(column, int) and 0 <= column < self.dim
+            validation.require(inside, "fixed_features", column, f"keyed by columns 0..{self.dim - 1}")
+        free = self.dim - len(self.fixed_features)
+        validation.require(free > 0, "fixed_features", list(self.fixed_features), "fewer than the columns")
+        for indices, coefficients, _ in self.inequality_constraints:
+            fits = indices.dim() == 1 and indices.shape == coefficients.shape
+            validation.shape_is("inequality_constraints", indices, fits, "(k,), as the coefficients have")
+            inside = bool(((indices >= 0) & (indices < self.dim)).all())
+            validation.require(inside, "inequality_constraints", indices, f"of columns 0..{self.dim - 1}")
+        mixed = self.inequality_constraints and any(self.differs(v) for v in self.fixed_features.values())
+        validation.require(
+            not mixed, "fixed_features", "a tensor", "numbers where there are inequality_constraints"
+        )
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.bounds.shape[-1]
+
+    @staticmethod
+    def differs(value: float | Tensor) -> bool:
+        """Whether a fixed value is one of each replicate."""
+        return isinstance(value, Tensor) and value.numel() > 1
+
+    def fix(self, X: Tensor) -> Tensor:
+        """X, ``... x S x d`` (or ``... x d``), with the fixed coordinates in place."""
+        if not self.fixed_features:
+            return X
+        X = X.clone()
+        for column, value in self.fixed_features.items():
+            X[..., column] = torch.as_tensor(value, dtype=X.dtype, device=X.device)
+        return X
+
+    def contains(self, X: Tensor, tolerance: float = 1e-6) -> Tensor:
+        """Which rows of X, ``... x d``, lie in the domain, up to a share of the box's sides; fixed values aside."""
+        low, high = self.bounds.to(X)
+        slack = tolerance * (high - low)
+        inside = ((low - slack <= X) & (high + slack >= X)).all(-1)
+        for indices, coefficients, rhs in self.inequality_constraints:
+            weights = coefficients.to(X)
+            room = (weights.abs() * slack[indices]).sum() + tolerance * abs(rhs)
+            inside = inside & ((X[..., indices] * weights).sum(-1) >= rhs - room)
+        return inside
+
+    def sample(self, n: int, seed: int) -> Tensor:
+        """n points (n, d) spread evenly over the domain (scrambled Sobol), the same for the same seed.
+
+        Fixed coordinates that differ between replicates are left to ``fix``. Where constraints leave little of the
+        box the points are random (hit and run). Raises ValueError where they leave nothing.
+        """
+        if not self.inequality_constraints:
+            return self._shared(draw_sobol_samples(self.bounds, n, 1, seed=seed).squeeze(-2))
+        tried = self._shared(draw_sobol_samples(self.bounds, _OVERSAMPLED * n, 1, seed=seed).squeeze(-2))
+        found = tried[self.contains(tried, 0.0)]
+        if len(found) >= n:
+            return found[:n]
+        whole = self.bounds.new_ones(1)
+        fixed = [(torch.tensor([i]), whole, float(value)) for i, value in self.fixed_features.items()]
+        try:
+            points = get_polytope_samples(
+                n,
+                self.bounds,
+                inequality_constraints=list(self.inequality_constraints),
+                equality_constraints=fixed or None,
+                seed=seed,
+                n_burnin=_BURN_IN,
+            )
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"inequality_constraints must leave some of the box, got an empty set: {error}"
+            ) from error
+        return self._shared(points.to(self.bounds))
+
+    def _shared(self, X: Tensor) -> Tensor:
+        """X with the fixed coordinates that all replicates share."""
+        for column, value in self.fixed_features.items():
+            if not self.differs(value):
+                X[..., column] = torch.as_tensor(value, dtype=X.dtype, device=X.device)
+        return X
+
+    def to(self, *args: object, **kwargs: object) -> Domain:
+        """A copy on another device or in another dtype, as ``Tensor.to``."""
+        bounds = self.bounds.to(*args, **kwargs)  # type: ignore[call-overload]
+        place = bounds.device
+        constraints = [(i.to(place), c.to(bounds), rhs) for i, c, rhs in self.inequality_constraints]
+        fixed = {
+            i: value.to(bounds) if isinstance(value, Tensor) else value
+            for i, value in self.fixed_features.items()
+        }
+        return Domain(bounds, constraints, fixed)

@@ -1,0 +1,214 @@
+"""What recipes are put together from, whether they play arms or the points of a ``Domain``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
+from gpytorch.kernels import Kernel
+from gpytorch.means import ConstantMean
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.domain import Domain
+from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.hyperparameters import learnable
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies.continuous import ContinuousIndexPolicy
+from bandits_torch.policies.forgetting import ForgettingRule
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.learning import LearnedHyperparameters
+from bandits_torch.policies.model_policy import ModelPolicy
+from bandits_torch.policies.policy import Policy
+from bandits_torch.theory.information_gain import MaximumGain
+from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
+from bandits_torch.theory.widths import ConstantWidth, Width
+
+Number = float | Tensor
+Choices = Tensor | int | Domain  # features of arms, their number, or where points may be played
+_DOMAIN_POINTS = 256  # that stand for a domain where a finite set is needed
+
+
+def model_over(
+    choices: Choices,
+    kernel: Kernel | Tensor,
+    noise_variance: Number,
+    *,
+    replicates: int = 1,
+    prior_mean: Number = 0.0,
+    form: str = "auto",
+    learn_hyperparameters: bool | Mapping[str, Any] = False,
+    **_of_policy: Any,
+) -> ArmGP | OnlineGP:
+    """An ``ArmGP`` over arms, an ``OnlineGP`` over the points of a domain (and time, if the kernel has a time part)."""
+    validation.positive_integer("replicates", replicates)
+    if learn_hyperparameters:
+        over_features = isinstance(choices, Domain | Tensor) and isinstance(kernel, Kernel)
+        validation.require(
+            over_features, "learn_hyperparameters", True, "False without features or a kernel over them"
+        )
+        dim = choices.dim if isinstance(choices, Domain) else cast(Tensor, choices).shape[-1]
+        kernel = learnable(cast(Kernel, kernel), dim, replicates)
+    if not isinstance(choices, Domain):
+        return ArmGP(
+            choices, kernel, noise_variance, prior_mean=prior_mean, form=form, batch_shape=(replicates,)
+        )
+    of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
+    validation.require(of_points, "kernel", kernel, "a kernel over points, where there are no arms")
+    mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
+    mean.constant.data.fill_(validation.finite_number("prior_mean", prior_mean))  # type: ignore[arg-type]
+    noise = torch.as_tensor(noise_variance, dtype=choices.bounds.dtype, device=choices.bounds.device)
+    return OnlineGP(
+        cast(Kernel, kernel),
+        noise.expand(replicates) if learn_hyperparameters else noise,
+        prior_mean=mean.requires_grad_(False),
+        input_dim=choices.dim + has_time(cast(Kernel, kernel)),
+        batch_shape=(replicates,),
+        dtype=choices.bounds.dtype,
+        device=choices.bounds.device,
+    )
+
+
+def policy_over(
+    choices: Choices,
+    model: ArmGP | OnlineGP,
+    acquisition: Callable[..., AcquisitionFunction],
+    *,
+    width: Width | None = None,
+    forgetting: ForgettingRule | None = None,
+    search: PointSearch | Mapping[str, Any] | None = None,
+    learn_hyperparameters: bool | Mapping[str, Any] = False,
+    seed: int = 0,
+    first_replicate: int = 0,
+    **_of_model: Any,
+) -> Policy:
+    """An ``IndexPolicy`` over arms, a ``ContinuousIndexPolicy`` over points; learning its hyperparameters, if asked."""
+    parts: dict[str, Any] = {
+        "width": width,
+        "forgetting": forgetting,
+        "seed": seed,
+        "first_replicate": first_replicate,
+    }
+    policy: ModelPolicy
+    if isinstance(choices, Domain):
+        over = cast(OnlineGP, model)
+        policy = ContinuousIndexPolicy(over, acquisition, choices, search=as_search(search), **parts)
+    else:
+        policy = IndexPolicy(model, acquisition, **parts)
+    if not learn_hyperparameters:
+        return policy
+    return LearnedHyperparameters(policy, **as_schedule(learn_hyperparameters))
+
+
+def as_search(search: PointSearch | Mapping[str, Any] | None) -> PointSearch | None:
+    """A ``PointSearch``, from its arguments if those are given."""
+    return PointSearch(**search) if isinstance(search, Mapping) else search
+
+
+def as_schedule(learn_hyperparameters: bool | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of ``LearnedHyperparameters``."""
+    return learn_hyperparameters if isinstance(learn_hyperparameters, Mapping) else {}
+
+
+def bayesian_width(choices: Choices, model: ArmGP | OnlineGP, delta: float) -> Width:
+    """The width of Srinivas et al. for draws of the prior: Theorem 1 over arms, Theorem 2 over a domain.
+
+    There a = 1 and b = sqrt(2) times the standard deviation of the steepest partial derivative under the prior
+    (``steepness``): the tail of the derivative at one point. The bound's own a, over all points, is larger, and
+    enters as the root of a logarithm.
+    """
+    if not isinstance(choices, Domain):
+        return SrinivasBayesianWidth(cast(ArmGP, model).num_arms, delta)
+    side = float((choices.bounds[1] - choices.bounds[0]).max())
+    return SrinivasContinuousWidth(
+        choices.dim, side, 1.0, math.sqrt(2) * steepness(cast(OnlineGP, model), choices), delta
+    )
+
+
+def steepness(model: OnlineGP, domain: Domain) -> float:
+    """Largest standard deviation of a partial derivative under the prior, by a difference over 1e-3 of the box."""
+    low, high = domain.bounds
+    middle, step = (low + high) / 2, 1e-3 * (high - low)
+    points = torch.cat([middle.unsqueeze(0), middle + torch.diag(step)])
+    with torch.no_grad():
+        covariance = model.kernel(_at_time_zero(model, points)).to_dense()
+    difference = covariance[..., 0, 0].unsqueeze(-1) + covariance.diagonal(dim1=-2, dim2=-1)[..., 1:]
+    difference = (difference - 2 * covariance[..., 0, 1:]).clamp_min(0)
+    return float((difference.sqrt() / step).max())
+
+
+def memory_length(
+    model: ArmGP | OnlineGP,
+    horizon: int,
+    variation_budget: Number | None = None,
+    domain: Domain | None = None,
+) -> int:
+    """Zhou & Shroff's H or w: gamma_T^{1/4} (T / P_T)^{1/2}, or gamma_T^{1/4} T^{1/2} for an unknown P_T.
+
+    gamma_T is the greedy maximum over the arms, over 1 000 of them evenly spread in their order where there are
+    more, over 256 evenly spread points of a domain; an average over replicates that differ. Between 1 and T.
+
+    ``model``: of the prior, over arms or over ``domain``; ``variation_budget``: P_T, None for unknown. Source: Zhou &
+    Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
+    """
+    validation.positive_integer("horizon", horizon)
+    noise = model.noise_variance.mean()
+    gain = MaximumGain(_some_covariance(model, domain), noise, horizon, upper_bound=False)
+    gamma = float(gain(horizon, model).mean())
+    budget = 1.0 if variation_budget is None else float(torch.as_tensor(variation_budget).mean())
+    if budget == 0:
+        return horizon
+    return min(horizon, max(1, math.ceil(gamma**0.25 * math.sqrt(horizon / budget))))
+
+
+def _some_covariance(model: ArmGP | OnlineGP, domain: Domain | None) -> Tensor:
+    if isinstance(model, ArmGP):
+        count = min(model.num_arms, 1000)
+        some = torch.linspace(0, model.num_arms - 1, count, device=model.arms.device).long()
+        return model.prior.matrix(some)
+    points = cast(Domain, domain).sample(_DOMAIN_POINTS, 0)
+    with torch.no_grad():
+        return model.kernel(_at_time_zero(model, points)).to_dense()
+
+
+def _at_time_zero(model: OnlineGP, points: Tensor) -> Tensor:
+    zeros = points.new_zeros(len(points), model.input_dim - points.shape[-1])
+    return torch.cat([points, zeros], -1)
+
+
+def has_time(kernel: Kernel) -> bool:
+    """Whether the last input of a kernel is time."""
+    return any(isinstance(part, SpatioTemporalKernel) for part in kernel.modules())
+
+
+def as_width(width: float | Width | None) -> Width | None:
+    """A number as the width that is always that; anything else as it is."""
+    return width if width is None or isinstance(width, Width) else ConstantWidth(width)
+
+
+def noise_scale_of(noise_scale: Number | None, model: ArmGP | OnlineGP) -> Number:
+    """R: as given, or the square root of lambda."""
+    return model.noise_variance.sqrt() if noise_scale is None else noise_scale
+
+
+def incumbent(model: ArmGP | OnlineGP) -> Tensor:
+    """Largest posterior mean of any arm, or at any point observed; ``batch_shape x 1``, as BoTorch has one output.
+
+    The prior mean where nothing has been observed.
+    """
+    if isinstance(model, ArmGP):
+        return model.marginals()[0].amax(-1, keepdim=True)
+    rows = model.data.rows()
+    if not model.data.size:
+        return model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))
+    inputs = rows.inputs.expand(*model.batch_shape, *rows.inputs.shape[-2:])
+    posterior = cast(GPyTorchPosterior, model.posterior(inputs.movedim(-2, 0).unsqueeze(-2)))
+    mean = posterior.mean[..., 0, 0].movedim(0, -1)
+    empty = ~rows.held.any(-1, keepdim=True)
+    return mean.masked_fill(~rows.held & ~empty, -torch.inf).amax(-1, keepdim=True)

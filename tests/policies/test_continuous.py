@@ -1,0 +1,326 @@
+"""Index policies over a domain: what they play is the best point, and the driver plays them as any other."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from bandits_torch import History, recipes, run
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies.continuous import ContinuousIndexPolicy
+from bandits_torch.policies.forgetting import SlidingWindow
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import ContinuousProblem, Knowledge, make
+from bandits_torch.theory.widths import ConstantWidth
+
+SQUARE = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+THOROUGH = PointSearch(num_restarts=8, raw_samples=256, options={"maxiter": 200})
+
+
+def moving_kernel(rate=0.05):
+    space = MaternKernel(nu=2.5).double()
+    space.lengthscale = 0.3
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(rate).double()))
+
+
+def hill(X, time):
+    """A hill whose top goes round a circle; X is ... x 2."""
+    top = 0.5 + 0.3 * torch.tensor([math.cos(0.1 * time), math.sin(0.1 * time)]).double()
+    return (-8 * (X - top).square().sum(-1)).exp()
+
+
+class MovingHill(ContinuousProblem):
+    """The hill as a problem; ``narrow`` cuts the domain at some steps."""
+
+    def __init__(self, replicates=1, domains=None):
+        super().__init__(SQUARE, replicates, 0.05, 50)
+        self.domains = domains or {}
+        self.knowledge = Knowledge(kernel=moving_kernel().space_kernel, noise_variance=0.01)
+
+    def expected(self, step, X):
+        self.check_step(step)
+        return hill(X, step)
+
+    def available(self, step):
+        return self.domains.get(step)
+
+
+def policy_over_the_square(replicates=None, kernel=None, **options):
+    kernel = kernel or moving_kernel()
+    has_time = isinstance(kernel, SpatioTemporalKernel)
+    batch = () if replicates is None else (replicates,)
+    model = OnlineGP(kernel, 0.01, input_dim=2 + has_time, batch_shape=batch)
+    options = {"width": ConstantWidth(1.5), "search": THOROUGH} | options
+    return ContinuousIndexPolicy(model, UpperConfidenceBound, SQUARE, **options)
+
+
+def teach(policy, steps, generator=None):
+    """Random points and the hill's values; returns the points played."""
+    generator = generator or torch.Generator().manual_seed(1)
+    for step in range(1, steps + 1):
+        X = torch.rand(policy.replicates, 2, generator=generator, dtype=torch.float64)
+        policy.learn(Observation(float(step), X, hill(X, step)))
+
+
+def grid(side):
+    axis = torch.linspace(0, 1, side).double()
+    return torch.cartesian_prod(axis, axis)
+
+
+# -- what is chosen ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [moving_kernel(), moving_kernel().space_kernel])
+def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel):
+    """A discretised policy on 10 201 points never finds more, and the point lies beside its arm."""
+    continuous = policy_over_the_square(kernel=kernel)
+    arms = grid(101)
+    has_time = isinstance(kernel, SpatioTemporalKernel)
+    model = OnlineGP(kernel, 0.01, input_dim=2 + has_time)
+    discrete = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.5), arms=arms)
+    teach(continuous, 20)
+    generator = torch.Generator().manual_seed(1)
+    for step in range(1, 21):
+        X = torch.rand(1, 2, generator=generator, dtype=torch.float64)
+        inputs = torch.cat([X, torch.full((1, 1), float(step)).double()], -1) if has_time else X
+        model.observe(inputs, hill(X, step).unsqueeze(-1))
+        discrete._clock = step
+    point, arm = continuous.choose(21.0), discrete.choose(21.0)
+    assert point.why["index"] >= arm.why["index"] - 1e-9
+    assert point.why["index"] <= arm.why["index"] + 0.01
+    assert (point.arm[0] - arms[arm.arm[0]]).abs().max() < 0.02
+
+
+def test_time_is_a_fixed_feature_of_the_search(monkeypatch):
+    seen = []
+
+    class Spy(UpperConfidenceBound):
+        def forward(self, X):
+            seen.append(X.detach()[..., -1].reshape(-1))
+            return super().forward(X)
+
+    policy = policy_over_the_square(2)
+    policy.acquisition = lambda model, width: Spy(model, width)
+    teach(policy, 5)
+    seen.clear()
+    choice = policy.choose(7.25)
+    assert len(seen) > 3  # the raw samples and several rounds of the searches
+    assert all(bool((times == 7.25).all()) for times in seen)
+    assert choice.arm.shape == (2, 2)
+
+
+def test_replicates_search_together_and_alone_alike():
+    together = policy_over_the_square(3)
+    alone = [policy_over_the_square() for _ in range(3)]
+    generator = torch.Generator().manual_seed(3)
+    for step in range(1, 16):
+        X = torch.rand(3, 2, generator=generator, dtype=torch.float64)
+        together.learn(Observation(float(step), X, hill(X, step)))
+        for k, policy in enumerate(alone):
+            policy.learn(Observation(float(step), X[k : k + 1], hill(X[k : k + 1], step)))
+    choice = together.choose(16.0)
+    for k, policy in enumerate(alone):
+        own = policy.choose(16.0)
+        torch.testing.assert_close(own.arm[0], choice.arm[k], rtol=0, atol=1e-5)
+        torch.testing.assert_close(own.why["index"][0], choice.why["index"][k], rtol=0, atol=1e-9)
+
+
+def test_a_warm_start_never_hurts_and_helps_where_raw_samples_are_few():
+    """The index with a warm start at a good point is at least that without, and better on the whole."""
+    rough, gains = moving_kernel(0.01), []
+    rough.space_kernel.lengthscale = 0.1  # an index of many local optima
+    for seed in range(12):
+        indices = []
+        for warm in (True, False):
+            search = PointSearch(num_restarts=1, raw_samples=2, warm_start=warm, options={"maxiter": 60})
+            policy = policy_over_the_square(kernel=rough, search=search, seed=seed, width=ConstantWidth(0.5))
+            teach(policy, 24)
+            best = torch.tensor([[0.5 + 0.3 * math.cos(2.5), 0.5 + 0.3 * math.sin(2.5)]]).double()
+            policy.learn(Observation(25.0, best, hill(best, 25)))
+            indices.append(float(policy.choose(25.5).why["index"]))
+        gains.append(indices[0] - indices[1])
+    assert min(gains) > -1e-6
+    assert sum(gains) > 0.05
+
+
+def test_window_of_points_is_a_policy_that_only_knew_those():
+    kernel = moving_kernel().space_kernel
+    windowed = policy_over_the_square(kernel=kernel, forgetting=SlidingWindow(6))
+    fresh = policy_over_the_square(kernel=kernel)
+    generator = torch.Generator().manual_seed(5)
+    X = torch.rand(20, 1, 2, generator=generator, dtype=torch.float64)
+    for step in range(20):
+        windowed.learn(Observation(float(step), X[step], hill(X[step], step)))
+        if step >= 14:
+            fresh.learn(Observation(float(step), X[step], hill(X[step], step)))
+    fresh._steps = windowed._steps  # the same raw samples
+    torch.testing.assert_close(windowed.choose(20.0).arm, fresh.choose(20.0).arm, rtol=0, atol=1e-6)
+
+
+# -- where it may be played ----------------------------------------------------------------------------
+
+
+def test_bounds_constraints_and_contexts_of_a_step_are_kept():
+    policy = policy_over_the_square(2)
+    teach(policy, 10)
+    corner = Domain(torch.tensor([[0.0, 0.6], [0.4, 1.0]]).double())
+    below = Domain(SQUARE.bounds, [(torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -0.5)])
+    context = Domain(SQUARE.bounds, fixed_features={0: torch.tensor([0.2, 0.9]).double()})
+    for domain in (corner, below, context):
+        point = policy.choose(11.0, domain).arm
+        assert domain.contains(point).all()
+    assert (policy.choose(11.0, below).arm.sum(-1) <= 0.5 + 1e-6).all()
+    assert torch.equal(policy.choose(11.0, context).arm[:, 0], torch.tensor([0.2, 0.9]).double())
+    free = policy.choose(11.0).why["index"]
+    for domain in (corner, below, context):
+        assert (policy.choose(11.0, domain).why["index"] <= free + 1e-6).all()
+
+
+def test_constrained_point_is_as_good_as_the_best_of_a_feasible_grid():
+    policy = policy_over_the_square()
+    teach(policy, 15)
+    domain = Domain(SQUARE.bounds, [(torch.tensor([0, 1]), torch.tensor([-1.0, -2.0]).double(), -0.9)])
+    choice = policy.choose(16.0, domain)
+    points = grid(101)
+    points = points[domain.contains(points, 0.0)]
+    inputs = torch.cat([points, torch.full_like(points[:, :1], 16.0)], -1).unsqueeze(-2)
+    with torch.no_grad():
+        index = UpperConfidenceBound(policy.model, 1.5)(inputs)
+    assert choice.why["index"] >= index.max() - 1e-6
+
+
+def test_a_narrow_polytope_is_sampled_and_an_empty_one_refused():
+    one = torch.tensor([1.0, 1.0]).double()
+    sliver = Domain(SQUARE.bounds, [(torch.tensor([0, 1]), one, 1.99)])
+    assert sliver.contains(sliver.sample(5, 0), 1e-9).all()
+    nothing = Domain(SQUARE.bounds, [(torch.tensor([0, 1]), one, 3.0)])
+    with pytest.raises(ValueError, match="inequality_constraints must leave some of the box"):
+        nothing.sample(5, 0)
+
+
+# -- the driver ----------------------------------------------------------------------------------------
+
+
+def test_the_driver_plays_points_and_the_history_keeps_them(tmp_path):
+    domains = {step: Domain(torch.tensor([[0.0, 0.0], [0.5, 0.5]]).double()) for step in range(10, 15)}
+    problem = MovingHill(replicates=2, domains=domains)
+    policy = policy_over_the_square(2, search=PointSearch(2, 32), width=ConstantWidth(0.5))
+    history = run(policy, problem, 30)
+    assert history.arms.shape == (2, 30, 2)
+    assert (history.arms[:, 9:14] <= 0.5 + 1e-6).all()
+    steps = torch.arange(1, 31)
+    truth = torch.stack([hill(history.arms[:, t], int(step)) for t, step in enumerate(steps)], -1)
+    torch.testing.assert_close(history.expected_rewards, truth, rtol=0, atol=1e-12)
+    assert (history.regret >= -1e-6).all()
+    assert history.best[0, 0] == pytest.approx(1.0, abs=1e-6)  # the top of the hill is in the square
+    cut = float(hill(torch.tensor([[0.5, 0.5]]).double(), 12))
+    assert history.best[0, 11] >= cut - 1e-9  # at step 12 only a quarter is open
+    assert history.best[0, 11] < 0.9
+    frame = history.to_frame()
+    assert "arm" not in frame
+    assert torch.equal(torch.tensor(frame["x1"].to_numpy()), history.arms[..., 1].reshape(-1))
+    history.save(tmp_path / "run.npz")
+    assert torch.equal(History.load(tmp_path / "run.npz").arms, history.arms)
+    random = run(recipes.build("random", problem, replicates=2, horizon=30), problem, 30)
+    assert history.mean_cumulative_regret < 0.5 * random.mean_cumulative_regret
+
+
+def test_a_point_outside_the_domain_is_refused():
+    problem = MovingHill(domains={3: Domain(torch.tensor([[0.0, 0.0], [0.1, 0.1]]).double())})
+    policy = policy_over_the_square(search=PointSearch(1, 4))
+    policy.choose = lambda time, available=None: type(policy).choose(policy, time)
+    with pytest.raises(ValueError, match=r"chose arm \[.*\], which is not available, at step 3"):
+        run(policy, problem, 5)
+
+
+def test_policies_over_points_and_over_arms_do_not_meet_the_other_kind_of_problem():
+    points = policy_over_the_square()
+    arms = make("gp", num_arms=5)
+    with pytest.raises(ValueError, match=r"policy\.dim must be the problem's 0"):
+        run(points, arms, 3)
+    with pytest.raises(ValueError, match=r"policy\.dim must be the problem's 2"):
+        run(recipes.build("gp_ucb", arms, replicates=1, horizon=3), MovingHill(), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gp_ucb", {}),
+        ("igp_ucb", {}),
+        ("gp_ei", {}),
+        ("gp_pi", {}),
+        ("tv_gp_ucb", {}),
+        ("ui_gp_ucb", {}),
+        ("et_gp_ucb", {}),
+        ("sw_gp_ucb", {"window": 5}),
+        ("r_gp_ucb", {"interval": 5}),
+    ],
+)
+def test_index_recipes_play_a_continuous_problem(name, options):
+    problem = MovingHill(replicates=2)
+    options = options | {"search": {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 10}}}
+    policy = recipes.build(name, problem, replicates=2, horizon=8, **options)
+    assert policy.search.num_restarts == 1
+    history = run(policy, problem, 8)
+    assert history.arms.shape == (2, 8, 2)
+    held = policy.model.num_observations
+    assert (held == 5).all() if name == "sw_gp_ucb" else (held <= 8).all()
+
+
+def test_a_policy_continues_from_its_state():
+    problem = MovingHill(replicates=2)
+    search = PointSearch(2, 16)
+    whole = run(policy_over_the_square(2, search=search), problem, 12)
+    first, second = (policy_over_the_square(2, search=search) for _ in range(2))
+    teach(first, 6)
+    second.load_state_dict(first.state_dict())
+    for policy in (first, second):
+        policy.learn(Observation(7.0, whole.arms[:, 6], whole.rewards[:, 6]))
+    assert torch.equal(first.choose(8.0).arm, second.choose(8.0).arm)
+
+
+def test_bad_input_is_refused_by_name():
+    policy = policy_over_the_square(2)
+    X, y = torch.rand(2, 2).double(), torch.zeros(2).double()
+    for observation, name in (
+        (Observation(1.0, X[:1], y), "arm"),
+        (Observation(1.0, X, y[:1]), "reward"),
+        (Observation(1.0, X * math.nan, y), "arm"),
+        (Observation(1.0, X, y / 0.0), "reward"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            policy.learn(observation)
+    assert policy.model.num_observations.eq(0).all()
+    with pytest.raises(ValueError, match="available must be a Domain of 2 dimensions"):
+        policy.choose(1.0, Domain(torch.tensor([[0.0], [1.0]])))
+    with pytest.raises(ValueError, match="model must be an OnlineGP of input_dim 2, or 3"):
+        ContinuousIndexPolicy(OnlineGP(RBFKernel(), 0.1, input_dim=5), UpperConfidenceBound, SQUARE)
+    with pytest.raises(ValueError, match="raw_samples must be at least 9"):
+        PointSearch(num_restarts=9, raw_samples=8)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "options", "name"),
+    [
+        ([[0.0], [0.0]], {}, "bounds"),
+        ([[1.0], [0.0]], {}, "bounds"),
+        ([[0.0], [math.inf]], {}, "bounds"),
+        ([0.0, 1.0], {}, "bounds"),
+        ([[0.0, 0.0], [1.0, 1.0]], {"fixed_features": {2: 0.5}}, "fixed_features"),
+        ([[0.0], [1.0]], {"fixed_features": {0: 0.5}}, "fixed_features"),
+        (
+            [[0.0], [1.0]],
+            {"inequality_constraints": [(torch.tensor([1]), torch.ones(1), 0.0)]},
+            "inequality_constraints",
+        ),
+    ],
+)
+def test_bad_domains_are_refused_by_name(bounds, options, name):
+    with pytest.raises(ValueError, match=name):
+        Domain(torch.tensor(bounds).double(), **options)
