@@ -3,9 +3,9 @@
     python -m benchmarks.papers hong tuning
 
 Each algorithm starts from the published setting (MASTER, which the paper does not run, from one that two runs
-suggested) and goes through the options of ``GRIDS`` in the order they stand there, once: all values of
-an option are tried with the others held, and the one of lowest mean regret stays. Environment sphere-one-switch,
-T = 10 000, the first ``REPLICATES`` of ``TUNING_SEED``: other arms, functions and noise than in any reported run. The other
+suggested) and goes through the options of ``GRIDS`` in the order they stand there, once: all values of an option are
+tried with the others held, and the one of lowest mean regret stays. Environment sphere-one-switch, T = 10 000, the
+first ``REPLICATES`` of ``TUNING_SEED``: other arms, functions and noise than in any reported run. The other
 environments are never looked at. Every setting tried is a row of ``tuning.csv``; a last row marked "chosen" ends each
 algorithm, and is what ``ALGORITHMS``, ``Constants.tuned`` and ``MasterThresholds.calibrated`` hold.
 """
