@@ -60,13 +60,9 @@ GRIDS: dict[str, Grid] = {
         "c3": (0.01, 0.02),
         "c2": (1.0, 1.81, 4.0),
         "first_replay": (2, 4),
-        "sigma": (50.0, 100.0, 200.0, 400.0),
-        "design_share": (0.05, 0.2),
+        "sigma": (50.0, 100.0, 200.0),
     },
-    "MASTER": {
-        "inflation": (2.0, 4.0),
-        "learnt": (0.05, 0.1, 0.2),
-    },
+    "MASTER": {"inflation": (2.0, 4.0)},
 }
 
 
