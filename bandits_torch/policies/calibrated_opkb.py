@@ -43,11 +43,9 @@ class CalibratedOPKB(Policy):
     No quantity depends on the horizon. A function that changes slowly is restarted each time the change since
     the last restart shows. Arms that are not available are left out of the draw.
 
-    Measured (20 runs of 5 000 steps without change, functions drawn from a GP, noise 0.1): 5 false alarms at
-    ``run_length`` 1e4, where at most 10 are promised on average, none at 1e5. Scaled draws on the sphere, 1e4: 4.
-    A change of sign at 100 arms is found at the first pull or two. ``benchmarks/papers/results/hong.md`` has the
-    delays and false alarms of the paper's environments. The defaults of ``price``, ``width``, ``first``, ``growth``
-    and ``design`` were picked from five settings on those environments, 3 or 4 replicates each.
+    False alarms and delays are measured by ``python -m benchmarks.papers hong detection``, and printed with the
+    regret in ``benchmarks/papers/results/hong/RESULTS.md``. The defaults of ``price``, ``width``, ``first``, ``growth``
+    and ``design`` were picked from five settings on replicates that are not among those shown there.
 
     Args:
         model: an ``ArmGP`` of batch shape (S,) that does not drift.
