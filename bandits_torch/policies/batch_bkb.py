@@ -106,13 +106,8 @@ class BatchBKB(Policy):
         self._draws = [None] * self.replicates
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Width, dictionary size, dictionaries drawn, and how many arms were scored for the last choice."""
-        return {
-            "width": self._width,
-            "dictionary_size": self.model.dictionary_size.reshape(-1),
-            "draws": self.model.draws.reshape(-1),
-            "arms_scored": self._scored,
-        }
+        """Width, what the model tells, and how many arms were scored for the last choice."""
+        return {"width": self._width, **self.model.trace(), "arms_scored": self._scored}
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything; random streams go on."""
