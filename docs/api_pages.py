@@ -88,7 +88,10 @@ def _summary(value: object) -> str:
 
 
 def _first_line(thing: object) -> str:
-    return docstrings.escaped_line((inspect.getdoc(thing) or "").partition("\n")[0])
+    """The first sentence: a line, or the whole paragraph if it runs on."""
+    paragraph = (inspect.getdoc(thing) or "").partition("\n\n")[0].splitlines() or [""]
+    ends = paragraph[0].endswith((".", ":", ")"))
+    return docstrings.escaped_line(paragraph[0] if ends else " ".join(paragraph))
 
 
 def _table(entries) -> list[str]:

@@ -43,6 +43,8 @@ class DynamicFunction(ContinuousProblem):
         horizon: T.
         noise_scale: R, in standard deviations of the function.
         replicates: all have the same function, and independent noise.
+
+    Raises ValueError unless ``horizon`` and ``replicates`` are integers >= 1 and ``noise_scale`` >= 0.
     """
 
     def __init__(

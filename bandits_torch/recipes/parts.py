@@ -153,6 +153,9 @@ def memory_length(
 
     gamma_T is the greedy maximum over the arms, over 1 000 of them evenly spread in their order where there are
     more, over 256 evenly spread points of a domain; an average over replicates that differ. Between 1 and T.
+
+    ``model``: of the prior, over arms or over ``domain``; ``variation_budget``: P_T, None for unknown. Source: Zhou &
+    Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
     """
     validation.positive_integer("horizon", horizon)
     noise = model.noise_variance.mean()

@@ -53,6 +53,8 @@ def pe_gp_ucb(
     """PE-GP-UCB: optimistic over priors too, drops those whose predictions fail (Ziomek et al. 2024, Algorithm 1).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``PriorElimination``).
+
+    Raises ValueError for ``learn_hyperparameters`` over arms, whose priors are matrices.
     """
     test: dict[str, Any] = {"delta": delta, "noise_scale": noise_scale, "xi": xi}
     if not isinstance(arms, Domain):

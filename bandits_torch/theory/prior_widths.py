@@ -55,6 +55,8 @@ class SrinivasContinuousWidth(Width):
         r: side of the domain, > 0.
         a, b: constants of the derivative bound, > 0, with 4 d a > delta; b in units of reward over length.
         delta: failure probability.
+
+    Raises ValueError unless ``dim`` is an integer >= 1 and ``a`` > delta / (4 dim).
     """
 
     def __init__(self, dim: int, r: Parameter, a: Parameter, b: Parameter, delta: Parameter) -> None:
