@@ -52,6 +52,16 @@ def observations(X: Tensor, Y: Tensor, batch_shape: torch.Size, like: Tensor) ->
     return X.to(like), Y.to(like).squeeze(-1)
 
 
+def variances(noise: Tensor, n: int, batch_shape: torch.Size, like: Tensor) -> Tensor:
+    """Noise variances ``batch x n x 1`` checked, as ``batch x n``."""
+    ok = noise.dim() >= 2 and noise.shape[-2:] == (n, 1) and within(batch_shape, noise.shape[:-2])
+    validation.shape_is("noise", noise, ok, f"batch x {n} x 1, batch broadcasting to {tuple(batch_shape)}")
+    if noise.device.type == "cpu":
+        positive = bool((torch.isfinite(noise) & (noise > 0)).all())
+        validation.require(positive, "noise", noise, "finite and > 0")
+    return noise.to(like).squeeze(-1)
+
+
 def mask(where: Tensor | None, batch_shape: torch.Size, device: torch.device) -> Tensor | None:
     """``where`` checked, as long as ``batch_shape``; None if all are True (asked on the CPU only)."""
     if where is None:

@@ -17,7 +17,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.batch_inputs import broadcast, mask, observations, padded, require_within
+from bandits_torch.models.batch_inputs import broadcast, mask, observations, padded, require_within, variances
 from bandits_torch.models.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.growing_cholesky import GrowingCholesky, Rows
 from bandits_torch.models.marginal_posterior import MarginalPosterior
@@ -63,6 +63,7 @@ class OnlineGP(OnlineModel):
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
+    _own_noise = False  # whether some observations came with noise variances of their own
 
     def __init__(
         self,
@@ -200,6 +201,9 @@ class OnlineGP(OnlineModel):
 
     def rebuild(self) -> None:
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
+        validation.require(
+            not self._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance alone"
+        )
         with torch.no_grad():
             self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
             self.data.widen(padded(self.noise_variance.shape, self.batch_shape))
@@ -228,13 +232,16 @@ class OnlineGP(OnlineModel):
 
         Extra batch dimensions (fantasies) widen it; those that only Y has share one factor. Cost: O(t^2) per
         factor and new observation.
+
+        As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, in place of
+        ``noise_variance``; such a copy cannot be rebuilt, and its information gain counts them as if they had that.
         """
-        noise = kwargs.get("noise")
-        validation.require(noise is None, "noise", noise, "None: the model has one noise_variance")
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = observations(X, Y, wide, self.data.inputs)
-        model = self.expand(wide)
-        model.data.join(new_rows(model._prior, model.data, X, Y, None))
+        model, noise = self.expand(wide), kwargs.get("noise")
+        if noise is not None:
+            noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
+        model.data.join(new_rows(model._prior, model.data, X, Y, None, noise))
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:

@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
@@ -109,7 +110,7 @@ def gp_ts(
     return policy_over(
         arms,
         model,
-        ThompsonSampling,
+        PathwisePointDraw if isinstance(arms, Domain) else ThompsonSampling,
         width=as_width(width) or own,
         seed=seed,
         first_replicate=first_replicate,
