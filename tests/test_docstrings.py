@@ -34,30 +34,13 @@ REFUSES = re.compile(r"Raises|ValueError|refuse|must ")
 SOURCE = re.compile(r"\b(1[89]|20)\d\d\b|Source:|derived|no paper|No theorem|BoTorch's|chapter \d")
 IMPLEMENTS = ("acquisition", "kernels", "models", "policies", "recipes", "theory")
 # Containers, contracts and helpers: no equation of anybody's.
-NO_SOURCE = {
-    *(
-        "Choice",
-        "Observation",
-        "Question",
-        "AskTell",
-        "Policy",
-        "IndexPolicy",
-        "OnlineModel",
-        "Width",
-        "ForgettingRule",
-    ),
-    *(
-        "KeepEverything",
-        "RandomPolicy",
-        "FeatureSource",
-        "CandidatePrior",
-        "Design",
-        "random",
-        "build",
-        "options_of",
-    ),
-    *("arm_gp_of_prior", "arm_gp_over_priors", "OverPriors", "UnknownPriorPolicy"),
-}
+NO_SOURCE = set(
+    """
+    AskTell CandidatePrior Choice ContinuousIndexPolicy Design FeatureSource ForgettingRule IndexPolicy
+    KeepEverything LearnedHyperparameters Observation OnlineModel OverPriors PointSearch Policy Question RandomPolicy
+    UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build options_of random
+    """.split()
+)
 
 
 def functions_of(value):

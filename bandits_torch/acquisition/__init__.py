@@ -8,6 +8,7 @@ from bandits_torch.acquisition.over_priors import (
 )
 from bandits_torch.acquisition.pathwise import PathwiseThompsonSampling
 from bandits_torch.acquisition.playing_probability import PlayingProbability
+from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 
@@ -18,6 +19,7 @@ __all__ = [
     "OverPriors",
     "PathwiseThompsonSampling",
     "PlayingProbability",
+    "PointSearch",
     "ThompsonSampling",
     "UpperConfidenceBound",
 ]
