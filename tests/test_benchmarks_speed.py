@@ -42,6 +42,8 @@ COLUMNS = {
     "saturation": {"form", "arms", "replicates", "bytes_per_step", "copy_seconds", "seconds_per_step"}
     | {"host_waits", "peak_mib"},
     "scaling": {"model", "axis", "size", "declared_exponent", "seconds_per_step"},
+    "million_arms": {"arms", "lengthscale", "first_step", "last_step", "seconds_per_step", "bytes_per_step"}
+    | {"copy_seconds", "dictionary", "draws", "regret_per_step", "peak_mib"},
 }
 
 

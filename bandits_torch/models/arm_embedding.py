@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.cholesky import bordered, safe_cholesky, solve_lower
+from bandits_torch.models.growing_rows import GrowingRows
 from bandits_torch.models.online_model import ResizableState
 
 _ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they fit a core's cache
@@ -30,7 +32,6 @@ class ArmEmbedding(ResizableState):
 
     inducing: Tensor
     lower: Tensor
-    rows: Tensor
 
     def __init__(self, prior: ArmPrior, prior_variance: Tensor, chunk_size: int | None) -> None:
         super().__init__()
@@ -39,8 +40,7 @@ class ArmEmbedding(ResizableState):
         new = prior_variance.new_zeros
         self.register_buffer("inducing", torch.zeros(0, dtype=torch.long, device=prior_variance.device))
         self.register_buffer("lower", new(0, 0))
-        self.register_buffer("rows", new(0, self.num_arms if chunk_size is None else 0))
-        self._room = self.rows  # rows begin here, with room for more behind them
+        self.rows = GrowingRows(new(0, self.num_arms)) if chunk_size is None else None
 
     @property
     def size(self) -> int:
@@ -54,7 +54,7 @@ class ArmEmbedding(ResizableState):
 
     def of(self, arms: Tensor) -> Tensor:
         """z of arms (n,) by index: (m, n)."""
-        return self.rows[:, arms] if self.chunk_size is None else self._computed(arms)
+        return self.rows.columns(arms) if self.rows is not None else self._computed(arms)
 
     def at(self, cross: Tensor) -> Tensor:
         """z of points whose covariance with the dictionary is ``cross`` (..., m, n)."""
@@ -65,21 +65,17 @@ class ArmEmbedding(ResizableState):
         step = self.chunk_size or _ARMS_AT_ONCE
         for start in range(0, self.num_arms, step):
             arms = slice(start, min(start + step, self.num_arms))
-            yield arms, self.rows[:, arms] if self.chunk_size is None else self._computed(arms)
+            yield arms, self.rows.columns(arms) if self.rows is not None else self._computed(arms)
 
     def rebuild(self, inducing: Tensor) -> None:
         """The dictionary of these arms alone."""
         self.inducing = inducing
         self.lower = safe_cholesky(self.kernel(inducing, inducing), self.tolerance)
-        if self.chunk_size is None:
-            if len(inducing) > self._room.shape[0]:
-                self.rows = self._room = self.rows.new_empty(
-                    0, self.num_arms
-                )  # free the old before the new is made
-            self.rows = self._make_room(len(inducing))[: len(inducing)]
+        if self.rows is not None:
+            self.rows.start(len(inducing))
             for start in range(0, self.num_arms, _ARMS_AT_ONCE):
                 arms = slice(start, start + _ARMS_AT_ONCE)
-                self.rows[:, arms] = self._computed(arms)
+                self.rows.assign(arms, self._computed(arms))
 
     def against(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What arms (j,) that stand at z (m, j) would add to the dictionary, none of them within its span.
@@ -87,7 +83,7 @@ class ArmEmbedding(ResizableState):
         Returns the corner (j, j) that L gains, the new rows of z at the arms ``arm`` (n,), less the part of them
         that ``pulled`` knows, and the covariance of the new arms with all arms (without ``rows``: with ``arm``).
         """
-        keeps_rows = self.chunk_size is None
+        keeps_rows = self.rows is not None
         covariance = self.kernel(new, slice(None) if keeps_rows else arm)
         own = covariance[:, new] if keeps_rows else self.kernel(new, new)
         corner = safe_cholesky(own - z.mT @ z, self.tolerance, torch.as_tensor(self.scale).to(own))
@@ -98,12 +94,10 @@ class ArmEmbedding(ResizableState):
     ) -> tuple[Tensor, Tensor]:
         """Join the arms that ``against`` was asked about. Returns the new rows (j, N), and ``left @ rows`` of the rows
         before, for vectors ``left`` (q, m), from the same pass over them; both empty where no rows are kept."""
-        if self.chunk_size is None:
-            passed = torch.cat([z.mT, left]) @ self.rows
+        if self.rows is not None:
+            passed = self.rows.product(torch.cat([z.mT, left]))
             added = solve_lower(corner, covariance - passed[: len(new)])
-            room = self._make_room(self.size + len(new))
-            room[self.size : self.size + len(new)] = added
-            self.rows = room[: self.size + len(new)]
+            self.rows.append(added)
         else:
             passed = added = covariance[:0]
         self.lower = bordered(self.lower, torch.zeros_like(z), z.mT, corner)
@@ -118,12 +112,18 @@ class ArmEmbedding(ResizableState):
     def _computed(self, arms: Tensor | slice) -> Tensor:
         return self.at(self.kernel(self.inducing, arms))
 
-    def _make_room(self, size: int) -> Tensor:
-        """Memory for ``size`` rows or more that begins with those there are; a quarter more, so that few are copied."""
-        if self._room.data_ptr() != self.rows.data_ptr():  # a saved state was loaded
-            self._room = self.rows
-        if size > self._room.shape[0]:
-            room = self.rows.new_empty(size + max(16, size // 4), self.num_arms)
-            room[: self.rows.shape[0]] = self.rows
-            self._room = room
-        return self._room
+    # -- device, dtype, state --------------------------------------------------------------------------
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ArmEmbedding:
+        if self.rows is not None:
+            self.rows.apply(fn)
+        return super()._apply(fn, recurse)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The rows."""
+        return {} if self.rows is None else self.rows.state_dict()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        if self.rows is not None:
+            self.rows.load_state_dict(state)

@@ -63,13 +63,13 @@ class SketchMarginals(ResizableState):
         count = len(self._falls)
         if self.kept and not count and self._shift is None:
             return
-        if not self.kept or embedding.chunk_size is not None or count > max(8, embedding.size):
+        if not self.kept or embedding.rows is None or count > max(8, embedding.size):
             for arms, z in embedding.chunks():
                 self.mean[arms] = regression.weights @ z
                 self.variance[arms] = self._variance(arms, z, regression)
         else:
             vectors = self._falls if self._shift is None else [*self._falls, self._shift]
-            passed = torch.stack(vectors) @ embedding.rows
+            passed = embedding.rows.product(torch.stack(vectors))
             for fall, step in zip(passed[:count], self._steps, strict=True):
                 self.variance.addcmul_(fall, fall, value=-1)
                 self.mean.addcmul_(fall, step)

@@ -246,7 +246,7 @@ class BlockPolicy(Policy):
         """Sums, strategies, epochs and random streams."""
         return {
             **{name: getattr(self, name).clone() for name in self._STATE},
-            "epochs": [epoch.plain(phi) for epoch, phi in zip(self._epochs, self._initial, strict=True)],
+            "epochs": [epoch.plain() for epoch in self._epochs],
             "turn": self._turn,
             "streams": self._streams.state_dict(),
             "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
@@ -261,5 +261,3 @@ class BlockPolicy(Policy):
         self._streams.load_state_dict(state["streams"])
         for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
             streams.load_state_dict(kept)
-        for epoch, phi in zip(self._epochs, self._initial, strict=True):
-            epoch.phi = phi if epoch.phi is None else epoch.phi

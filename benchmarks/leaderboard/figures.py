@@ -64,8 +64,8 @@ def plot_environments(
         ax.set_visible(False)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
-    figure.supxlabel("step (grey: all other policies)", fontsize=9)
-    figure.supylabel("mean cumulative regret, band: two standard errors", fontsize=9)
+    figure.supxlabel("step (grey: all other policies; bands: two standard errors)", fontsize=9)
+    figure.supylabel("mean cumulative regret", fontsize=9)
     return figure
 
 

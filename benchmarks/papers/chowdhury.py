@@ -1,6 +1,6 @@
 """Chowdhury & Gopalan 2017, On kernelized multi-armed bandits: figures 1 to 4.
 
-``python -m benchmarks.papers chowdhury [figure1|...|figure4|robustness|sensitivity|report ...] [--fast] [--data DIR]``
+``python -m benchmarks.papers chowdhury [figure1|...|figure4|1a|...|4b|robustness|sensitivity|report ...] [--fast]``
 
 GP-UCB, IGP-UCB, GP-TS, GP-EI and GP-PI with the printed widths, 25 trials of 30 000 steps. Without a name all parts
 run; figure 4 needs the folder of the Intel readings, ``--data`` or $BANDITS_TORCH_DATA. Each part writes CSV files and
@@ -63,21 +63,25 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--out", type=Path, help="default: results/chowdhury, or results/fast/chowdhury")
     asked = parser.parse_args(arguments)
-    unknown = sorted(set(asked.parts) - set(PARTS) - {"report"})
+    unknown = sorted(set(asked.parts) - {*PARTS, *page.PANELS, "report"})
     if unknown:
-        parser.error(f"parts must be among {', '.join(PARTS)}, report, got {', '.join(unknown)}")
+        parser.error(
+            f"parts must be among {', '.join((*PARTS, *page.PANELS))}, report, got {', '.join(unknown)}"
+        )
     data = data_folder(asked.data, "intel_light_humidity.npz")
     if asked.steps is not None and asked.steps < 1:
         parser.error(f"--steps must be at least 1, got {asked.steps}")
-    if data is None and "figure4" in asked.parts:
-        parser.error("figure4 needs --data or $BANDITS_TORCH_DATA")
+    if data is None and {"figure4", "4a", "4b"} & set(asked.parts):
+        parser.error("figure 4 needs --data or $BANDITS_TORCH_DATA")
     job = Job(results_folder("chowdhury", asked.fast, asked.out), data, asked.fast, asked.steps)
     torch.set_num_threads(1)  # a step this short gains nothing from a second thread
     for part in asked.parts or PARTS:
         if part == "figure4" and data is None:
             print("figure4 left out: no --data", flush=True)
-        elif part != "report":
+        elif part in PARTS:
             PARTS[part](job)
+        elif part in page.PANELS:
+            _panel(part, job)
     page.write(job.out)
 
 
@@ -144,19 +148,23 @@ PARTS: dict[str, Callable[[Job], None]] = {
 
 
 def _panels(figure: str, job: Job) -> None:
-    """Both panels of a figure: curves and picture, regret of each trial, what was set."""
-    for panel in (f"{figure}a", f"{figure}b"):
-        setting = settings(panel, job.trials, job.data)
-        histories = _play(setting, job.steps(), f"figure {panel}")
-        stem = f"{job.out / 'figure'}{panel}"
-        curves(histories).to_csv(f"{stem}.csv", index=False, float_format="%.5g")
-        trials(histories).to_csv(f"{stem}_trials.csv", index=False, float_format="%.6g")
-        _facts(setting, histories).to_csv(f"{stem}_facts.csv", index=False, float_format="%.4g")
-        functions = setting.problem.expected_rewards(1)
-        gap = (functions.amax(-1) - functions.mean(-1)).unsqueeze(-1).expand(-1, job.steps())
-        axes = plot_regret({page.NAMES[name]: h for name, h in histories.items()}, random=gap)
-        axes.set_title(f"Figure {panel}. {axes.get_title(loc='left')}", loc="left", fontsize=10, pad=12)
-        axes.figure.savefig(f"{stem}.png", dpi=100)
+    for side in "ab":
+        _panel(f"{figure}{side}", job)
+
+
+def _panel(panel: str, job: Job) -> None:
+    """Curves and picture of a panel, regret of each trial, what was set."""
+    setting = settings(panel, job.trials, job.data)
+    histories = _play(setting, job.steps(), f"figure {panel}")
+    stem = f"{job.out / 'figure'}{panel}"
+    curves(histories).to_csv(f"{stem}.csv", index=False, float_format="%.5g")
+    trials(histories).to_csv(f"{stem}_trials.csv", index=False, float_format="%.6g")
+    _facts(setting, histories).to_csv(f"{stem}_facts.csv", index=False, float_format="%.4g")
+    functions = setting.problem.expected_rewards(1)
+    gap = (functions.amax(-1) - functions.mean(-1)).unsqueeze(-1).expand(-1, job.steps())
+    axes = plot_regret({page.NAMES[name]: h for name, h in histories.items()}, random=gap)
+    axes.set_title(f"Figure {panel}. {axes.get_title(loc='left')}", loc="left", fontsize=10, pad=12)
+    axes.figure.savefig(f"{stem}.png", dpi=100)
 
 
 def _play(

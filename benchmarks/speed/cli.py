@@ -19,6 +19,7 @@ from benchmarks.speed import (
     crossover,
     growth,
     igp_30000,
+    million_arms,
     million_steps,
     precision,
     saturation,
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         precision,
         saturation,
         scaling,
+        million_arms,
     )
 }
 

@@ -139,7 +139,7 @@ def test_verdicts_are_those_of_the_trials(tmp_path) -> None:
         "gp_ts": 4, "gp_ei": 3, "gp_pi": 3}]).to_csv(tmp_path / "robustness.csv", index=False)  # fmt: skip
     verdicts = found(tmp_path)
     left = {where for (where, _), verdict in verdicts.items() if verdict == UNTESTED}
-    assert left == {"Figure 4b", "Section 6, figure 4"}
+    assert left == {"Figure 4b", "Figure 4, text"}
     assert {v for (where, _), v in verdicts.items() if where not in left} == {HOLDS}
 
 
@@ -166,7 +166,7 @@ def test_verdicts_turn_with_the_trials(tmp_path) -> None:
 
 def test_the_short_form_writes_figures_page_and_claims(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("BANDITS_TORCH_DATA", raising=False)
-    chowdhury.main(["figure1", "robustness", "--fast", "--out", str(tmp_path)])
+    chowdhury.main(["1a", "1b", "robustness", "--fast", "--out", str(tmp_path)])
     written = {path.name for path in tmp_path.iterdir()}
     kinds = (".csv", ".png", "_trials.csv", "_facts.csv")
     assert {f"figure1{side}{kind}" for side in "ab" for kind in kinds} | {"robustness.csv"} <= written
@@ -177,18 +177,21 @@ def test_the_short_form_writes_figures_page_and_claims(tmp_path, monkeypatch) ->
     untested = {c.where for c in claims if c.verdict == UNTESTED}
     assert "Figure 3a" in untested
     assert "Figure 1a" not in untested
+    told = {c.where: c.numbers.endswith("[not 30000: 1a after 60 steps]") for c in claims}
+    assert told["Figure 1a"]
+    assert not told["Figure 3a"]
     chowdhury.main(["report", "--fast", "--out", str(tmp_path)])
     assert (tmp_path / "RESULTS.md").read_text() == page
 
 
 @needs_data
 def test_the_short_form_of_the_sensors(tmp_path) -> None:
-    chowdhury.main(["figure4", "--fast", "--data", str(REAL), "--out", str(tmp_path)])
+    chowdhury.main(["figure4", "report", "--fast", "--data", str(REAL), "--out", str(tmp_path)])
     assert "![Figure 4b](figure4b.png)" in (tmp_path / "RESULTS.md").read_text()
 
 
 def test_misuse_is_refused(monkeypatch, tmp_path) -> None:
     monkeypatch.delenv("BANDITS_TORCH_DATA", raising=False)
-    for arguments in (["figure5"], ["figure4", "--out", str(tmp_path)], ["report", "--steps", "0"]):
+    for arguments in (["figure5"], ["4b", "--out", str(tmp_path)], ["report", "--steps", "0"]):
         with pytest.raises(SystemExit):
             chowdhury.main(arguments)
