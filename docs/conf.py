@@ -32,8 +32,7 @@ toc_object_entries_show_parents = "hide"
 nb_execution_mode = "off"
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
-# Levels of headings may be skipped in results of benchmarks; notebooks beyond those in order may be none.
-suppress_warnings = ["myst.header", "toc.empty_glob"]
+suppress_warnings = ["myst.header"]  # levels of headings may be skipped in results of benchmarks
 
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
