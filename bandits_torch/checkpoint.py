@@ -189,13 +189,18 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
     """Let a policy, built in the same way as the one that ``save_policy`` wrote, continue where that one stood.
 
     Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or newer, or of a policy of
-    another name or size; the policy is then as it was. Warns of other versions.
+    another name, size or make; the policy is then as it was. Warns of other versions.
     """
     header, state = read_state(path, "policy")
     own = {"policy": name_of(policy), "sizes": _sizes(policy)}
     _require_same_run(os.fspath(path), {key: header[key] for key in own}, own)
     _warn_of_versions(os.fspath(path), header["versions"])
-    policy.load_state_dict(state)
+    before = policy.state_dict()
+    try:
+        policy.load_state_dict(state)
+    except Exception as error:
+        policy.load_state_dict(before)
+        raise ValueError(f"{os.fspath(path)!r} must be of a policy built in the same way: {error}") from error
 
 
 def _sizes(policy: Any) -> list[int | None]:

@@ -365,6 +365,18 @@ def test_a_policy_s_file_is_for_policies_of_its_name_and_size(tmp_path):
         load_policy(tmp_path / "nowhere", RandomPolicy(3, 2))
 
 
+@pytest.mark.parametrize(("one", "other"), [("gp_ucb", "tv_gp_ucb"), ("gp_ucb", "bkb")])
+def test_a_policy_that_a_state_does_not_fit_is_left_as_it_was(one, other, tmp_path):
+    saved, policy, twin = (all_recipes.build(name, 2, T)[0] for name in (one, other, other))
+    states(saved, 9)
+    save_policy(tmp_path / "policy", saved)
+    states(policy, 5)
+    states(twin, 5)
+    with pytest.raises(ValueError, match="must be of a policy built in the same way"):
+        load_policy(tmp_path / "policy", policy)
+    assert states(policy, 9, first=5) == states(twin, 9, first=5)
+
+
 def test_what_cannot_be_written_is_refused_by_its_place_and_nothing_is_written(tmp_path):
     for value, kind in (({1}, "set"), (torch.zeros(2, dtype=torch.bfloat16), "bfloat16"), (len, "builtin")):
         with pytest.raises(TypeError, match=r"state\['a'\]\[1\] must be .*" + kind):
