@@ -68,7 +68,7 @@ class RunCheckpoint:
         """Take up what the file holds; how many steps were done, 0 if there is no file.
 
         Raises ValueError if the file is damaged or of another run, with nothing changed; warns if it was written by
-        other versions, whose numbers may differ in the last bits.
+        other versions or on another number of threads, whose numbers may differ in the last bits.
         """
         if self.path is None:
             return 0
@@ -89,7 +89,7 @@ class RunCheckpoint:
         if self.path is None or (step % self.every and step != self.horizon):
             return
         seconds = self.earlier_seconds + perf_counter() - self._begun
-        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": versions()}
+        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": _versions()}
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         write_state(self.path, "run", header, {"parts": parts, "torch": torch.get_rng_state()})
 
@@ -162,13 +162,17 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other) or both_nan
 
 
+def _versions() -> dict[str, str]:
+    """What the last bits of a run's numbers depend on."""
+    return versions() | {"threads": str(torch.get_num_threads())}
+
+
 def _warn_of_versions(path: str, written: Mapping[str, str]) -> None:
-    changed = [
-        f"{name} {written[name]}, now {now}" for name, now in versions().items() if written[name] != now
-    ]
+    now = _versions()
+    changed = [f"{name} {was}, now {now[name]}" for name, was in written.items() if now[name] != was]
     if changed:
         warnings.warn(
-            f"{path!r} was written by {'; '.join(changed)}: what follows may differ in the last bits",
+            f"{path!r} was written with {'; '.join(changed)}: what follows may differ in the last bits",
             stacklevel=4,
         )
 
@@ -181,7 +185,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
 
     Settings are no part of it: ``load_policy`` wants a policy built in the same way.
     """
-    header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": versions()}
+    header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": _versions()}
     write_state(path, "policy", header, policy.state_dict())
 
 

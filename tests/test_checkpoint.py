@@ -304,8 +304,10 @@ def test_nothing_in_a_file_is_executed(tmp_path):
 
 def test_other_versions_are_warned_of(tmp_path):
     run(**small(), checkpoint=tmp_path / "run")
-    rewritten(tmp_path / "run", lambda header: header["versions"].update(torch="1.0"))
-    with pytest.warns(UserWarning, match=r"was written by torch 1\.0, now .*last bits"):
+    rewritten(tmp_path / "run", lambda header: header["versions"].update(torch="1.0", threads="7"))
+    with pytest.warns(
+        UserWarning, match=r"was written with torch 1\.0, now .*; threads 7, now 1: .*last bits"
+    ):
         run(**small(), checkpoint=tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
