@@ -184,6 +184,8 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
     """Write the state of a policy (or of an ``AskTell`` around one) to a file, whole or not at all.
 
     Settings are no part of it: ``load_policy`` wants a policy built in the same way.
+
+    ``path``: of the file, written whole or not at all.
     """
     header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": _versions()}
     write_state(path, "policy", header, policy.state_dict())
@@ -194,6 +196,8 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
 
     Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or newer, or of a policy of
     another name, size or make; the policy is then as it was. Warns of other versions.
+
+    ``path``: of the file that ``save_policy`` wrote.
     """
     header, state = read_state(path, "policy")
     own = {"policy": name_of(policy), "sizes": _sizes(policy)}

@@ -1,4 +1,4 @@
-"""The command line: ``bandits-torch list``, ``race`` and ``rerun``."""
+"""The command line: ``bandits-torch list``, ``race``, ``rerun`` and ``sweep``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from rich.table import Table
 
 from bandits_torch import problems, recipes, validation
 from bandits_torch._version import __version__
-from bandits_torch.cli_options import send_options
+from bandits_torch.cli_options import different_names, send_options, settable
 from bandits_torch.cli_output import first_line, one_line_errors, results_table
+from bandits_torch.cli_sweep import sweep
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.experiments.report import read_settings, write_report
 from bandits_torch.history import History
@@ -33,7 +34,6 @@ DEFAULT_EVERY = 1000
 _KEPT = "checkpoints"
 _SHARED_FROM = 2_000_000  # numbers in the covariances of all replicates; below, one thread serves a step best
 DEFAULT_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
-_NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
 
 app = typer.Typer(
     help="Race bandit algorithms on functions that change with time.",
@@ -123,8 +123,11 @@ def race(
     With --checkpoint a race that was cut off goes on with --resume as if nothing had happened.
     """
     with one_line_errors():
-        names = _names(policies)
-        accepted = {"problem": _problem_options(problem), **{name: _recipe_options(name) for name in names}}
+        names = different_names("policy", policies, recipes.RECIPES)
+        accepted = {
+            "problem": _problem_options(problem),
+            **{name: settable(recipes.options_of(name)) for name in names},
+        }
         sent = send_options(option or [], accepted)
         built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
         source = None if data is None else str(data)
@@ -178,6 +181,9 @@ def rerun(
     typer.echo(f"regret differs from the record's: {', '.join(other)}" if other else "regret as recorded")
     if other:
         raise typer.Exit(1)
+
+
+app.command()(sweep)
 
 
 def main() -> None:
@@ -248,24 +254,10 @@ def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:
         torch.set_num_threads(1)
 
 
-def _names(policies: str) -> list[str]:
-    names = [name.strip() for name in policies.split(",") if name.strip()]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"policies must be different names separated by commas, got {policies!r}")
-    for name in names:
-        if name not in recipes.RECIPES:
-            raise ValueError(f"policy must be one of {', '.join(recipes.RECIPES)}, got {name!r}")
-    return names
-
-
 def _problem_options(name: str) -> list[str]:
     if name not in problems.PROBLEMS:
         raise ValueError(f"problem must be one of {', '.join(problems.PROBLEMS)}, got {name!r}")
-    return [key for key in problems.options_of(name) if key not in _NOT_OPTIONS]
-
-
-def _recipe_options(name: str) -> list[str]:
-    return [key for key in recipes.options_of(name) if key not in _NOT_OPTIONS]
+    return settable(problems.options_of(name))
 
 
 def _device(name: str) -> torch.device:

@@ -23,12 +23,14 @@ _KINDS = {
 def write(folder: Path) -> None:
     """Write the pages that differ from those there; remove those of names that are gone."""
     rooms = public_names()
-    home = {id(value): f"{room}.{name}" for room in sorted(rooms, key=len) for name, value in rooms[room].items()}
+    shallow_first = sorted(rooms, key=lambda room: room.count("."))
+    home = {id(value): f"{room}.{name}" for room in shallow_first for name, value in rooms[room].items()}
     pages = {"index": _index(rooms)}
     for room, members in rooms.items():
         links = {name: home[id(value)] for name, value in members.items()}
         pages[room] = _room(room, members, links)
-        pages |= {link: _page(link, members[name]) for name, link in links.items() if link == f"{room}.{name}"}
+        own = {name: link for name, link in links.items() if link == f"{room}.{name}"}
+        pages |= {link: _page(link, members[name]) for name, link in own.items()}
     folder.mkdir(exist_ok=True)
     for name, text in pages.items():
         path = folder / f"{name}.rst"
@@ -44,15 +46,12 @@ def public_names() -> dict[str, dict[str, object]]:
     packages = ["bandits_torch"]
     packages += [info.name for info in pkgutil.walk_packages(bandits_torch.__path__, "bandits_torch.")]
     modules = [importlib.import_module(name) for name in packages if not name.endswith("__main__")]
-    return {
-        module.__name__: {name: getattr(module, name) for name in module.__all__ if not _is_aside(module, name)}
-        for module in modules
-        if hasattr(module, "__all__")
-    }
+    return {module.__name__: _members(module) for module in modules if hasattr(module, "__all__")}
 
 
-def _is_aside(module, name: str) -> bool:
-    return name.startswith("__") or inspect.ismodule(getattr(module, name))
+def _members(module) -> dict[str, object]:
+    members = {name: getattr(module, name) for name in module.__all__ if not name.startswith("__")}
+    return {name: value for name, value in members.items() if not inspect.ismodule(value)}
 
 
 def _index(rooms) -> str:
@@ -89,7 +88,10 @@ def _summary(value: object) -> str:
 
 
 def _first_line(thing: object) -> str:
-    return docstrings.escaped_line((inspect.getdoc(thing) or "").partition("\n")[0])
+    """The first sentence: a line, or the whole paragraph if it runs on."""
+    paragraph = (inspect.getdoc(thing) or "").partition("\n\n")[0].splitlines() or [""]
+    ends = paragraph[0].endswith((".", ":", ")"))
+    return docstrings.escaped_line(paragraph[0] if ends else " ".join(paragraph))
 
 
 def _table(entries) -> list[str]:

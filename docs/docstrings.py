@@ -8,6 +8,7 @@ literal blocks, so that a docstring is written for the reader of the source.
 import re
 
 _LITERAL = re.compile(r"(``.+?``|`[^`\s][^`]*`)")
+_MARKUP = re.compile(r"([|*\\]|(?<=\w)_(?!\w))")
 _SECTION = re.compile(r"^(Args|Arguments|Attributes|Returns|Raises|Yields|Cost|Note|Example|Examples):$")
 _BULLET = re.compile(r"^\s*([*-]|\d+\.)\s")
 
@@ -49,5 +50,5 @@ def escaped_line(line):
     """One line with what would be markup escaped, outside literals."""
     bullet = _BULLET.match(line)
     head, rest = (line[: bullet.end()], line[bullet.end() :]) if bullet else ("", line)
-    parts = _LITERAL.split(rest)
-    return head + "".join(part if i % 2 else re.sub(r"([|*\\]|(?<=\w)_(?!\w))", r"\\\1", part) for i, part in enumerate(parts))
+    parts = _LITERAL.split(rest)  # literals at odd places
+    return head + "".join(part if i % 2 else _MARKUP.sub(r"\\\1", part) for i, part in enumerate(parts))

@@ -28,7 +28,8 @@ def start_page(app, docname, source) -> None:
     """Put the README before what ``index.md`` holds, its links pointing at the copies."""
     if docname == "index":
         root = Path(app.srcdir).parent
-        source[0] = _LINK.sub(lambda m: m[1] + _seen_from_docs(root, m[2]), (root / "README.md").read_text()) + source[0]
+        readme = (root / "README.md").read_text()
+        source[0] = _LINK.sub(lambda link: link[1] + _seen_from_docs(root, link[2]), readme) + source[0]
 
 
 def _seen_from_docs(root: Path, path: str) -> str:

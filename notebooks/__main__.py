@@ -35,7 +35,11 @@ def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]
     """Outputs with the pieces of one stream put together: how it was cut up is chance."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
-        if joined and output.output_type == "stream" == joined[-1].output_type and output.name == joined[-1].name:
+        if (
+            joined
+            and output.output_type == "stream" == joined[-1].output_type
+            and output.name == joined[-1].name
+        ):
             joined[-1].text += output.text
         else:
             joined.append(output)

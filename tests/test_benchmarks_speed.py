@@ -27,11 +27,23 @@ COLUMNS = {
     | {"factor_over_covariance"},
     "igp_30000": {"arms", "replicates", "steps", "wall_seconds", "seconds_per_step", "mean_cumulative_regret"}
     | {"seconds_per_replicate_step"},
+    "million_steps": {
+        "form",
+        "dtype",
+        "window",
+        "observations",
+        "mean_error",
+        "variance_error",
+        "deviation_error",
+    }
+    | {"gain_error", "smallest_variance", "steps_per_second"},
     "precision": {"form", "arms", "noise_variance", "observations", "mean_error", "deviation_error"}
     | {"smallest_deviation", "worst_index_loss", "seconds_float64", "seconds_float32"},
     "saturation": {"form", "arms", "replicates", "bytes_per_step", "copy_seconds", "seconds_per_step"}
     | {"host_waits", "peak_mib"},
     "scaling": {"model", "axis", "size", "declared_exponent", "seconds_per_step"},
+    "million_arms": {"arms", "lengthscale", "first_step", "last_step", "seconds_per_step", "bytes_per_step"}
+    | {"copy_seconds", "dictionary", "draws", "regret_per_step", "peak_mib"},
 }
 
 

@@ -26,6 +26,8 @@ class OverPriors(AcquisitionFunction, ABC):
 
     Args:
         base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
+
+    Raises ValueError for a model without a batch dimension of priors.
     """
 
     def __init__(self, base: AcquisitionFunction) -> None:
@@ -120,6 +122,8 @@ class LikeliestPrior(OverPriors):
     Args:
         base: see ``OverPriors``.
         log_likelihood: log P(D | p), broadcasting to ``model.batch_shape`` (``ArmGP.log_likelihood``).
+
+    Source: Rasmussen & Williams 2006, section 5.4.1, over a finite set.
     """
 
     def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor) -> None:

@@ -83,6 +83,7 @@ class PathwiseThompsonSampling:
         """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
         now = (model.now or 0.0) if time is None else float(time)
         arm, reward, moments, valid = model._belief.observations.held()
+        moments = moments.to(reward)
         draws = []
         for k in range(len(arm)):
             held = valid[k]

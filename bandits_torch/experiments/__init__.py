@@ -1,5 +1,6 @@
 """Races, their regret, reports and pictures."""
 
+from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting
 from bandits_torch.experiments.plots import (
     COLOURS,
     mark_detections,
@@ -12,10 +13,14 @@ from bandits_torch.experiments.plots import (
 )
 from bandits_torch.experiments.regret import best_arms, per_step, random_regret, summary
 from bandits_torch.experiments.report import write_report
-from bandits_torch.experiments.sweep import race, sweep
+from bandits_torch.experiments.sweep import SweepFailed, race, sweep
 
 __all__ = [
     "COLOURS",
+    "Block",
+    "ProblemSetting",
+    "RecipeSetting",
+    "SweepFailed",
     "best_arms",
     "mark_detections",
     "per_step",

@@ -21,7 +21,16 @@ from bandits_torch.problems.problem import Problem
 
 @dataclass(frozen=True)
 class Block:
-    """Replicates ``first_replicate``, ..., that run side by side for ``horizon`` steps with the streams of ``seed``."""
+    """Replicates that run side by side.
+
+    Args:
+        replicates: how many, numbered from ``first_replicate``.
+        horizon: steps of each.
+        first_replicate: number of the first.
+        seed: of everything random.
+
+    Raises ValueError for numbers below 1, or below 0 for the last two.
+    """
 
     replicates: int
     horizon: int

@@ -117,10 +117,12 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
     """The engine of that name and how many cells it shall run at once, by default as many as the CPUs allow.
 
     ValueError for an unknown name, more threads than CPUs, or, in processes of this machine, more threads times
-    processes than CPUs.
+    processes than CPUs; ImportError where Ray is not installed.
     """
     validation.require(name in ENGINES, "engine", name, f"one of {', '.join(ENGINES)}")
     validation.positive_integer("threads", threads)
+    if name == "ray":
+        _import_ray()
     most = cores() // threads
     validation.require(
         name == "ray" or most >= 1, "threads", threads, f"at most the {cores()} CPUs there are"
@@ -130,8 +132,6 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
     validation.positive_integer("jobs", jobs)
     expected = f"at most {most}: {threads} threads each on the {cores()} CPUs there are"
     validation.require(name != "processes" or jobs <= most, "jobs", jobs, expected)
-    if name == "ray":
-        _import_ray()
     return ENGINES[name], jobs
 
 

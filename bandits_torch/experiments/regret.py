@@ -23,6 +23,8 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
     Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
     Its best possible companion, the oracle that plays the best available arm, has regret 0.
     Cost O(R N) per step.
+
+    Raises ValueError for a ``horizon`` below 1.
     """
     validation.positive_integer("horizon", horizon)
     regrets = []
@@ -55,7 +57,10 @@ def best_arms(problem: Problem, horizon: int) -> Tensor:
 
 
 def summary(histories: Mapping[str, History]) -> pd.DataFrame:
-    """One row per policy: mean_cumulative_regret over the replicates, its standard_error, ms_per_step."""
+    """One row per policy: mean_cumulative_regret over the replicates, its standard_error, ms_per_step.
+
+    ``histories``: by policy.
+    """
     rows = {
         name: {
             "mean_cumulative_regret": history.mean_cumulative_regret,
@@ -69,7 +74,10 @@ def summary(histories: Mapping[str, History]) -> pd.DataFrame:
 
 def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
     """One row per policy and step, over the replicates: mean regret of the step, mean cumulative regret up to
-    it, and the standard error of the latter (NaN for a single replicate)."""
+    it, and the standard error of the latter (NaN for a single replicate).
+
+    ``histories``: by policy.
+    """
     parts = []
     for name, history in histories.items():
         cumulative = history.cumulative_regret

@@ -3,6 +3,7 @@
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
 from bandits_torch.kernels.spatio_temporal import SpatioTemporalKernel
+from bandits_torch.kernels.stacked import StackedKernel
 from bandits_torch.kernels.temporal import ExponentialForgettingKernel, MarkovTimeKernel, WienerKernel
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "MarkovTimeKernel",
     "NeuralTangentKernel",
     "SpatioTemporalKernel",
+    "StackedKernel",
     "WienerKernel",
     "estimate_covariance",
 ]

@@ -26,6 +26,8 @@ class ArmCovarianceKernel(Kernel):
         ValueError: for a matrix that is not square, finite, symmetric (to sqrt(machine epsilon) times its
             largest entry) or positive semi-definite (no eigenvalue below minus sqrt(machine epsilon) times
             the largest); for an input that is no arm's index.
+
+    Source: a Gaussian process over a finite set is its covariance matrix (Rasmussen & Williams 2006, section 2.2).
     """
 
     def __init__(self, covariance: Tensor, **kwargs: Any) -> None:

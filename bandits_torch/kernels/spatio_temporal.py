@@ -26,6 +26,9 @@ class SpatioTemporalKernel(Kernel):
 
     Raises:
         TypeError: if one of the two is no kernel. ValueError: for inputs of fewer than 2 columns.
+
+    Source: Bogunovic et al. 2016, section 3, for exponential forgetting; a product of kernels is a kernel (Rasmussen
+    & Williams 2006, section 4.2.4).
     """
 
     def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:

@@ -24,6 +24,8 @@ class MarkovTimeKernel(Kernel, ABC):
 
     Parameters take the dtype of the values they are built from where those are tensors, and PyTorch's
     default dtype (GPyTorch's habit) where they are Python numbers.
+
+    Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
 
     @abstractmethod
@@ -162,6 +164,8 @@ class WienerKernel(MarkovTimeKernel):
 
     Raises:
         ValueError: for a drift variance outside the constraint or of another shape, or ``start`` not finite.
+
+    Source: the covariance of Brownian motion (Rasmussen & Williams 2006, appendix B.2), started from variance 1.
     """
 
     is_stationary = False

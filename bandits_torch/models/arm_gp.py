@@ -7,15 +7,13 @@ import copy
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
-from gpytorch.constraints import Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.models import arm_inputs
+from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_belief import FORMS, ArmBelief
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
@@ -55,6 +53,9 @@ class ArmGP(ArmModel):
     Memory: observations are kept (16 to 24 bytes each), so that they can be unlearned.
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
+
+    Raises ValueError for an unknown ``form``, a ``noise_variance`` that is not positive, a ``prior_mean`` of another
+    shape or not finite, a kernel that is not positive semi-definite over the arms, and batches that do not broadcast.
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
@@ -74,31 +75,19 @@ class ArmGP(ArmModel):
         super().__init__()
         validation.require(form in ("auto", *FORMS), "form", form, "'auto', 'covariance' or 'factor'")
         arms = arm_inputs.features_of(arms, dtype, device)
-        if isinstance(kernel, Tensor):
-            kernel = ArmCovarianceKernel(kernel.to(arms))
         self.register_buffer("arms", arms)
         self.arms: Tensor
-        self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
-        # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).detach().clone()
-        validation.require(
-            bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
+        self.prior = ArmPrior(arms, arm_arguments.kernel_over(arms, kernel))
+        noise = arm_arguments.noise_over(arms, noise_variance)
+        mean = arm_arguments.prior_mean_over(arms, prior_mean)
+        time_kernel = self.prior.time_kernel
+        self._batch_shape = arm_arguments.common_batch(
+            batch_shape=batch_shape,
+            kernel_and_arms=self.prior.batch_shape,
+            time_kernel=() if time_kernel is None else time_kernel.batch_shape,
+            noise_variance=noise.shape,
+            prior_mean=mean.shape[:-1],
         )
-        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device).detach()
-        validation.finite_tensor("prior_mean", mean)
-        if mean.dim():
-            validation.shape_is(
-                "prior_mean", mean, mean.shape[-1] == self.num_arms, f"(*batch, {self.num_arms})"
-            )
-        time_batch = self.prior.time_kernel.batch_shape if self.prior.time_kernel is not None else ()
-        shapes = (torch.Size(batch_shape), self.prior.batch_shape, time_batch, noise.shape, mean.shape[:-1])
-        try:
-            self._batch_shape = torch.broadcast_shapes(*shapes)
-        except RuntimeError as error:
-            raise ValueError(
-                "batch_shape, and the batches of kernel, arms, time kernel, noise_variance and prior_mean, "
-                f"must broadcast together, got {[tuple(s) for s in shapes]}"
-            ) from error
         self.prior.fill(self._batch_shape)
         self.form = form
         self.register_buffer("noise_variance", noise)
@@ -141,7 +130,7 @@ class ArmGP(ArmModel):
     @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
-        return self._belief.form.gain.reshape(self._batch_shape)
+        return self._belief.form.gain.to(self.arms.dtype).reshape(self._batch_shape)
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -157,7 +146,7 @@ class ArmGP(ArmModel):
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
         arm, _, time = self._held()
-        columns = [arm.to(self.arms.dtype), time] if self.drifts else [arm.to(self.arms.dtype)]
+        columns = [c.to(self.arms.dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
 
     @property
@@ -181,19 +170,13 @@ class ArmGP(ArmModel):
         Cost: n steps. The time of an observation must be the same for every member of the batch.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, times = arm_inputs.split(X, self.num_arms, self.drifts)
-        validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
-        validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
-        validation.finite_tensor("Y", Y)
-        n = X.shape[-2]
-        index = arm_inputs.flat("X", index, self._batch_shape, n)
-        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape, n)
-        moments = arm_inputs.moments(times, n)
+        index, rewards, times = arm_inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        moments = arm_inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
             self._check_not_past(moments[0])
         mask = self._mask(where)
         for k, moment in enumerate(moments):
-            self._belief.learn(index[:, k], rewards[:, k], moment, mask)
+            self._belief.learn(index[:, k], rewards[:, k].to(self.arms.dtype), moment, mask)
 
     def observe_arms(
         self,
@@ -265,6 +248,18 @@ class ArmGP(ArmModel):
     def rebuild(self) -> None:
         """Read the kernel's hyperparameters again and relearn the observations held, at the cost of their steps."""
         self._belief.relearn(self._belief.form_name)
+
+    def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
+        """Take these, ``batch_shape`` each, the mean one for all arms, and ``rebuild``."""
+        for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
+            validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
+        if self.noise_variance.shape == self._batch_shape:
+            self.noise_variance.copy_(noise_variance)
+        else:
+            self.noise_variance = noise_variance.to(self.noise_variance).clone()
+        self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
+        self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
+        self.rebuild()
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else arm_inputs.flat_mask(where, self._batch_shape)
@@ -424,15 +419,3 @@ class ArmGP(ArmModel):
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""
         return X
-
-
-def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
-    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
-    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
-    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
-    values = [v for v in values if v.is_floating_point()]
-    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
-        return kernel
-    return copy.deepcopy(kernel).to(arms)

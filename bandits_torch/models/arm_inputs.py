@@ -34,6 +34,19 @@ def split(X: Tensor, num_arms: int, drifts: bool) -> tuple[Tensor, Tensor | None
     return index, X[..., 1] if drifts else None
 
 
+def observations(
+    X: Tensor, Y: Tensor, num_arms: int, drifts: bool, batch_shape: torch.Size
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Arms (b, n) and rewards (b, n) of a block of observations, and their times as X has them (None without drift).
+    X: ``batch x n x 1`` (or 2), Y: ``batch x n x 1``."""
+    index, times = split(X, num_arms, drifts)
+    validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
+    n = X.shape[-2]
+    validation.shape_is("Y", Y, Y.shape[-2] == n, f"batch_shape x {n} x 1, as X has")
+    validation.finite_tensor("Y", Y)
+    return flat("X", index, batch_shape, n), flat("Y", Y.squeeze(-1), batch_shape, n), times
+
+
 def moments(times: Tensor | None, n: int) -> list[float]:
     """The n times of a block of observations, the same in every batch member, none before another; 0 without drift."""
     if times is None:

@@ -90,7 +90,11 @@ def arm_gp_of_prior(
     replicates: int,
     form: str = "auto",
 ) -> ArmGP:
-    """An ``ArmGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above."""
+    """An ``ArmGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above.
+
+    ``arms``, ``noise_variance``, ``replicates`` and ``form`` as for ``arm_gp_over_priors``. Raises ValueError for
+    ``replicates`` below 1.
+    """
     check_priors([prior])
     validation.positive_integer("replicates", replicates)
     features = _features(arms)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.counts import TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.online_model import ResizableState
 
 
@@ -42,6 +43,7 @@ class CovarianceForm(ResizableState):
     lose k / lambda of machine precision, and the removal of a lone observation as much again.
     """
 
+    frail = False
     mean: Tensor
     covariance: Tensor
     prior_covariance: Tensor
@@ -136,6 +138,51 @@ class CovarianceForm(ResizableState):
         if self.root is None:
             self.root = _root(self.covariance)
         return self.root.mT
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return self.mean.shape[-1]
+
+    @property
+    def can_mend(self) -> bool:
+        """Only static priors can be rebuilt from counts."""
+        return self.prior.time_kernel is None
+
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float) -> bool:
+        """Rebuild the members whose state has drifted from what the observations say, in float64; were there any?
+
+        Looks at the mean and at the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
+        Waits for the device.
+
+        Args:
+            count: (b, N), how often each arm was observed.
+            total, squares: (b, N) and (b,), sums of the residuals and of their squares. All float64.
+        """
+        noise, K = self.noise_variance.double(), self.prior_covariance.double()
+        arm = count.argmax(-1)
+        kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
+        drifted = self._drifted(count, total, arm, K).nonzero().flatten().tolist()
+        for m in drifted:
+            exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
+            mean, v = exact.at(K[kernel[m]])
+            self.covariance[m], self.mean[m], self.gain[m] = exact.among(K[kernel[m]], v), mean, exact.gain
+            self.surprise[m] = exact.surprise(count[m], total[m], squares[m], noise[m])
+            if self.root is not None:
+                self.root[m] = _root(self.covariance[m])
+        return bool(drifted)
+
+    def _drifted(self, count: Tensor, total: Tensor, arm: Tensor, K: Tensor) -> Tensor:
+        """Which members are off by more than the tolerance: (b,)."""
+        C, noise = self.covariance.double(), self.noise_variance.double()
+        own = K[self._member % K.shape[0], arm]
+        K = K[self._member % K.shape[0]] if K.shape[0] > 1 else K
+        error = column_error(own, K, C[self._member, arm], C, count / noise).abs().amax(-1)
+        off = ((C @ (total / noise).unsqueeze(-1)).squeeze(-1) - self.mean).abs().amax(-1)
+        scale, tolerance = self.prior_variance.amax(-1).double(), TOLERANCE[self.mean.dtype]
+        return ~(
+            (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
+        )
 
     def _set_row(self, arm: Tensor, row: Tensor) -> None:
         self.covariance[self._member, arm] = row

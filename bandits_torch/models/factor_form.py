@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.counts import TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.covariance_form import half_log1p
-from bandits_torch.models.online_model import ResizableState
-from bandits_torch.models.prior_rows import PriorRows
+from bandits_torch.models.observed_points import ObservedPoints
 
-_NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
+_FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
 
 
-class FactorForm(ResizableState):
+class FactorForm(ObservedPoints):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
@@ -43,7 +43,8 @@ class FactorForm(ResizableState):
     replicates, repeated pulls add no row, and an observation leaves without Givens rotations through W.
 
     Rounding, measured after 20 000 steps in float64: 2e-11 at lambda = 1e-4 of the prior variance, 7e-6 at 1e-6 (the
-    covariance form: 1e-11). In float32 it fails after some thousand pulls of few arms (benchmarks/speed, precision).
+    covariance form: 1e-11), until ``mend`` sees it and rebuilds. In float32 P loses all its figures after some thousand
+    pulls of few arms, so everything here is float64, the prior's rows too, whatever the model's dtype.
 
     Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
     once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
@@ -56,18 +57,12 @@ class FactorForm(ResizableState):
     gain: Tensor
     surprise: Tensor
     noise_variance: Tensor
-    covariance: Tensor
-    prior_covariance: Tensor
-    point_arm: Tensor
-    point_time: Tensor
-    point_count: Tensor
-    point_total: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
-        super().__init__()
-        self.prior = prior
-        self.register_buffer("noise_variance", noise_variance)
+        prior = prior.in_double()
         diagonal = prior.diagonal()
+        super().__init__(prior, diagonal, batch, capacity)
+        self.register_buffer("noise_variance", noise_variance.double())
         q, n = diagonal.shape
         new = diagonal.new_zeros
         self.register_buffer("prior_variance", diagonal.repeat(batch // q, 1))
@@ -76,22 +71,10 @@ class FactorForm(ResizableState):
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
-        self.rows = PriorRows(prior, diagonal, capacity)
-        self.register_buffer("covariance", new(batch, capacity, capacity))
-        self.register_buffer("prior_covariance", new(batch, capacity, capacity))
-        self.register_buffer("point_arm", new(batch, capacity, dtype=torch.long))
-        self.register_buffer("point_time", new(batch, capacity))
-        self.register_buffer("point_count", new(batch, capacity))
-        self.register_buffer("point_total", new(batch, capacity))
-        self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
-        self._member: Tensor
-        self._points_bound = 0  # an upper bound that needs no look at the device
-        self.keeps_faint_points = self._dropped_any = False
 
-    @property
-    def can_forget(self) -> bool:
-        """An observation can be removed as long as its point is there: gain and likelihood know it, however faint."""
-        return not self._dropped_any
+        self.frail = (
+            False  # whether a removal since the last rebuild has cost too many figures; seen on a CPU only
+        )
 
     # -- the three moves ------------------------------------------------------------------------------
 
@@ -102,6 +85,7 @@ class FactorForm(ResizableState):
 
     def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,) at time ``now``."""
+        residual = residual.double()
         self._make_room(arm, now)
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
@@ -114,7 +98,7 @@ class FactorForm(ResizableState):
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
         column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
-        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at))
+        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
@@ -156,6 +140,7 @@ class FactorForm(ResizableState):
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
+        residual = residual.double()
         match = self._match(arm, time.unsqueeze(-1))
         point = match.to(torch.uint8).argmax(-1)
         at, mask = point.unsqueeze(-1), where.unsqueeze(-1)
@@ -163,8 +148,12 @@ class FactorForm(ResizableState):
         own = among_points.gather(-1, at)
         tiny = torch.finfo(own.dtype).eps * self.noise_variance
         rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
+        if (
+            rest.is_cpu
+        ):  # error / rest: what is left of a point that alone knew its arm's value is mostly rounding
+            self.frail = self.frail or bool((rest < _FRAIL * self.noise_variance).logical_and_(mask).any())
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
-        smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance
+        smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
         weight = self._weights(now)
         own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
@@ -196,6 +185,54 @@ class FactorForm(ResizableState):
         if where is None:
             self._points_bound = 0
 
+    @property
+    def can_mend(self) -> bool:
+        """Points are all it takes."""
+        return True
+
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float) -> bool:
+        """Rebuild the members whose state has drifted from what their points say; were there any?
+
+        Looks at the means of the points of now and at P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
+        for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals; gain and
+        surprise stay as they are where faint points have been dropped.
+        """
+        drifted = (self._drifted(now) | self.frail).nonzero().flatten().tolist()
+        self.frail = False
+        for m in drifted:
+            held = (self.point_count[m] > 0).nonzero().squeeze(-1)
+            K = self.prior_covariance[m][held][:, held]
+            noise = self.noise_variance[m, 0]
+            n, y = self.point_count[m, held], self.point_total[m, held]
+            exact = posterior_of_counts(K, n, y, noise)
+            _, v = exact.at(K)
+            self.covariance[m] = 0.0
+            self.covariance[m, held.unsqueeze(-1), held] = exact.among(K, v)
+            weight = torch.as_tensor(self._weights(now)).expand(self.point_count.shape)[m, held].unsqueeze(-1)
+            self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
+            present = torch.as_tensor(self.prior.over_time(now, now)).expand(len(self.mean), 1)[m]
+            self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
+            if not self._dropped_any:
+                self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
+        return bool(drifted)
+
+    def _drifted(self, now: float) -> Tensor:
+        """Which members are off by more than the tolerance: (b,)."""
+        held = self.point_count > 0
+        point = self.point_count.argmax(-1)
+        column, weight = self.covariance[self._member, point], self.point_count / self.noise_variance
+        own = self.prior_covariance[self._member, point]
+        error = column_error(own, self.prior_covariance, column, self.covariance, weight)
+        error = torch.where(held, error, 0.0).abs().amax(-1)
+        smoothed = (self.covariance @ self.point_total.unsqueeze(-1)).squeeze(-1) / self.noise_variance
+        off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
+        current = held if self.prior.time_kernel is None else held & (self.point_time == now)
+        off = torch.where(current, off, 0.0).abs().amax(-1)
+        scale, tolerance = self.prior_variance.amax(-1), TOLERANCE[torch.float64]
+        return ~(
+            (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
+        )
+
     # -- what the posterior asks ----------------------------------------------------------------------
 
     def among(self, arm: Tensor, now: float) -> Tensor:
@@ -223,70 +260,9 @@ class FactorForm(ResizableState):
         residual = cross - self.prior_covariance @ z - spread * z
         return z + (residual - self.covariance @ (residual * precision)) * precision
 
-    # -- points, rows and room for them ---------------------------------------------------------------
-
-    def _match(self, arm: Tensor, time: Tensor | float) -> Tensor:
-        """Which of the points (b, n) is this arm (at this time)."""
-        match = (self.point_arm == arm.unsqueeze(-1)) & (self.point_count > 0)
-        return match if self.prior.time_kernel is None else match & (self.point_time == time)
-
-    def _weights(self, now: float) -> Tensor | float:
-        """w: time kernel between each point's time and now, (b, n); 1 when static."""
-        return 1.0 if self.prior.time_kernel is None else self.prior.over_time(self.point_time, now)
-
-    def _set_row(self, matrix: Tensor, point: Tensor, row: Tensor) -> None:
-        matrix[self._member, point] = row
-        matrix[self._member, :, point] = row
-
-    def _count(self, point: Tensor, by: float, residual: Tensor, where: Tensor | None) -> None:
-        step = torch.full_like(residual, by) if where is None else where.to(residual.dtype) * by
-        total = residual if where is None else torch.where(where, residual, 0.0)
-        self.point_count.scatter_add_(-1, point.unsqueeze(-1), step.unsqueeze(-1))
-        self.point_total.scatter_add_(-1, point.unsqueeze(-1), total.unsqueeze(-1))
-        if by < 0:  # an emptied point keeps no rounding residue
-            self.point_total.masked_fill_(self.point_count == 0, 0.0)
-
-    def _make_room(self, arm: Tensor, now: float) -> None:
-        """Have a row of G for every arm and a free point in every member."""
-        if self._points_bound == self.point_arm.shape[-1]:
-            self._pack(now)
-        self.rows.bring(arm, self._member, self.point_arm, self.point_count)
-
-    def _pack(self, now: float) -> None:
-        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more.
-
-        Every step works on the whole room squared, while moving is paid once in many steps: so little to spare.
-        """
-        held = live = self.point_count > 0
-        if self.prior.time_kernel is not None and not self.keeps_faint_points:
-            live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now))
-            self._dropped_any = self._dropped_any or bool((held != live).any())
-        used = int(live.sum(-1).max())
-        capacity = used + max(32, used // 4)
-        order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
-        live = live.gather(-1, order)
-        for name in ("point_arm", "point_time", "point_count", "point_total"):
-            packed = getattr(self, name).gather(-1, order) * live
-            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used)))
-        member, row, column = self._member[:, None, None], order.unsqueeze(-1), order.unsqueeze(-2)
-        for name in ("covariance", "prior_covariance"):
-            packed = getattr(self, name)[member, row, column]
-            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
-        self._points_bound = used
-
-    def get_extra_state(self) -> dict[str, int]:
-        """What the tensors alone do not tell."""
-        names = ("_points_bound", "keeps_faint_points", "_dropped_any")
-        return {name: getattr(self, name) for name in names}
-
-    def set_extra_state(self, state: dict[str, int]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        for name, value in state.items():
-            setattr(self, name, value)
-
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
         for name, held in list(self.named_buffers(recurse=False)):
             setattr(self, name, held[source])
-        self.rows.widen(source)
+        self.rows.widen(source, self.prior.flat_batch)
         self._member = torch.arange(len(source), device=source.device)

@@ -201,10 +201,26 @@ class OnlineGP(OnlineModel):
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
         with torch.no_grad():
             self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
+            self.data.widen(padded(self.noise_variance.shape, self.batch_shape))
             upper, whitened = factor_anew(self._prior, self.data)
             rows = self.data.rows()
             rows.corner.copy_(upper)
             rows.whitened.copy_(whitened)
+
+    def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
+        """Take these, ``batch_shape`` each (or one for all, where the model has one), and ``rebuild``. O(t^3).
+
+        ValueError where the model's prior mean is no ``ConstantMean``.
+        """
+        constant = isinstance(self.prior_mean, ConstantMean)
+        validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
+        for own, new in ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean)):
+            fits = own.numel() == new.numel()
+            validation.shape_is(
+                "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
+            )
+            own.copy_(new.reshape(own.shape))
+        self.rebuild()
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineGP:
         """A copy that has observed (X, Y), differentiable in both.

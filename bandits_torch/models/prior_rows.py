@@ -19,9 +19,8 @@ class PriorRows(ResizableState):
     row_of_arm: Tensor
     used: Tensor
 
-    def __init__(self, prior: ArmPrior, like: Tensor, capacity: int) -> None:
+    def __init__(self, like: Tensor, capacity: int) -> None:
         super().__init__()
-        self.prior = prior
         q, n = like.shape
         self.register_buffer("rows", like.new_zeros(q, capacity, n))
         self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=like.device))
@@ -37,10 +36,6 @@ class PriorRows(ResizableState):
         row = self.row_of_arm[held].clamp_min(0)
         return self.rows[(member % self.rows.shape[0])[:, None, None], row.unsqueeze(-1), arm.unsqueeze(-2)]
 
-    def through(self, arm: Tensor, z: Tensor) -> Tensor:
-        """G^T z for z over points (b, n) of the arms (b, n): (b, N)."""
-        return -self.minus_through(z.new_zeros(z.shape[0], self.rows.shape[-1]), arm, z)
-
     def minus_through(self, column: Tensor, arm: Tensor, z: Tensor) -> Tensor:
         """column - G^T z for column (b, N) and z over points (b, n) of the arms (b, n); reads G once for all."""
         row = self.row_of_arm[arm].clamp_min(0)  # free points, whose z is 0, read row 0
@@ -52,7 +47,9 @@ class PriorRows(ResizableState):
         column, by_row = (value.unflatten(0, (-1, q)).transpose(0, 1) for value in (column, by_row))
         return torch.baddbmm(column, by_row, rows, alpha=-1).transpose(0, 1).flatten(0, 1)
 
-    def bring(self, arm: Tensor, member: Tensor, point_arm: Tensor, point_count: Tensor) -> None:
+    def bring(
+        self, prior: ArmPrior, arm: Tensor, member: Tensor, point_arm: Tensor, point_count: Tensor
+    ) -> None:
         """Have a row for every arm (b,). Where room is short, arms of points that count nothing lose theirs."""
         known = self.row_of_arm[arm] >= 0
         if known.is_cpu and bool(known.all()):
@@ -71,7 +68,7 @@ class PriorRows(ResizableState):
             row = torch.where(known, self.row_of_arm[arm], row)
         else:
             arm, row = arm[brings], row[brings]
-        self.rows[:, row] = self.prior.rows(arm)
+        self.rows[:, row] = prior.rows(arm)
         self.row_of_arm[arm] = row
         self.used += brings.sum()
         self._bound += arm.shape[0]
@@ -91,9 +88,9 @@ class PriorRows(ResizableState):
         self.used.fill_(used)
         self._bound = used
 
-    def widen(self, source: Tensor) -> None:
-        """Rows for the prior as it is now, member m of the wider batch being what member source[m] was."""
-        old_q, new_q = self.rows.shape[0], self.prior.flat_batch
+    def widen(self, source: Tensor, new_q: int) -> None:
+        """Rows of ``new_q`` kernels, member m of the wider batch being what member source[m] was."""
+        old_q = self.rows.shape[0]
         if new_q != old_q:
             self.rows = self.rows[source[:new_q] % old_q]
 

@@ -36,6 +36,8 @@ class BatchBKB(Policy):
 
     Cost: a step inside a batch O(N + a m^2 + m^3), a the arms scored again; a new batch the model's O(m N)
     to O(m^2 N). Ties go to the arm of the smallest index among those of equal index.
+
+    Raises ValueError for a model with a batch beside replicates.
     """
 
     def __init__(self, model: SketchedGP, width: Width) -> None:

@@ -56,6 +56,11 @@ class CalibratedOPKB(Policy):
         seed, first_replicate: of the arms drawn.
 
     Cost: that of the model, and a convex program of O(N^3) a block and replicate.
+
+    Source: Hong, Li & Tewari 2023, Algorithm 3, changed as said above.
+
+    Raises ValueError for a model that drifts or has a batch beside replicates, and for a setting out of range:
+    ``price`` and ``first`` > 0, ``width`` and ``design`` >= 0, ``growth`` > 1.
     """
 
     def __init__(

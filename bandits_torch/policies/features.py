@@ -32,6 +32,8 @@ class FixedFeatures(FeatureSource):
     Args:
         features: (N, p), or (S, N, p) for replicates that differ.
         replicates: S.
+
+    Source: phi of Hong, Li & Tewari 2023, section 2. Raises ValueError for another shape, NaN or infinity.
     """
 
     def __init__(self, features: Tensor, replicates: int = 1) -> None:

@@ -43,6 +43,10 @@ class IndexPolicy(ModelPolicy):
 
     Ties go to the arm of the smallest index. An arm whose index is NaN is chosen only where no available arm's
     index is a finite number; an arm that is not available never is.
+
+    Raises ValueError for a model with a batch beside replicates, for ``arms`` where the model has its own or the lack
+    of them where it has none, for an acquisition that needs a width and has none, and for a model that cannot forget
+    what the rule forgets.
     """
 
     def __init__(

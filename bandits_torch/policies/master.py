@@ -25,6 +25,8 @@ class MasterThresholds:
         rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
         learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
+
+    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E.
     """
 
     inflation: float
@@ -99,6 +101,8 @@ class Master(Policy):
         device: of the arms handed out.
 
     Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
+
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 
     def __init__(
@@ -209,15 +213,16 @@ class _Block:
 
     def schedule(self) -> None:
         """Start the copies that begin at this step, largest order first."""
-        rho, draws = self.master.rho, self.master._streams[self.replicate]
         for m in range(self.order, -1, -1):
-            if self.clock % 2**m:
-                continue
-            chance = (
-                rho(2**self.order) / rho(2**m) if rho(2**m) <= self.master.thresholds.learnt * rho(1) else 0
-            )
-            if m == self.order or float(draws.uniform()) < chance:
+            if self.clock % 2**m == 0 and (m == self.order or self._drawn(m)):
                 self.copies.append(_Copy(m, self.clock, self.clock + 2**m, self._fresh(m)))
+
+    def _drawn(self, order: int) -> bool:
+        """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
+        rho, u = self.master.rho, float(self.master._streams[self.replicate].uniform())
+        return rho(2**order) <= self.master.thresholds.learnt * rho(1) and u < rho(2**self.order) / rho(
+            2**order
+        )
 
     def _fresh(self, order: int) -> Policy:
         if order not in self.pool:

@@ -34,6 +34,9 @@ class NeuralFeatures(FeatureSource):
 
     Cost: only Gram matrices, O(L N m^2 + L N^2 m); the p = m d + (L - 2) m^2 + m gradients of an arm are never
     written down. A training step costs O(L N m^2), however long the history: rewards are summed by arm.
+
+    Raises ValueError unless ``arms`` are finite (N, d) features, ``width`` and ``replicates`` >= 1, ``depth`` >= 2,
+    ``training_steps`` >= 0 and ``regulariser`` > 0.
     """
 
     def __init__(

@@ -31,6 +31,9 @@ class Constants:
         design_share: share s of pi(A) in Q = (1 - s) P* + s pi(A); 1/2 in the paper.
         first_replay: smallest index that is replayed; 0 in the paper.
         reward_scale: rewards are divided by it; the theory wants |y| <= 1 after that.
+
+    Raises ValueError unless 0 <= ``design_share`` <= 1, 0 < ``delta`` < 1, ``first_replay`` is an integer >= 0 and
+    every other constant is positive.
     """
 
     sigma: float = 1.0

@@ -40,6 +40,8 @@ class UnknownPriorPolicy(Policy):
 
     A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the
     smallest index, ties between priors to the first. An index that is NaN is never chosen.
+
+    Raises ValueError for a model of another batch shape than (S, P).
     """
 
     def __init__(self, model: ArmGP, width: Width) -> None:
@@ -47,9 +49,9 @@ class UnknownPriorPolicy(Policy):
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
         self.model, self.width = model, width
         self.replicates, self.num_priors = model.batch_shape
-        self.num_arms = model.num_arms
+        self.num_arms = getattr(model, "num_arms", 0)
         self._clock: int | Tensor = 0  # steps since the start, (S,) once replicates differ in it
-        self._prior = torch.zeros(self.replicates, dtype=torch.long, device=model.arms.device)
+        self._prior = torch.zeros(self.replicates, dtype=torch.long, device=model.noise_variance.device)
 
     @abstractmethod
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
@@ -71,11 +73,17 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward."""
-        check_observation(observation, self.replicates, self.num_arms)
-        arm, reward = observation.arm.unsqueeze(-1), observation.reward.unsqueeze(-1)
-        self.model.observe_arms(arm, reward, observation.time)
+        self._check(observation)
+        self._observe(observation)
         self._clock = self._clock + 1
         self._prior = observation.why["prior"]
+
+    def _check(self, observation: Observation) -> None:
+        check_observation(observation, self.replicates, self.num_arms)
+
+    def _observe(self, observation: Observation) -> None:
+        arm, reward = observation.arm.unsqueeze(-1), observation.reward.unsqueeze(-1)
+        self.model.observe_arms(arm, reward, observation.time)
 
     def _step(self, ahead: int = 0) -> int | Tensor:
         """The step, or the one so many ahead, as widths take it: broadcasting to (S, P)."""
@@ -106,14 +114,20 @@ class UnknownPriorPolicy(Policy):
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
-    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood)."""
+    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood).
+
+    Source: the type II likelihood baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
+    """
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         return LikeliestPrior(base, self.model.log_likelihood)
 
 
 class BayesianPriorPolicy(UnknownPriorPolicy):
-    """Mean UCB over the priors, weighted by their posterior probabilities (equal before the first reward)."""
+    """Mean UCB over the priors, weighted by their posterior probabilities (equal before the first reward).
+
+    Source: the fully Bayesian baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
+    """
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         return BayesianOverPriors(base, self.model.log_likelihood)
@@ -140,6 +154,8 @@ class PriorElimination(UnknownPriorPolicy):
 
     The last surviving prior is never dropped. ``trace`` records the prior played, how many survive, the one
     dropped in this step (-1: none), and whether the last one was refuted too (so that none of the set fits).
+
+    Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
 
     def __init__(
@@ -155,15 +171,15 @@ class PriorElimination(UnknownPriorPolicy):
         self.delta, self.xi = validation.probability("delta", delta), xi
         if noise_scale is None:
             noise_scale = model.noise_variance.sqrt()
-        scale = torch.as_tensor(noise_scale).to(model.arms)
+        scale = torch.as_tensor(noise_scale).to(model.noise_variance)
         validation.require(
             bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
         )
         self._noise_scale = scale.expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
-        self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=model.arms.device)
+        self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=scale.device)
         self._errors, self._bounds, self._plays = (
-            torch.zeros(model.batch_shape, dtype=model.arms.dtype, device=model.arms.device) for _ in range(3)
+            torch.zeros(model.batch_shape, dtype=scale.dtype, device=scale.device) for _ in range(3)
         )
         self._dropped = torch.full_like(self._prior, -1)
         self._refuted = torch.zeros_like(self._prior, dtype=torch.bool)
@@ -174,13 +190,17 @@ class PriorElimination(UnknownPriorPolicy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward; then the prior played is judged by what it had predicted."""
-        check_observation(observation, self.replicates, self.num_arms)
-        mean, variance = self.model.marginals(observation.time)
+        self._check(observation)
+        mean, deviation = self._predicted(observation)
         super().learn(observation)
+        self._judge(observation.reward - mean, observation.why["width"] * deviation)
+
+    def _predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of the arm played under the prior it was played by, (S,) each."""
+        mean, variance = self.model.marginals(observation.time)
         run = torch.arange(self.replicates, device=mean.device)
-        played = (run, self._prior, observation.arm)
-        error = observation.reward - mean[played]
-        self._judge(error, observation.why["width"] * variance[played].sqrt())
+        played = (run, observation.why["prior"], observation.arm)
+        return mean[played], variance[played].sqrt()
 
     def _judge(self, error: Tensor, bound: Tensor) -> None:
         """Add a prediction error of the prior played and its confidence bound, (S,) each; drop it if they disagree."""
@@ -209,6 +229,10 @@ class PriorElimination(UnknownPriorPolicy):
     def reset(self, where: Tensor | None = None) -> None:
         """Forget everything; every prior is back."""
         super().reset(where)
+        self.acquit(where)
+
+    def acquit(self, where: Tensor | None = None) -> None:
+        """Every prior is back, its record empty: they are others than those that were judged."""
         of_replicate = torch.ones_like(self._refuted) if where is None else where
         self.surviving |= of_replicate.unsqueeze(-1)
         for record in (self._errors, self._bounds, self._plays):

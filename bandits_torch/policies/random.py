@@ -28,6 +28,8 @@ class RandomPolicy(Policy):
 
     Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm when it is not the very
     tensor of the step before; on a GPU that check waits for the device.
+
+    Raises ValueError for ``num_arms`` or ``replicates`` below 1.
     """
 
     def __init__(

@@ -35,6 +35,8 @@ class RegretBalancing(Policy):
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
     ``trace`` records the policy followed as ``prior``, and how many survive. A step costs one of every policy.
+
+    Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
 
     def __init__(

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from botorch.test_functions import Ackley, Griewank, Hartmann, Levy, Shekel, StyblinskiTang
 from botorch.test_functions.synthetic import SyntheticTestFunction
-from gpytorch.kernels import MaternKernel
+from gpytorch.kernels import Kernel, MaternKernel
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
+from bandits_torch.kernels import SpatioTemporalKernel
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Knowledge
 from bandits_torch.problems.simulated import SMALLEST_RIDGE, covariance, regularised_norm
@@ -31,7 +33,8 @@ class DynamicFunction(ContinuousProblem):
     Known beforehand: a Matern kernel of smoothness 5/2, lengthscale 0.3 sqrt(d) (a guess: the function is no
     draw of it), noise variance R^2; estimated from the function at 256 points and 11 moments: B = the largest
     norm of its fit there, the forgetting rate that gives the correlation over a tenth of the horizon, and the
-    variation budget.
+    variation budget; and four candidate priors: that kernel without change, with forgetting at that rate, and times
+    a Matern kernel over time of lengthscale T/10 and T/3.
 
     ``best`` of a step, the regret's yardstick, is numerical: see there.
 
@@ -40,6 +43,8 @@ class DynamicFunction(ContinuousProblem):
         horizon: T.
         noise_scale: R, in standard deviations of the function.
         replicates: all have the same function, and independent noise.
+
+    Raises ValueError unless ``horizon`` and ``replicates`` are integers >= 1 and ``noise_scale`` >= 0.
     """
 
     def __init__(
@@ -92,6 +97,7 @@ class DynamicFunction(ContinuousProblem):
             rkhs_bound=float(norms.max()),
             forgetting_rate=rate,
             variation_budget=float(values.diff(dim=0).abs().amax(-1).sum()),
+            priors=_candidates(kernel, rate, horizon),
         )
 
     def to(self, *args: Any, **kwargs: Any) -> DynamicFunction:
@@ -99,6 +105,21 @@ class DynamicFunction(ContinuousProblem):
         super().to(*args, **kwargs)
         self._function = self._function.to(*args, **kwargs)
         return self
+
+
+def _candidates(kernel: Kernel, rate: float, horizon: int) -> list[CandidatePrior]:
+    """No change, memory that fades, and smooth change over a tenth and over a third of the horizon."""
+    smooth = []
+    for share in (0.1, 1 / 3):
+        time = MaternKernel(nu=2.5).double()
+        time.lengthscale = share * horizon
+        smooth.append(SpatioTemporalKernel(kernel, time.requires_grad_(False)))
+    return [
+        CandidatePrior(kernel, name="static"),
+        CandidatePrior(kernel, forgetting_rate=rate, name="forgetting"),
+        CandidatePrior(smooth[0], name="smooth, fast"),
+        CandidatePrior(smooth[1], name="smooth, slow"),
+    ]
 
 
 class DynamicAckley(DynamicFunction):

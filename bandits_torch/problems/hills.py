@@ -49,6 +49,9 @@ class Hills(StationaryProblem):
         noise_scale: R.
         num_arms: N, an even grid of [0, 1]; 101 puts an arm on every top.
         replicates, seed, first_replicate: as for ``GPDraws``.
+
+    Raises ValueError unless ``true_prior`` is in 1, ..., 10, ``noise_scale`` and ``hill_width`` > 0, and ``excluded``
+    >= 0 leaves an arm.
     """
 
     def __init__(

@@ -37,6 +37,8 @@ class GridDraws(SimulatedProblem):
         forgetting_rate: eps in [0, 1); 0: the function stays.
         noise_scale: R.
         replicates, seed, first_replicate: replicate ``first_replicate + k`` of a seed is always the same function.
+
+    Raises ValueError unless ``side`` and ``dim`` >= 1, ``noise_scale`` >= 0 and 0 <= ``forgetting_rate`` < 1.
     """
 
     def __init__(
@@ -113,6 +115,9 @@ class RegressionTable(StationaryProblem):
         noise_scale: R, of the noise added to the standardised target.
         lengthscale: in standard deviations; None: the median distance.
         replicates: runs on the same table.
+
+    Raises ValueError for a table with fewer than two complete rows, ``replicates`` below 1 and a negative
+    ``noise_scale``.
     """
 
     def __init__(

@@ -53,6 +53,9 @@ class MovingPeaks(SimulatedProblem):
         kernel, lengthscale, nu: of the kernel that is taken for known.
         num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``; a sphere makes no
         sense here.
+
+    Raises ValueError unless 0 <= ``shift`` < 1, counts are integers >= 1, sizes and ``noise_scale`` >= 0, and
+    ``layout`` is one of the two.
     """
 
     def __init__(

@@ -128,5 +128,8 @@ def per_replicate(value: Tensor) -> float | Tensor:
 
 
 def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:
-    """Normal noise (S,) of standard deviation ``scale`` (a number or (S,))."""
+    """Normal noise (S,) of standard deviation ``scale`` (a number or (S,)).
+
+    ``streams`` gives each replicate its own random numbers, of the dtype and device of the result.
+    """
     return streams.normal() * torch.as_tensor(scale, dtype=streams.dtype, device=streams.device)

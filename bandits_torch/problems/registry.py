@@ -125,6 +125,11 @@ def options_of(name: str) -> dict[str, Any]:
     return {key: p.default for key, p in parameters.items() if key not in _NOT_OPTIONS}
 
 
+def needs_data(name: str) -> bool:
+    """Whether the problem replays real data, so that ``make`` must be given ``data``."""
+    return "data" in _parameters(PROBLEMS[name])
+
+
 def describe() -> dict[str, str]:
     """One line on every problem, the first of its docstring."""
     return {name: (inspect.getdoc(factory) or "").splitlines()[0] for name, factory in PROBLEMS.items()}

@@ -91,6 +91,8 @@ class RKHSFunctions(StationaryProblem):
         sample_noise: s, in squared units of reward.
         kernel, lengthscale, nu, num_arms, dim, layout, noise_scale, replicates, seed, first_replicate: as for
             ``GPDraws``.
+
+    Raises ValueError unless ``sample_noise`` > 0.
     """
 
     def __init__(

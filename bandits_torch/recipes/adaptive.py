@@ -79,7 +79,11 @@ def ada_opkb_calibrated(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon."""
+    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
+
+    ``run_length``: mean number of steps between false alarms. Source: Hong et al. 2023, changed as ``CalibratedOPKB``
+    says.
+    """
     model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
     return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
 
@@ -99,7 +103,11 @@ def opnn(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5)."""
+    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
+
+    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent a block;
+    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``).
+    """
     features = NeuralFeatures(
         arms,
         hidden,
@@ -128,7 +136,10 @@ def ada_opnn(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7)."""
+    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
+
+    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``.
+    """
     features = NeuralFeatures(
         arms,
         hidden,
@@ -163,6 +174,8 @@ def master_gp_ucb(
     Wei & Luo. ``"calibrated"`` or thresholds of one's own: rho(t) from GP-UCB runs of the whole horizon on 16 draws of
     the prior (``simulated_rate``), which takes some seconds beforehand at T = 10 000. There is one rho, that of the
     replicates' largest B and mean noise: one of many is the replicate alone only where they agree in both.
+
+    Raises ValueError for other ``thresholds``.
     """
     if isinstance(thresholds, str):
         named = ("theory", "calibrated")

@@ -151,7 +151,10 @@ def r_gp_ucb(
     width: Any = None,
     **prior: Any,
 ) -> Policy:
-    """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1)."""
+    """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1).
+
+    Raises ValueError unless ``interval`` is an integer >= 1.
+    """
     model = model_over(arms, kernel, noise_variance, **prior)
     if interval is None:
         interval = memory_length(model, horizon, variation_budget, _domain(arms))
@@ -219,7 +222,10 @@ def ui_gp_ucb(
     width: Any = None,
     **prior: Any,
 ) -> Policy:
-    """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time."""
+    """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
+
+    A random walk in place of the stationary drift of Bogunovic et al. 2016; ``WienerKernel`` has the equation.
+    """
     drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64(drift_variance)))
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 

@@ -10,6 +10,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.kernels import Kernel
+from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from bandits_torch import validation
@@ -17,10 +18,13 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.hyperparameters import learnable
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.learning import LearnedHyperparameters
+from bandits_torch.policies.model_policy import ModelPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
@@ -39,21 +43,31 @@ def model_over(
     replicates: int = 1,
     prior_mean: Number = 0.0,
     form: str = "auto",
+    learn_hyperparameters: bool | Mapping[str, Any] = False,
     **_of_policy: Any,
 ) -> ArmGP | OnlineGP:
     """An ``ArmGP`` over arms, an ``OnlineGP`` over the points of a domain (and time, if the kernel has a time part)."""
     validation.positive_integer("replicates", replicates)
+    if learn_hyperparameters:
+        over_features = isinstance(choices, Domain | Tensor) and isinstance(kernel, Kernel)
+        validation.require(
+            over_features, "learn_hyperparameters", True, "False without features or a kernel over them"
+        )
+        dim = choices.dim if isinstance(choices, Domain) else cast(Tensor, choices).shape[-1]
+        kernel = learnable(cast(Kernel, kernel), dim, replicates)
     if not isinstance(choices, Domain):
         return ArmGP(
             choices, kernel, noise_variance, prior_mean=prior_mean, form=form, batch_shape=(replicates,)
         )
     of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
     validation.require(of_points, "kernel", kernel, "a kernel over points, where there are no arms")
-    mean = validation.finite_number("prior_mean", prior_mean)  # type: ignore[arg-type]
+    mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
+    mean.constant.data.fill_(validation.finite_number("prior_mean", prior_mean))  # type: ignore[arg-type]
+    noise = torch.as_tensor(noise_variance, dtype=choices.bounds.dtype, device=choices.bounds.device)
     return OnlineGP(
         cast(Kernel, kernel),
-        noise_variance,
-        prior_mean=mean,
+        noise.expand(replicates) if learn_hyperparameters else noise,
+        prior_mean=mean.requires_grad_(False),
         input_dim=choices.dim + has_time(cast(Kernel, kernel)),
         batch_shape=(replicates,),
         dtype=choices.bounds.dtype,
@@ -69,23 +83,37 @@ def policy_over(
     width: Width | None = None,
     forgetting: ForgettingRule | None = None,
     search: PointSearch | Mapping[str, Any] | None = None,
+    learn_hyperparameters: bool | Mapping[str, Any] = False,
     seed: int = 0,
     first_replicate: int = 0,
     **_of_model: Any,
 ) -> Policy:
-    """An ``IndexPolicy`` over arms, a ``ContinuousIndexPolicy`` over points."""
-    random: dict[str, Any] = {"seed": seed, "first_replicate": first_replicate}
-    if not isinstance(choices, Domain):
-        return IndexPolicy(model, acquisition, width=width, forgetting=forgetting, **random)
-    return ContinuousIndexPolicy(
-        cast(OnlineGP, model),
-        acquisition,
-        choices,
-        width=width,
-        forgetting=forgetting,
-        search=PointSearch(**search) if isinstance(search, Mapping) else search,
-        **random,
-    )
+    """An ``IndexPolicy`` over arms, a ``ContinuousIndexPolicy`` over points; learning its hyperparameters, if asked."""
+    parts: dict[str, Any] = {
+        "width": width,
+        "forgetting": forgetting,
+        "seed": seed,
+        "first_replicate": first_replicate,
+    }
+    policy: ModelPolicy
+    if isinstance(choices, Domain):
+        over = cast(OnlineGP, model)
+        policy = ContinuousIndexPolicy(over, acquisition, choices, search=as_search(search), **parts)
+    else:
+        policy = IndexPolicy(model, acquisition, **parts)
+    if not learn_hyperparameters:
+        return policy
+    return LearnedHyperparameters(policy, **as_schedule(learn_hyperparameters))
+
+
+def as_search(search: PointSearch | Mapping[str, Any] | None) -> PointSearch | None:
+    """A ``PointSearch``, from its arguments if those are given."""
+    return PointSearch(**search) if isinstance(search, Mapping) else search
+
+
+def as_schedule(learn_hyperparameters: bool | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of ``LearnedHyperparameters``."""
+    return learn_hyperparameters if isinstance(learn_hyperparameters, Mapping) else {}
 
 
 def bayesian_width(choices: Choices, model: ArmGP | OnlineGP, delta: float) -> Width:
@@ -125,6 +153,9 @@ def memory_length(
 
     gamma_T is the greedy maximum over the arms, over 1 000 of them evenly spread in their order where there are
     more, over 256 evenly spread points of a domain; an average over replicates that differ. Between 1 and T.
+
+    ``model``: of the prior, over arms or over ``domain``; ``variation_budget``: P_T, None for unknown. Source: Zhou &
+    Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
     """
     validation.positive_integer("horizon", horizon)
     noise = model.noise_variance.mean()

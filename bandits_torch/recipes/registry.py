@@ -41,7 +41,14 @@ _RECIPES: tuple[Callable[..., Policy], ...] = (
     adaptive.w_gp_ucb,
 )
 RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _RECIPES}
-_PRIOR_OPTIONS = {"replicates": 1, "prior_mean": 0.0, "form": "auto", "noise_variance": None, "search": None}
+_PRIOR_OPTIONS = {
+    "replicates": 1,
+    "prior_mean": 0.0,
+    "form": "auto",
+    "noise_variance": None,
+    "search": None,
+    "learn_hyperparameters": False,
+}
 
 
 def build(
@@ -50,6 +57,8 @@ def build(
     """The recipe ``name`` for a problem: what an honest user knows of it fills what ``options`` leave open.
 
     Raises ValueError on an unknown name or option, listing those there are.
+
+    ``replicates``: S; ``horizon``: T, the steps it is planned for; ``seed``: of the policy's random numbers.
     """
     accepted = options_of(name)
     unknown = sorted(set(options) - set(accepted))
@@ -63,7 +72,10 @@ def build(
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The keyword settings of a recipe with their defaults."""
+    """The keyword settings of a recipe with their defaults.
+
+    Raises ValueError for an unknown name.
+    """
     validation.require(name in RECIPES, "policy", name, f"one of {', '.join(RECIPES)}")
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}

@@ -19,7 +19,12 @@ from bandits_torch.theory.design_solvers import whitened
 
 
 def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> Tensor:
-    """M(P) = phi S(P, r)^{-1} phi^T, (..., N, N), from features (..., N, p) and P (..., N). O(N p^2 + N^2 p)."""
+    """M(P) = phi S(P, r)^{-1} phi^T, (..., N, N), from features (..., N, p) and P (..., N). O(N p^2 + N^2 p).
+
+    P is ``probabilities``. Raises ValueError unless they have one for each arm and ``ridge`` > 0.
+
+    Source: Hong, Li & Tewari 2023, Definition 4.1.
+    """
     validation.positive("ridge", ridge)
     ok = probabilities.dim() >= 1 and probabilities.shape[-1] == features.shape[-2]
     validation.shape_is("probabilities", probabilities, ok, f"(..., {features.shape[-2]}), one per arm")
@@ -41,6 +46,8 @@ def ips_estimates(
 
     Intervals played from several P: average their estimates, weighted by their lengths. Raises ValueError on
     shapes that disagree.
+
+    Source: Hong, Li & Tewari 2023, Definition 4.1.
     """
     validation.shape_is("arm", arm, arm.dim() >= 1 and arm.shape[-1] > 0, "(..., n) with n >= 1")
     validation.shape_is("reward", reward, reward.shape == arm.shape, f"{tuple(arm.shape)}, as arm")
@@ -52,5 +59,8 @@ def ips_estimates(
 
 
 def estimated_gaps(estimates: Tensor) -> Tensor:
-    """max_x' R^(x') - R^(x), (..., N)."""
+    """max_x' R^(x') - R^(x), (..., N).
+
+    Source: Hong, Li & Tewari 2023, Algorithm 2.
+    """
     return estimates.amax(-1, keepdim=True) - estimates

@@ -72,6 +72,8 @@ def optimal_design(
 
     Raises ValueError for features that are not (..., N, p) or not finite, a ridge or tolerance that is not
     positive, a mask that is not booleans over the arms or leaves none, an unknown method.
+
+    Source: Hong, Li & Tewari 2023, Definition 4.2.
     """
     return exploration_problem(features, None, ridge, 1.0, among, tolerance=tolerance, method=method)
 
@@ -93,6 +95,10 @@ def exploration_problem(
         tolerance, method: as for ``optimal_design``. The gap is in units of ``gaps``.
 
     Cost and errors: as for ``optimal_design``.
+
+    Raises ValueError for a ``tolerance`` that is not positive and another ``method``.
+
+    Source: Hong, Li & Tewari 2023, equation 1.
     """
     phi, g, w, allowed = _checked(features, gaps, ridge, weight, among)
     validation.positive("tolerance", tolerance)
@@ -119,6 +125,10 @@ def optimal_exploration(
     P* solves equation 1 with w = 2/beta; A = {x: gap(x) <= 2 alpha gamma / beta}, gamma = ``gain``.
     Lemma 4.4 holds for s = 1/2: sum Q gap <= (1 + alpha) gamma / beta, leverages <= beta gap + 2 gamma and
     <= beta^2 gap^2 / (2 alpha gamma) + 2 gamma.
+
+    Raises ValueError unless ``beta`` and ``alpha`` > 0. ``tolerance`` is that of ``exploration_problem``.
+
+    Source: Hong, Li & Tewari 2023, Algorithm 1.
     """
     validation.positive("beta", beta)
     validation.positive("alpha", alpha)
@@ -137,6 +147,8 @@ def fractional_gain(features: Tensor, ridge: float) -> Tensor:
 
     The maximum over fractional counts (section 2.1): no factor 1/2, and at least twice the greedy or any
     integer maximum at noise variance sigma. The maximiser is the optimal design.
+
+    Source: Hong, Li & Tewari 2023, section 2.1.
     """
     return optimal_design(features, ridge).log_det
 
@@ -145,6 +157,10 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
     """Features (..., N, p) with Gram matrix ``covariance`` (..., N, N); p is its numerical rank, at least 1.
 
     Eigenvalues below 1e-12 of the largest are left out; in a batch, p is the largest rank. Cost O(N^3).
+
+    Raises ValueError for another shape, NaN, infinity, and a matrix that is not positive semi-definite.
+
+    Source: Hong, Li & Tewari 2023, section 2, by an eigendecomposition where they take a Cholesky factor.
     """
     square = covariance.dim() >= 2 and covariance.shape[-1] == covariance.shape[-2] > 0
     validation.shape_is("covariance", covariance, square, "(..., N, N)")

@@ -29,6 +29,8 @@ class SrinivasBayesianWidth(Width):
     Args:
         num_arms: N >= 1.
         delta: failure probability.
+
+    Raises ValueError unless ``num_arms`` is an integer >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, delta: Parameter) -> None:
@@ -53,6 +55,8 @@ class SrinivasContinuousWidth(Width):
         r: side of the domain, > 0.
         a, b: constants of the derivative bound, > 0, with 4 d a > delta; b in units of reward over length.
         delta: failure probability.
+
+    Raises ValueError unless ``dim`` is an integer >= 1 and ``a`` > delta / (4 dim).
     """
 
     def __init__(self, dim: int, r: Parameter, a: Parameter, b: Parameter, delta: Parameter) -> None:
@@ -85,6 +89,8 @@ class PriorEliminationFiniteWidth(Width):
         num_arms: N >= 1.
         horizon: T >= 1.
         delta: failure probability of the whole algorithm.
+
+    Raises ValueError unless ``num_arms`` and ``horizon`` are integers >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, horizon: int, delta: Parameter) -> None:
@@ -156,6 +162,9 @@ def elimination_xi(
         noise_scale: R.
         delta: failure probability of the whole algorithm.
         form: ``"two-sided"`` or ``"printed"``.
+
+    ``step``, ``noise_scale``: numbers or tensors that broadcast together, as the result. Raises ValueError for another
+    ``form``.
     """
     validation.require(form in ("two-sided", "printed"), "xi", form, "'two-sided' or 'printed'")
     sides = 2 if form == "two-sided" else 1

@@ -12,7 +12,7 @@ not hold, and its numbers say so.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -104,6 +104,25 @@ def less_of_means(first: tuple[float, float], second: tuple[float, float], names
     return _beyond(b - a, float(np.hypot(error, other)), said)
 
 
+def least(
+    own: str, rivals: Iterable[str], regrets: Mapping[str, Sequence[float]], factor: float = 1.0
+) -> Finding:
+    """Whether ``own`` has less regret than ``factor`` times that of every rival, replicate by replicate.
+
+    After each rival stands how many standard errors ``own`` lies below.
+    """
+    a = np.asarray(regrets[own], dtype=float)
+    found, told = [], []
+    for rival in rivals:
+        b = np.asarray(regrets[rival], dtype=float)
+        found.append(less(a, b, (own, rival), factor))
+        difference, error = _mean_and_error(factor * b - a)
+        told.append(f"{rival} {_shown(b)} ({_z(difference, error):+.1f} se)")
+    asked = f" (asked: below {factor:g} times theirs)" if factor != 1 else ""
+    numbers = f"{own} {_shown(a)}{asked}; {', '.join(told)}"
+    return Finding(every(found).verdict, numbers)
+
+
 def alike(
     first: Sequence[float], second: Sequence[float], names: tuple[str, str], within: float = 0.1
 ) -> Finding:
@@ -124,11 +143,17 @@ def every(findings: Sequence[Finding]) -> Finding:
 def _beyond(difference: float, error: float, said: str) -> Finding:
     if not np.isfinite(error):
         return Finding(UNTESTED, f"{said}: a single replicate has no standard error")
-    # Without any spread a difference is beyond or within by its sign alone.
-    z = difference / error if error > 0 else np.sign(difference) * np.inf if difference else 0.0
+    z = _z(difference, error)
     words = "beyond" if abs(z) > 2 else "within"
     numbers = f"{said}: {difference:+.4g}, {words} two standard errors ({z:+.1f})"
     return Finding(HOLDS if z > 2 else FAILS, numbers)
+
+
+def _z(difference: float, error: float) -> float:
+    """Without any spread a difference is beyond or within by its sign alone."""
+    if error == 0:
+        return float(np.sign(difference)) * np.inf if difference else 0.0
+    return difference / error
 
 
 def _shown(values: np.ndarray) -> str:

@@ -28,7 +28,7 @@ ENVIRONMENTS: dict[str, tuple[str, dict[str, Any], tuple[float, ...]]] = {
     "cosine-stationary": ("cosine", {"stationary": True}, ()),
     "slow-drift": ("tv-gp", {"forgetting_rate": 1e-4}, ()),
 }
-SLIDING = {"noise_variance": 0.05, "width": 1.81, "window": 3000}
+SLIDING = {"noise_variance": 0.05, "width": 1.4, "window": 3000}
 NEURAL = {"hidden": 64, "training_steps": 50}
 # Algorithm: recipe and options, the same everywhere; ``_hong_tuning`` says where those of the tuned ones come from.
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -39,7 +39,7 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "ADA-OPKB calibrated": ("ada_opkb_calibrated", {}),
     "ADA-OPNN": ("ada_opnn", NEURAL),
     "MASTER": ("master_gp_ucb", {"noise_variance": 0.05, "width": 1.81}),
-    "GP-UCB": ("gp_ucb", {"noise_variance": 0.05, "width": 1.81}),
+    "GP-UCB": ("gp_ucb", {"noise_variance": 0.05, "width": 1.4}),
     "OPKB": ("opkb", {}),
     "OPNN": ("opnn", NEURAL),
     "OPNN0": ("opnn", NEURAL | {"training_steps": 0}),

@@ -144,7 +144,8 @@ def describe(frame: pd.DataFrame) -> str:
 
 _WORDS = f"""Median step when one size grows and the others stay small. The measured exponent is that between the last
 two sizes; the declared one is what the model's documentation promises as sizes go to infinity, so the measured one
-should not be larger. Lengthscale {LENGTHSCALE}; with priors, lengthscales from 0.1 to 1 and PE-GP-UCB.
+should not be larger, except where the numbers outgrow a cache on the way. Lengthscale {LENGTHSCALE}; with priors,
+lengthscales from 0.1 to 1 and PE-GP-UCB.
 
 """
 

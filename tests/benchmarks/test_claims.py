@@ -36,6 +36,16 @@ def test_less_without_spread_goes_by_the_sign() -> None:
     assert _claims.less([1, 1], [1, 1], NAMES).verdict == FAILS
 
 
+def test_least_asks_for_less_than_every_rival() -> None:
+    regrets = {"a": [1.0, 1.2], "b": [2.0, 2.1], "c": [1.1, 1.1]}
+    assert _claims.least("a", ["b"], regrets).verdict == HOLDS
+    assert _claims.least("a", ["b", "c"], regrets).verdict == FAILS
+    assert _claims.least("a", ["b", "c"], regrets, factor=2).verdict == HOLDS
+    assert _claims.least("a", ["b", "c"], regrets).numbers == (
+        "a 1.1 ± 0.1; b 2.05 ± 0.05 (+19.0 se), c 1.1 ± 0 (+0.0 se)"
+    )
+
+
 def test_a_single_replicate_tests_nothing() -> None:
     assert _claims.less([1], [5], NAMES).verdict == UNTESTED
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.legend import Legend
 from torch import Tensor
 
 from bandits_torch import validation
@@ -66,7 +70,11 @@ def plot_arms(
     ax.set_xlim(0, T + 1)
     ((name, _),) = named(history).items()
     text = title_of({name: history}, f"{name}, replicate {replicate}")
-    return finish(ax, text, "step", "arm" if positions is None else "position of the arm", legend=True)
+    finish(ax, text, "step", "arm" if positions is None else "position of the arm", legend=True)
+    cast(PathCollection, cast(Legend, ax.get_legend()).legend_handles[0]).set_sizes(
+        [24.0]
+    )  # however small the dots
+    return ax
 
 
 def _at(arms: Tensor, positions: Tensor | None) -> np.ndarray:

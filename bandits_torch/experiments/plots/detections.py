@@ -43,7 +43,7 @@ def plot_detections(
         replicate, step = detected.nonzero(as_tuple=True)
         S = detected.shape[0]
         height = i - 0.4 + 0.8 * (replicate + 0.5) / S
-        size = min(12.0, max(3.0, 40.0 / S))
+        size = min(12.0, max(3.0, 80.0 / S))
         ax.plot(step + 1, height, "|", color=look_of(i)[0], markersize=size, markeredgewidth=1.2, label=name)
     horizon = max(shown[name].horizon for name in found)
     counts = [f"{name}\n{float(at.sum()) / len(at):.3g} a run" for name, at in found.items()]

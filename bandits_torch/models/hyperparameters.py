@@ -1,0 +1,221 @@
+"""Hyperparameters learned from the observations held: kernels that can be, their priors, and BoTorch's fit of them."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.settings import validate_input_scaling
+from gpytorch.constraints import GreaterThan, Interval
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
+from linear_operator.utils.errors import NanError, NotPSDError
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.kernels import (
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    StackedKernel,
+    WienerKernel,
+)
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
+
+_RATE_SPREAD = 1.5  # standard deviation of the logarithm of a rate under its prior
+_SMALLEST_NOISE = 1e-4  # of the outputscale; BoTorch's floor
+_TINY = 1e-9  # keeps a step of the optimiser from where a prior has no density
+_ROUNDS = 75  # of L-BFGS-B in a fit: it begins where the last one ended
+
+
+def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
+    """A kernel of the same kind whose hyperparameters can be learned, each replicate its own, with priors on them.
+
+    * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs, beginning at the
+      one given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), for inputs
+      in a unit cube; and an outputscale, log-normal around the one given (1 if it has none). Were it relative to the
+      rewards seen instead, a policy that has only seen alike rewards would believe the function flat.
+    * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
+      per unit of time: log-normal around the value given, so that eps can collapse neither to 0 nor to 1. So does
+      the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
+    * Any other kernel over space is copied, with the priors it comes with, for one replicate alone.
+
+    Args:
+        kernel: over space, or a ``SpatioTemporalKernel``. It is not changed.
+        dim: number of inputs of space.
+        replicates: S; the batch shape is (S,), or () for one.
+    """
+    batch = torch.Size([replicates] if replicates > 1 else [])
+    if isinstance(kernel, SpatioTemporalKernel):
+        space = learnable(kernel.space_kernel, dim, replicates)
+        return SpatioTemporalKernel(space, _learnable_time(kernel.time_kernel, batch))
+    scaled = isinstance(kernel, ScaleKernel)
+    base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    if isinstance(base, RBFKernel | MaternKernel):
+        squared_exponential = isinstance(base, RBFKernel)
+        new = get_covar_module_with_dim_scaled_prior(dim, batch, use_rbf_kernel=squared_exponential).double()
+        if isinstance(base, MaternKernel):
+            new.nu = base.nu
+        new.lengthscale = base.lengthscale.detach().double().expand(*batch, 1, dim).clamp_min(0.03)
+    else:
+        validation.require(replicates == 1, "kernel", kernel, "squared exponential or Matern, for several")
+        new = copy.deepcopy(base)
+    outputscale = kernel.outputscale.detach() if isinstance(kernel, ScaleKernel) else torch.ones(())
+    scale = ScaleKernel(
+        new,
+        batch_shape=batch,
+        outputscale_prior=LogNormalPrior(float(outputscale.double().mean().log()), 1.0),
+        outputscale_constraint=GreaterThan(_TINY, transform=None, initial_value=1.0),
+    ).double()
+    scale.outputscale = outputscale.double().expand(batch) if scaled else outputscale.double()
+    return scale.requires_grad_(True)
+
+
+def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
+    new: Kernel
+    if isinstance(kernel, ExponentialForgettingKernel) and bool((kernel.forgetting_rate < _TINY).all()):
+        return copy.deepcopy(kernel).double()  # static, and so it stays: nothing pulls at a rate so small
+    if isinstance(kernel, RBFKernel | MaternKernel):
+        prior = LogNormalPrior(float(kernel.lengthscale.detach().double().mean().log()), _RATE_SPREAD)
+        options = {"lengthscale_prior": prior, "batch_shape": batch}
+        new = RBFKernel(**options) if isinstance(kernel, RBFKernel) else MaternKernel(nu=kernel.nu, **options)
+        new = new.double()
+        new.lengthscale = kernel.lengthscale.detach().double().expand(*batch, 1, 1)
+        return new
+    if isinstance(kernel, ExponentialForgettingKernel):
+        rate = kernel.forgetting_rate.detach().double().reshape(-1)[0]
+        inside = Interval(_TINY, 1 - _TINY)
+        new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
+        centre = math.log(float(-0.5 * torch.log1p(-rate)))
+        new.register_prior("decay_prior", LogNormalPrior(centre, _RATE_SPREAD), _decay, _set_decay)
+        return new.double()
+    if isinstance(kernel, WienerKernel):
+        variance = kernel.drift_variance.detach().double().reshape(-1)[0]
+        rate_prior = LogNormalPrior(math.log(float(variance)), _RATE_SPREAD)
+        return WienerKernel(variance.expand(batch), kernel.start, rate_prior, batch_shape=batch).double()
+    validation.require(
+        not batch, "kernel.time_kernel", kernel, "exponential forgetting or Wiener, for several"
+    )
+    return copy.deepcopy(kernel).double().requires_grad_(True)
+
+
+def _decay(kernel: ExponentialForgettingKernel) -> Tensor:
+    """-ln(1 - eps)/2: correlations fall as exp(-decay |t - t'|)."""
+    return -0.5 * torch.log1p(-kernel.forgetting_rate)
+
+
+def _set_decay(kernel: ExponentialForgettingKernel, value: Tensor) -> None:
+    kernel.forgetting_rate = -torch.expm1(-2 * value)
+
+
+def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
+    """What a member of a batch of replicates holds, oldest first: inputs (n, D), features of arms, and targets (n,)."""
+    if isinstance(model, OnlineGP):
+        rows = model.data.rows()
+        batch, t = model.batch_shape, model.data.size
+        held = rows.held.expand(*batch, t).reshape(-1, t)[member]
+        inputs = rows.inputs.expand(*batch, t, rows.inputs.shape[-1]).reshape(-1, t, rows.inputs.shape[-1])
+        return inputs[member][held], rows.targets.reshape(-1, t)[member][held]
+    arm, reward, time, valid = (column[member] for column in model._belief.observations.held())
+    inputs = model.prior.inputs
+    features = inputs.reshape(-1, *inputs.shape[-2:])[member % (inputs[..., 0, 0].numel())][arm[valid]]
+    if model.drifts:
+        features = torch.cat([features, time[valid].unsqueeze(-1)], -1)
+    return features, reward[valid]
+
+
+def fit_hyperparameters(model: ArmGP | OnlineGP, members: list[int], most: int = 500) -> list[int]:
+    """Maximise each member's marginal likelihood times its priors, then rebuild the model once.
+
+    Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
+    present values, member by member, so that a replicate's do not depend on the others. Noise has BoTorch's
+    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given.
+
+    Args:
+        model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
+        members: which members of the batch, flattened.
+        most: the latest so many observations are used.
+
+    Returns the members fitted; one whose fit fails, or that holds fewer than 2 rewards, stays as it is.
+    Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
+    """
+    kernel = model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
+    count = model.batch_shape.numel()
+    noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()
+    mean = _prior_means(model)
+    fitted = []
+    for member in members:
+        X, y = (column[-most:] for column in held_data(model, member))
+        if len(y) < 2:
+            continue
+        part, index = _place(kernel, member)
+        own = part[index] if len(part.batch_shape) else part
+        found = _fit_one(copy.deepcopy(own), X, y, noise[member], mean[member])
+        if found is not None:
+            learned, noise[member], mean[member] = found
+            _write(part, learned, index)
+            fitted.append(member)
+    if fitted:
+        model.adopt(noise.reshape(model.batch_shape), mean.reshape(model.batch_shape))
+    return fitted
+
+
+def _fit_one(
+    kernel: Kernel, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor
+) -> tuple[Kernel, Tensor, Tensor] | None:
+    """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed."""
+    scale = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
+    prior = getattr(scale, "outputscale_prior", None)
+    unit = 1.0 if prior is None else float(prior.loc.exp())
+    likelihood = GaussianLikelihood(
+        noise_prior=LogNormalPrior(-4.0 + math.log(unit), 1.0),  # BoTorch's, where the outputscale is 1
+        noise_constraint=GreaterThan(_SMALLEST_NOISE * unit, transform=None),
+    ).to(y)
+    likelihood.noise = noise.clamp_min(1.01 * _SMALLEST_NOISE * unit)
+    constant = ConstantMean().to(y)
+    constant.constant.data.copy_(mean)
+    kernel.requires_grad_(True)
+    with validate_input_scaling(False), warnings.catch_warnings(record=True), torch.enable_grad():
+        gp = SingleTaskGP(X, y.unsqueeze(-1), None, likelihood, kernel, constant, outcome_transform=None)
+        try:
+            fit_gpytorch_mll(
+                ExactMarginalLogLikelihood(gp.likelihood, gp),
+                optimizer_kwargs={"options": {"maxiter": _ROUNDS}},
+                max_attempts=1,
+                warning_handler=lambda warning: True,
+            )
+        except (ModelFittingError, NotPSDError, NanError):
+            return None
+    return kernel, likelihood.noise.detach().squeeze(), constant.constant.detach()
+
+
+def _place(kernel: Kernel, member: int) -> tuple[Kernel, int]:
+    """The kernel that holds a member's hyperparameters, and where in its batch: priors come last in a model's batch."""
+    if isinstance(kernel, StackedKernel):
+        replicate, prior = divmod(member, len(kernel.kernels))
+        return kernel.kernels[prior], replicate
+    return kernel, member
+
+
+def _write(kernel: Kernel, learned: Kernel, member: int) -> None:
+    """Parameters of a kernel without batch into the place of a member."""
+    with torch.no_grad():
+        for ours, theirs in zip(kernel.parameters(), learned.parameters(), strict=True):
+            (ours if ours.shape == theirs.shape else ours[member]).copy_(theirs)
+
+
+def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
+    """The constant prior mean of each member, (S,)."""
+    if isinstance(model, ArmGP):
+        return model._belief.prior_mean[:, 0].clone()
+    constant = model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))
+    return constant.detach().reshape(-1).clone()

@@ -1,0 +1,124 @@
+"""A policy whose model's hyperparameters are learned as it plays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.hyperparameters import fit_hyperparameters
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
+from bandits_torch.policies.model_policy import ModelPolicy
+from bandits_torch.policies.policy import Choice, Observation, Policy
+
+
+class LearnedHyperparameters(Policy):
+    """Plays a policy and refits its model: on a schedule, and when predictions have become bad.
+
+    Before a reward is learned its predictive log-likelihood is compared with what the model expects of it on
+    average; the shortfall is (z^2 - 1)/2, z the error in predictive standard deviations. A replicate is refitted
+    after every ``every`` observations, or once the mean shortfall over the last ``memory`` rewards exceeds
+    ``tolerance`` nats. Theorems that hold for a known prior do not hold for one that is learned.
+
+    Args:
+        policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, whose priors
+            are each fitted, and start with a new record after every refit.
+        every: observations between refits.
+        first: observations before the first.
+        tolerance: of the mean shortfall, in nats; infinity: refit on the schedule alone.
+        memory: rewards the shortfall is averaged over.
+        most: the latest so many observations are fitted.
+    """
+
+    def __init__(
+        self,
+        policy: ModelPolicy | ContinuousPriorElimination,
+        *,
+        every: int = 20,
+        first: int = 5,
+        tolerance: float = 1.0,
+        memory: int = 10,
+        most: int = 200,
+    ) -> None:
+        fits = isinstance(getattr(policy, "model", None), ArmGP | OnlineGP)
+        validation.require(fits, "policy", policy, "an index policy over an ArmGP or OnlineGP")
+        self.policy = policy
+        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.every = validation.positive_integer("every", every)
+        self.first = validation.positive_integer("first", first)
+        self.memory = validation.positive_integer("memory", memory)
+        self.most = validation.positive_integer("most", most)
+        validation.require(tolerance > 0, "tolerance", tolerance, "a number > 0")
+        self.tolerance = tolerance
+        policy.model.requires_grad_(False)  # searches of the acquisition then record no graph of them
+        device = policy.model.noise_variance.device
+        self._since, self._refits = (
+            torch.zeros(self.replicates, dtype=torch.long, device=device) for _ in range(2)
+        )
+        self._shortfall = policy.model.noise_variance.new_zeros(self.replicates)
+
+    @property
+    def model(self) -> ArmGP | OnlineGP:
+        """The policy's."""
+        return cast(ArmGP | OnlineGP, self.policy.model)
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """What the policy chooses."""
+        return self.policy.choose(time, available)
+
+    def learn(self, observation: Observation) -> None:
+        """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""
+        self.policy._check(observation)
+        with torch.no_grad():
+            mean, deviation = self.policy.predict(observation.arm, observation.time)
+            surprise = (observation.reward - mean).square() / (deviation.square() + self._noise())
+        self.policy.learn(observation)
+        self._since += 1
+        share = 1 / self.memory
+        self._shortfall = (1 - share) * self._shortfall + share * 0.5 * (surprise - 1)
+        held = self.model.num_observations.reshape(self.replicates, -1)[:, 0]
+        bad = (self._shortfall > self.tolerance) & (self._since >= min(self.memory, self.every))
+        due = (self._since >= self.every) | bad | ((self._refits == 0) & (held >= self.first))
+        due &= held >= self.first
+        if bool(due.any()):
+            members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
+            fit_hyperparameters(self.model, members.reshape(-1).nonzero().flatten().tolist(), self.most)
+            if isinstance(self.policy, ContinuousPriorElimination):
+                self.policy.acquit(due)
+            self._refits += due
+            self._since.masked_fill_(due, 0)
+            self._shortfall.masked_fill_(due, 0.0)
+
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """What the policy predicts."""
+        return self.policy.predict(arm, time)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget the observations; the hyperparameters stay as they were learned."""
+        self.policy.reset(where)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """What the policy reports; the number of refits so far and the noise variance."""
+        return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()}
+
+    def _noise(self) -> Tensor:
+        """Noise variance, (S,), a mean over the priors where there are several."""
+        return self.model.noise_variance.expand(self.model.batch_shape).reshape(self.replicates, -1).mean(-1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The policy's state, its model's hyperparameters in it, and the schedule's."""
+        record = {name: getattr(self, name).clone() for name in self._RECORD}
+        return {"policy": self.policy.state_dict()} | record
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.policy.load_state_dict(state["policy"])
+        for name in self._RECORD:
+            setattr(self, name, state[name].clone())
+
+    _RECORD = ("_since", "_refits", "_shortfall")

@@ -1,0 +1,58 @@
+"""``python -m benchmarks.continuous [--fast] [--problems a,b] [--step] [--page]``.
+
+Races go to results/race-PROBLEM.csv, the cost of a long step to results/step.csv; the page and the picture are
+drawn from all there are. ``--step`` measures the step alone, ``--page`` draws alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import torch
+
+from benchmarks.continuous.page import write_page
+from benchmarks.continuous.race import PROBLEMS, race
+from benchmarks.continuous.step import step_ratio
+
+RESULTS = Path(__file__).parent / "results"
+HORIZON, REPLICATES = 50, 2
+
+
+def main() -> None:
+    """Measure what was asked for, then write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.continuous", description=__doc__)
+    parser.add_argument("--fast", action="store_true", help="a shrunk run into a temporary folder")
+    parser.add_argument("--problems", default=",".join(PROBLEMS))
+    parser.add_argument("--horizon", type=int, default=HORIZON)
+    parser.add_argument("--replicates", type=int, default=REPLICATES)
+    parser.add_argument("--step", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    names = asked.problems.split(",")
+    unknown = [name for name in names if name not in PROBLEMS]
+    if unknown:
+        raise SystemExit(f"problems must be among {', '.join(PROBLEMS)}, got {', '.join(unknown)}")
+    results, horizon, replicates, observations = RESULTS, asked.horizon, asked.replicates, 1000
+    if asked.fast:
+        results, names, horizon, replicates, observations = (
+            Path(tempfile.mkdtemp()),
+            names[:1],
+            14,
+            1,
+            60,
+        )
+    results.mkdir(exist_ok=True)
+    if not asked.page and not asked.step:
+        for name in names:
+            frame = race(name, horizon, replicates, lambda line: print(line, flush=True))
+            frame.to_csv(results / f"race-{name}.csv", index=False, float_format="%.6g")
+    if asked.step or asked.fast:
+        step_ratio(observations).to_csv(results / "step.csv", index=False, float_format="%.6g")
+    print(f"wrote {write_page(results, fast=asked.fast)}")
+
+
+if __name__ == "__main__":
+    main()

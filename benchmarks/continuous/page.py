@@ -1,0 +1,134 @@
+"""The page and the picture, from the tables of the races."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import pandas as pd
+
+from bandits_torch.recorder import versions
+from benchmarks.continuous.race import INITIAL, OURS, PROBLEMS, WIDTH
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+
+def write_page(results: Path, fast: bool = False) -> Path:
+    """RESULTS.md, summary.csv and regret.png in the folder of the tables; returns the page's path."""
+    tables = [results / f"race-{name}.csv" for name in PROBLEMS]
+    frame = pd.concat([pd.read_csv(table) for table in tables if table.exists()], ignore_index=True)
+    totals = _totals(frame)
+    totals.to_csv(results / "summary.csv", index=False, float_format="%.6g")
+    _picture(frame, results / "regret.png")
+    page = results / "RESULTS.md"
+    page.write_text(_text(frame, totals, results / "step.csv", fast), encoding="utf-8")
+    return page
+
+
+def _totals(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per problem and policy: cumulative regret, its standard error, ms a step once past the start."""
+    runs = frame.groupby(["problem", "policy", "replicate"], sort=False)["regret"].sum().reset_index()
+    grouped = runs.groupby(["problem", "policy"], sort=False)["regret"]
+    late = frame[frame["step"] > INITIAL].groupby(["problem", "policy"], sort=False)["seconds"]
+    return pd.DataFrame(
+        {
+            "regret": grouped.mean(),
+            "standard_error": grouped.sem(),
+            "median_ms": 1e3 * late.median(),
+            "mean_ms": 1e3 * late.mean(),
+        }
+    ).reset_index()
+
+
+def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> str:
+    regret = totals.pivot(index="policy", columns="problem", values="regret")
+    error = totals.pivot(index="policy", columns="problem", values="standard_error")
+    names = [name for name in PROBLEMS if name in regret.columns]
+    policies = list(dict.fromkeys(totals["policy"]))
+    rivals = [name for name in policies if name not in (*OURS, "random")]
+    head = "| policy | " + " | ".join(name.removeprefix("dynamic-") for name in names) + " |\n"
+    rule = "|---" * (len(names) + 1) + "|\n"
+    body = ""
+    for policy in policies:
+        cells = [f"{regret.loc[policy, name]:.0f} ± {error.loc[policy, name]:.0f}" for name in names]
+        body += f"| {policy} | " + " | ".join(cells) + " |\n"
+    times = totals.pivot(index="policy", columns="problem", values="mean_ms")
+    clock = ""
+    for policy in policies:
+        clock += f"| {policy} | " + " | ".join(f"{times.loc[policy, name]:.0f}" for name in names) + " |\n"
+    best_ours = regret.loc[list(OURS), names]
+    best_rival = regret.loc[rivals, names]
+    said = ""
+    for name in names:
+        ours, theirs = best_ours[name].idxmin(), best_rival[name].idxmin()
+        verb = "at least equals" if best_ours[name].min() <= best_rival[name].min() else "falls short of"
+        said += (
+            f"* {name}: the best of ours, {ours} ({best_ours[name].min():.0f}), {verb} the best of theirs, "
+            f"{theirs} ({best_rival[name].min():.0f}).\n"
+        )
+    held = {p: int((regret.loc[p, names] <= best_rival.min()).sum()) for p in OURS}
+    said += "\nHow often each of ours alone at least equals the best of theirs: "
+    said += ", ".join(f"{policy} {count} of {len(names)}" for policy, count in held.items()) + ".\n"
+    replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
+    missing = (
+        "" if "W-DBO" in policies else "\n**W-DBO is left out: the package `wdbo-algo` is not installed.**\n"
+    )
+    shrunk = "\n**A shrunk run (`--fast`): the figures mean nothing.**\n" if fast else ""
+    wrote = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return f"""# Dynamic standard functions over continuous domains
+
+`python -m benchmarks.continuous`: {horizon} steps, {replicates} replicates, one thread; {wrote}.
+{shrunk}{missing}
+The last input of each function is time, the step over the horizon. All upper confidence bounds but W-DBO's own have
+width {WIDTH:g}. Ours learn kernel, noise and mean as they go: a fit after {INITIAL} observations, after every 20
+and when predictions turn bad; the window is half the horizon. BoTorch's `SingleTaskGP` is fitted anew every step,
+from {INITIAL} Sobol points on. Standard errors over {replicates} replicate(s) are rough.
+
+![Mean cumulative regret]( regret.png)
+
+## Mean cumulative regret ± standard error
+
+{head}{rule}{body}
+{said}
+## Mean milliseconds a step (choose and learn), after step {INITIAL}, on a busy machine
+
+{head}{rule}{clock}
+{_step(step)}""".replace("( regret.png)", "(regret.png)")
+
+
+def _step(step: Path) -> str:
+    if not step.exists():
+        return ""
+    frame = pd.read_csv(step)
+    whole = frame["choose"] + frame["learn"]
+    ratio = (whole / frame["alone"]).median()
+    return (
+        f"## A step at {frame['observations'].iloc[0]} observations, d = 4\n\n"
+        f"`python -m benchmarks.continuous --step`: a whole step of tv_gp_ucb with fixed hyperparameters (choose and "
+        f"learn) takes {1e3 * whole.median():.0f} ms, `optimize_acqf` alone on the same model, with as many restarts, "
+        f"raw samples and rounds, {1e3 * frame['alone'].median():.0f} ms; the median of {len(frame)} ratios, "
+        f"interleaved in one process, is {ratio:.2f}. Learning is {1e3 * frame['learn'].median():.1f} ms of it.\n"
+    )
+
+
+def _picture(frame: pd.DataFrame, path: Path) -> None:
+    names = [name for name in PROBLEMS if name in set(frame["problem"])]
+    figure, axes = plt.subplots(2, 3, figsize=(13, 7), squeeze=False)
+    for axis, name in zip(axes.flat, names, strict=False):
+        part = frame[frame["problem"] == name]
+        for policy in dict.fromkeys(part["policy"]):
+            runs = part[part["policy"] == policy].pivot(index="step", columns="replicate", values="regret")
+            mean = runs.cumsum().mean(axis=1)
+            ours = policy in OURS
+            axis.plot(mean.index, mean, label=policy, lw=2 if ours else 1.2, ls="-" if ours else "--")
+        axis.set_title(name)
+        axis.set_xlabel("step")
+        axis.set_ylabel("mean cumulative regret")
+    for axis in list(axes.flat)[len(names) :]:
+        axis.axis("off")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncol=5, frameon=False)
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

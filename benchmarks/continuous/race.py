@@ -1,0 +1,91 @@
+"""The race: every policy on every dynamic function, replicate by replicate, with the same noise."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bandits_torch import make, recipes, run
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems import ContinuousProblem
+from benchmarks.continuous.rivals import WDBO, PlainBoTorch
+
+PROBLEMS = (
+    "dynamic-ackley",
+    "dynamic-hartmann6",
+    "dynamic-shekel",
+    "dynamic-griewank",
+    "dynamic-levy",
+    "dynamic-styblinski-tang",
+)
+OURS = ("tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
+WIDTH = 2.0  # of every upper confidence bound but W-DBO's own
+INITIAL = 10  # the rivals' Sobol points; ours fit first after as many
+
+
+def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Callable[[], Policy]]:
+    """Every policy by name, built when called; W-DBO only where its package is installed."""
+
+    def plain(acquisition: str, over_time: bool) -> Callable[[], Policy]:
+        return lambda: PlainBoTorch(
+            problem.domain, horizon, INITIAL, seed, acquisition=acquisition, over_time=over_time
+        )
+
+    policies: dict[str, Callable[[], Policy]] = {"random": lambda: _ours("random", problem, horizon, seed)}
+    policies |= {name: lambda name=name: _ours(name, problem, horizon, seed) for name in OURS}  # type: ignore[misc]
+    policies |= {
+        "BoTorch UCB, time an input": plain("ucb", True),
+        "BoTorch UCB, blind to time": plain("ucb", False),
+        "BoTorch LogEI, time an input": plain("logei", True),
+        "BoTorch LogEI, blind to time": plain("logei", False),
+    }
+    if has_wdbo():
+        policies["W-DBO"] = lambda: WDBO(problem.domain, horizon, INITIAL, seed)
+    return policies
+
+
+def has_wdbo() -> bool:
+    """Whether the package ``wdbo-algo`` is here."""
+    return importlib.util.find_spec("wdbo_algo") is not None
+
+
+def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Policy:
+    options: dict[str, Any] = {}
+    if name != "random":
+        options = {"width": WIDTH, "learn_hyperparameters": {"first": INITIAL}}
+    if name == "sw_gp_ucb":
+        options["window"] = max(INITIAL, horizon // 2)
+    return recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed, **options)
+
+
+def race(name: str, horizon: int, replicates: int, tell: Callable[[str], None]) -> pd.DataFrame:
+    """One row per policy, replicate and step: regret, and seconds of ``choose`` and ``learn``."""
+    problem = make(name, horizon=horizon)
+    assert isinstance(problem, ContinuousProblem)
+    for step in range(1, horizon + 1):
+        problem.best(step)  # not in anybody's time
+    rows = []
+    for replicate in range(replicates):
+        for policy, build in racers(problem, horizon, replicate).items():
+            torch.manual_seed(replicate)
+            history = run(build(), problem, horizon, first_replicate=replicate)
+            tell(
+                f"{name} {policy} {replicate}: {history.mean_cumulative_regret:.1f}, {history.ms_per_step:.0f} ms"
+            )
+            rows.append(
+                pd.DataFrame(
+                    {
+                        "problem": name,
+                        "policy": policy,
+                        "replicate": replicate,
+                        "step": range(1, horizon + 1),
+                        "regret": history.regret[0].numpy(),
+                        "seconds": history.seconds.numpy(),
+                    }
+                )
+            )
+    return pd.concat(rows, ignore_index=True)

@@ -1,0 +1,131 @@
+"""What others offer for a function that changes, played by the same loop: plain BoTorch and W-DBO.
+
+Each is a ``Policy`` of one replicate. A step's time is all they do between a reward and the next point.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+from botorch.acquisition.analytic import LogExpectedImprovement, UpperConfidenceBound
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Choice, Observation, Policy
+
+
+class Rival(Policy):
+    """One replicate; the first points are a Sobol sequence; no state to save."""
+
+    def __init__(self, domain: Domain, horizon: int, initial: int, seed: int) -> None:
+        self.domain, self.dim, self.num_arms, self.replicates = domain, domain.dim, 0, 1
+        self.horizon, self.initial = horizon, initial
+        self._first = domain.sample(initial, seed)
+        self._steps = 0
+
+    def reset(self, where: Tensor | None = None) -> None:
+        raise NotImplementedError("a benchmark's rival is built for one run")
+
+    def state_dict(self) -> dict[str, Any]:
+        raise NotImplementedError("a benchmark's rival is built for one run")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        raise NotImplementedError("a benchmark's rival is built for one run")
+
+
+class PlainBoTorch(Rival):
+    """BoTorch as its tutorials have it: ``SingleTaskGP`` fitted anew every step, ``optimize_acqf``.
+
+    Args:
+        acquisition: ``"ucb"`` (beta 4, so that the width is 2, as ours) or ``"logei"``.
+        over_time: time, scaled to [0, 1], is an input and a fixed feature; without it the model is blind to time.
+    """
+
+    def __init__(
+        self, domain: Domain, horizon: int, initial: int, seed: int, *, acquisition: str, over_time: bool
+    ) -> None:
+        super().__init__(domain, horizon, initial, seed)
+        self.acquisition, self.over_time = acquisition, over_time
+        self._X: list[Tensor] = []
+        self._Y: list[Tensor] = []
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        if self._steps < self.initial:
+            return Choice(self._first[self._steps : self._steps + 1])
+        X, Y = torch.stack(self._X), torch.stack(self._Y).unsqueeze(-1)
+        if not self.over_time:
+            X = X[:, :-1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = SingleTaskGP(X, Y)
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            if self.acquisition == "ucb":
+                acquisition: Any = UpperConfidenceBound(model, beta=4.0)
+            else:
+                acquisition = LogExpectedImprovement(model, best_f=Y.max())
+            bounds, fixed = self.domain.bounds, None
+            if self.over_time:
+                bounds = torch.cat([bounds, bounds.new_tensor([[0.0], [1.0]])], -1)
+                fixed = {self.dim: time / self.horizon}
+            x, _ = optimize_acqf(
+                acquisition, bounds, q=1, num_restarts=4, raw_samples=64, fixed_features=fixed
+            )
+        return Choice(x[:, : self.dim])
+
+    def learn(self, observation: Observation) -> None:
+        share = observation.arm.new_tensor([observation.time / self.horizon])
+        self._X.append(torch.cat([observation.arm[0], share]))
+        self._Y.append(observation.reward[0])
+        self._steps += 1
+
+
+class WDBO(Rival):
+    """W-DBO (Bardou, Thiran & Ranieri 2024) from the package ``wdbo-algo``, as it comes: Matern 5/2 over space, 3/2
+    over time, time scaled to [0, 1]; its own fit, search and removal of stale observations."""
+
+    def __init__(self, domain: Domain, horizon: int, initial: int, seed: int) -> None:
+        from wdbo_algo.optimizer import WDBOOptimizer
+
+        super().__init__(domain, horizon, initial, seed)
+        np.random.seed(seed)  # noqa: NPY002  (the package draws from numpy's global generator)
+        matern = gpytorch.kernels.MaternKernel
+        self._optimizer = WDBOOptimizer(
+            domain.bounds.T.numpy(), matern, matern, [2.5], [1.5], n_initial_observations=initial
+        )
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        if self._steps < self.initial:
+            return Choice(self._first[self._steps : self._steps + 1])
+        with _as_the_package_needs():
+            x = torch.as_tensor(self._optimizer.next_query(time / self.horizon))
+        return Choice(x.to(self.domain.bounds).clamp(*self.domain.bounds).reshape(1, -1))
+
+    def learn(self, observation: Observation) -> None:
+        share = observation.time / self.horizon
+        with _as_the_package_needs():
+            self._optimizer.tell(observation.arm[0].numpy(), share, float(observation.reward[0]))
+            self._optimizer.clean(share)
+        self._steps += 1
+
+
+@contextmanager
+def _as_the_package_needs() -> Iterator[None]:
+    """float64 as the default: the package's own parameters would otherwise not meet its float64 data."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_default_dtype(before)
