@@ -62,7 +62,7 @@ def _table(name: str, frame: pd.DataFrame) -> str:
             regret, memory = regrets(line), line.groupby("x")["memory"].first()
             error = regret.std(0, ddof=1) / len(regret) ** 0.5
             cells = {
-                f"{SWEEPS[name].axis} = {v:.4g}": f"{m:.4g} ± {e:.2g}"
+                f"{SWEEPS[name].axis} = {v:.5g}": f"{m:.4g} ± {e:.2g}"
                 for v, m, e in zip(x, regret.mean(0), error, strict=True)
             }
             kept = "" if policy == "IGP-UCB" else f"{memory.iloc[0]} to {memory.iloc[-1]}"
@@ -70,7 +70,7 @@ def _table(name: str, frame: pd.DataFrame) -> str:
             rows.append(head | {"slope": str(slope(x, regret))} | cells)
         random = frame if name == "gain" else frame[frame["environment"] == environment]
         means = random.groupby("x")["random"].mean()
-        cells = {f"{SWEEPS[name].axis} = {v:.4g}": f"{m:.4g}" for v, m in means.items()}
+        cells = {f"{SWEEPS[name].axis} = {v:.5g}": f"{m:.4g}" for v, m in means.items()}
         rows.append(
             {"environment": environment, "policy": "random (expected)", "width": "", "H or w": ""} | cells
         )
