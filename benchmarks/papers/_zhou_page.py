@@ -96,9 +96,20 @@ def _draw(name: str, frame: pd.DataFrame) -> Figure:
         random = part.groupby("x")["random"].mean()
         at = random.index.to_numpy(dtype=float)
         ax.plot(at, random.to_numpy(), color="#777777", linestyle=":", label="random (expected)")
-        exponent, low = sweep.exponent(environment), ax.get_ylim()[0]
-        guide = low * 1.1 * (at / at[0]) ** exponent
-        ax.plot(at, guide, color="black", linewidth=0.8, label=f"slope {exponent:g} of the bound")
+        exponent, lowest = (
+            sweep.exponent(environment),
+            part.groupby(["policy", "width", "x"])["regret"].mean().min(),
+        )
+        guide = 0.5 * lowest * (at / at[0]) ** exponent
+        ax.plot(at, guide, color="black", linewidth=0.8, label="slope of the bound's exponent")
+        ax.annotate(
+            f"slope {exponent:g}",
+            (at[-1], guide[-1]),
+            (0, 4),
+            textcoords="offset points",
+            fontsize=8,
+            ha="right",
+        )
         ax.set(xscale="log", yscale="log", xlabel=sweep.axis)
         ax.set_title(_PANEL.get((name, environment), environment), loc="left", fontsize=10)
         ax.grid(color="#DDDDDD", linewidth=0.6)
