@@ -89,6 +89,11 @@ def test_shares_are_of_randoms_mean():
     ranks = ranking(totals_of(values, ["a", "b"], ["x", "random"]), ["a", "b"], ["x", "random"])
     assert ranks.loc["x", "share"] == 1.125
     assert ranks["first"].tolist() == [1, 1]
+    level = ranking(
+        totals_of(values[:1].repeat(2, 1), ["a"], ["x", "y", "z", "random"]), ["a"], ["x", "y", "random"]
+    )
+    assert level["first"].to_dict() == {"x": 1, "y": 1, "random": 0}
+    assert level["mean_rank"].to_dict() == {"x": 1.5, "y": 1.5, "random": 3}
 
 
 def test_every_recipe_races_somewhere():
