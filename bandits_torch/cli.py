@@ -1,37 +1,39 @@
-"""The command line: ``bandits-torch list`` and ``bandits-torch race``."""
+"""The command line: ``bandits-torch list``, ``race``, ``rerun`` and ``sweep``."""
 
 from __future__ import annotations
 
-import inspect
+import hashlib
 import os
+import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
-from bandits_torch import problems, recipes
+from bandits_torch import problems, recipes, validation
 from bandits_torch._version import __version__
-from bandits_torch.cli_options import send_options
-from bandits_torch.experiments.regret import random_regret, summary
-from bandits_torch.experiments.report import write_report
-from bandits_torch.experiments.sweep import race as race_policies
+from bandits_torch.cli_options import different_names, send_options, settable
+from bandits_torch.cli_output import first_line, one_line_errors, results_table
+from bandits_torch.cli_sweep import sweep
+from bandits_torch.experiments.regret import random_regret
+from bandits_torch.experiments.report import read_settings, write_report
 from bandits_torch.history import History
+from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
+from bandits_torch.recorder import versions
 
 DEFAULT_HORIZON = 1000
+DEFAULT_EVERY = 1000
+_KEPT = "checkpoints"
 _SHARED_FROM = 2_000_000  # numbers in the covariances of all replicates; below, one thread serves a step best
 DEFAULT_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
-_NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
 
 app = typer.Typer(
     help="Race bandit algorithms on functions that change with time.",
@@ -54,6 +56,7 @@ class Race:
     device: str
     data: str | None
     options: dict[str, dict[str, Any]]
+    problem_horizon: int | None  # what the problem was built for: None leaves it to the problem
 
 
 @app.callback(invoke_without_command=True)
@@ -70,7 +73,7 @@ def list_names() -> None:
     """Name the problems and policies there are, a line on each."""
     described = {
         "problem": problems.describe(),
-        "policy": {name: _first_line(recipe) for name, recipe in recipes.RECIPES.items()},
+        "policy": {name: first_line(recipe) for name, recipe in recipes.RECIPES.items()},
     }
     for kind, lines in described.items():
         table = Table(kind, "what it is", box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -106,28 +109,81 @@ def race(
             "problem.key=value or POLICY.key=value for one of them. Repeat for more."
         ),
     ] = None,
+    checkpoint: Annotated[
+        int | None,
+        typer.Option(help="Steps between checkpoints, kept in OUT until the race is over; none by default."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the race in OUT, asked with the same settings.")
+    ] = False,
 ) -> None:
     """Race policies on a problem.
 
-    Prints a table of regret; writes regret.csv, regret.png and run.json.
+    Prints a table of regret; writes regret.csv, regret.png and run.json, of which `rerun` makes them again.
+    With --checkpoint a race that was cut off goes on with --resume as if nothing had happened.
     """
-    with _one_line_errors():
-        names = _names(policies)
-        accepted = {"problem": _problem_options(problem), **{name: _recipe_options(name) for name in names}}
+    with one_line_errors():
+        names = different_names("policy", policies, recipes.RECIPES)
+        accepted = {
+            "problem": _problem_options(problem),
+            **{name: settable(recipes.options_of(name)) for name in names},
+        }
         sent = send_options(option or [], accepted)
-        _prepare(out)
-        made = problems.make(
-            problem,
-            replicates=replicates,
-            horizon=DEFAULT_HORIZON if horizon is None and data is None else horizon,
-            seed=seed,
-            data=data,
-            **sent["problem"],
-        ).to(_device(device))
-        steps = min(DEFAULT_HORIZON, made.horizon or DEFAULT_HORIZON) if horizon is None else horizon
-        asked = Race(problem, names, steps, replicates, seed, device, str(data) if data else None, sent)
+        built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
+        source = None if data is None else str(data)
+        asked = Race(problem, names, horizon or 0, replicates, seed, device, source, sent, built_for)
+        _prepare(out, checkpoint, resume)
+        made = _problem(asked)
+        if horizon is None:
+            asked = replace(asked, horizon=min(DEFAULT_HORIZON, made.horizon or DEFAULT_HORIZON))
         _set_threads(threads, made.num_arms, replicates)
-        _run(asked, made, out)
+        _run(asked, made, out, DEFAULT_EVERY if resume and checkpoint is None else checkpoint)
+
+
+@app.command()
+def rerun(
+    record: Annotated[Path, typer.Argument(help="run.json of a race.")],
+    out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path(
+        "rerun"
+    ),
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data are now, if no longer where run.json says.")
+    ] = None,
+) -> None:
+    """Run a race again from its run.json, and say whether its regret came out the same.
+
+    With the same versions, device and kind of machine regret.csv is the same to the last byte. The exit code is 1
+    where the regret of some replicate differs.
+    """
+    with one_line_errors():
+        settings = read_settings(record)
+        asked = Race(**{field.name: settings[field.name] for field in fields(Race)})
+        if data is not None:
+            asked = replace(asked, data=str(data))
+        found = _checksum(asked.data)
+        if found != settings["data_sha256"]:
+            raise ValueError(
+                f"data must be the file with SHA-256 {settings['data_sha256']}, got {asked.data!r} with {found}"
+            )
+        changed = [f"{name} {was}" for name, was in settings["versions"].items() if versions()[name] != was]
+        if changed:
+            typer.echo(
+                f"note: written with {', '.join(changed)}: numbers may differ in the last bits", err=True
+            )
+        _prepare(out)
+        torch.set_num_threads(settings["threads"])
+        histories = _run(asked, _problem(asked), out)
+        other = [
+            name
+            for name, history in histories.items()
+            if history.regret.sum(-1).tolist() != settings["results"][name]["cumulative_regret"]
+        ]
+    typer.echo(f"regret differs from the record's: {', '.join(other)}" if other else "regret as recorded")
+    if other:
+        raise typer.Exit(1)
+
+
+app.command()(sweep)
 
 
 def main() -> None:
@@ -135,7 +191,19 @@ def main() -> None:
     app(prog_name="bandits-torch")
 
 
-def _run(asked: Race, problem: Problem, out: Path) -> None:
+def _problem(asked: Race) -> Problem:
+    return problems.make(
+        asked.problem,
+        replicates=asked.replicates,
+        horizon=asked.problem_horizon,
+        seed=asked.seed,
+        data=asked.data,
+        **asked.options["problem"],
+    ).to(_device(asked.device))
+
+
+def _run(asked: Race, problem: Problem, out: Path, every: int | None = None) -> dict[str, History]:
+    """Play all policies and write the report; with ``every``, checkpoints on the way."""
     built: dict[str, Policy] = {
         name: recipes.build(
             name,
@@ -147,21 +215,35 @@ def _run(asked: Race, problem: Problem, out: Path) -> None:
         )
         for name in asked.policies
     }
-    started, clock = datetime.now(UTC), time.perf_counter()
-    histories = race_policies(built, problem, asked.horizon, seed=asked.seed, progress=True)
-    for history in histories.values():
-        history.meta["problem"] = asked.problem
+    started, clock, histories = datetime.now(UTC), time.perf_counter(), {}
+    for name, policy in built.items():
+        saved: dict[str, Any] = {} if every is None else {"checkpoint": out / _KEPT / name, "every": every}
+        history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
+        history.meta |= {"policy": name, "problem": asked.problem}
+        histories[name] = history
     random = random_regret(problem, asked.horizon)
     settings = asdict(asked) | {
         "started": started.isoformat(timespec="seconds"),
         "seconds": time.perf_counter() - clock,
         "device_name": _device_name(problem.arms.device),
         "threads": torch.get_num_threads(),
+        "data_sha256": _checksum(asked.data),
     }
     paths = write_report(out, histories, random, settings)
+    shutil.rmtree(out / _KEPT, ignore_errors=True)
     console = Console()
-    console.print(_table(asked, histories, random))
+    size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
+    console.print(results_table(f"{asked.problem}: {size}", histories, random))
     console.print(f"wrote {', '.join(map(str, paths))}", soft_wrap=True, markup=False, highlight=False)
+    return histories
+
+
+def _checksum(data: str | None) -> str | None:
+    """SHA-256 of a file; None for no data or a folder of them."""
+    if data is None or Path(data).is_dir():
+        return None
+    with open(data, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:
@@ -172,53 +254,10 @@ def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:
         torch.set_num_threads(1)
 
 
-def _table(asked: Race, histories: Mapping[str, History], random: Tensor) -> Table:
-    """Policies from best to worst, then what playing at random and the oracle come to."""
-    at_random = float(random.sum(-1).mean())
-    size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
-    table = Table(title=f"{asked.problem}: {size}", title_justify="left")
-    table.add_column("policy", no_wrap=True)
-    for column in ("cumulative regret", "standard error", "% of random", "ms per step"):
-        table.add_column(column, justify="right")
-    for name, row in summary(histories).sort_values("mean_cumulative_regret").iterrows():
-        regret, error, ms = row["mean_cumulative_regret"], row["standard_error"], row["ms_per_step"]
-        cells = [
-            f"{regret:.2f}",
-            "" if error != error else f"{error:.2f}",
-            _percent(regret, at_random),
-            f"{ms:.3f}",
-        ]
-        table.add_row(str(name), *cells)
-    table.add_section()
-    table.add_row(
-        "random (expected)", f"{at_random:.2f}", "", _percent(at_random, at_random), "", style="dim"
-    )
-    table.add_row("oracle", "0.00", "", _percent(0.0, at_random), "", style="dim")
-    return table
-
-
-def _percent(regret: float, at_random: float) -> str:
-    return f"{100 * regret / at_random:.1f}" if at_random > 0 else ""
-
-
-def _names(policies: str) -> list[str]:
-    names = [name.strip() for name in policies.split(",") if name.strip()]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"policies must be different names separated by commas, got {policies!r}")
-    for name in names:
-        if name not in recipes.RECIPES:
-            raise ValueError(f"policy must be one of {', '.join(recipes.RECIPES)}, got {name!r}")
-    return names
-
-
 def _problem_options(name: str) -> list[str]:
     if name not in problems.PROBLEMS:
         raise ValueError(f"problem must be one of {', '.join(problems.PROBLEMS)}, got {name!r}")
-    return [key for key in problems.options_of(name) if key not in _NOT_OPTIONS]
-
-
-def _recipe_options(name: str) -> list[str]:
-    return [key for key in recipes.options_of(name) if key not in _NOT_OPTIONS]
+    return settable(problems.options_of(name))
 
 
 def _device(name: str) -> torch.device:
@@ -235,30 +274,15 @@ def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def _prepare(out: Path) -> None:
+def _prepare(out: Path, every: int | None = None, resume: bool = False) -> None:
     """Make the output folder before the race, not after it."""
+    if every is not None:
+        validation.positive_integer("checkpoint", every)
+    if (out / _KEPT).exists() and not resume:
+        raise ValueError(
+            f"out holds the checkpoints of a race that was cut off, got {str(out)!r}: "
+            f"continue it with --resume, or remove {str(out / _KEPT)!r}"
+        )
     out.mkdir(parents=True, exist_ok=True)
     if not os.access(out, os.W_OK):
         raise ValueError(f"out must be a folder that can be written to, got {str(out)!r}")
-
-
-def _first_line(thing: Any) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn any error into one line on standard error and exit code 2."""
-    try:
-        yield
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
-    except ValueError as error:
-        _fail(str(error))
-    except Exception as error:
-        _fail(f"{type(error).__name__}: {error}")
-
-
-def _fail(message: str) -> NoReturn:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
-    raise typer.Exit(2)

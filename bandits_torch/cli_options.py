@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -29,6 +30,23 @@ def parse_value(text: str) -> Any:
     return text
 
 
+def settable(options: Iterable[str]) -> list[str]:
+    """Those of a problem's or a recipe's options that ``--option`` may set."""
+    return [key for key in options if key not in NOT_OPTIONS]
+
+
+def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
+    """Names separated by commas; ValueError unless there are some, all known and all different."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names or len(set(names)) < len(names):
+        several = {"policy": "policies"}.get(kind, f"{kind}s")
+        raise ValueError(f"{several} must be different names separated by commas, got {text!r}")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{kind} must be one of {', '.join(known)}, got {name!r}")
+    return names
+
+
 def send_options(
     options: Sequence[str], accepted: Mapping[str, Collection[str]], problem: str = "problem"
 ) -> dict[str, dict[str, Any]]:
@@ -38,7 +56,7 @@ def send_options(
         options: ``taker.key=value``; or ``key=value`` for the problem if it accepts the key, else for every
             policy that does and has no ``taker.key=value`` of its own.
         accepted: the keys each taker accepts, by the taker's name: ``problem`` and the raced policies.
-        problem: the taker's name of the problem.
+        problem: the taker's name of the problem; a name that no taker has sends a bare key to all that accept it.
 
     Returns the settings of each taker. Raises ValueError for a setting that is no ``key=value``, given twice,
     of an unknown taker, or accepted by nobody or by both the problem and a policy; it lists what is accepted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import uuid
 from collections.abc import Iterator
@@ -9,16 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+_PART = ".part"
+
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file that becomes ``path`` when the block ends well and vanishes when it does not.
 
+    Once the block is over the file outlasts a loss of power: it is on the disk, and so is its name. A process that
+    is killed leaves ``path`` as it was, and a part behind (``remove_parts``).
     Folders on the way that are missing are made. OSError as the system raises it.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{_PART}")
     try:
         with open(part, "xb") as file:
             yield file
@@ -28,3 +33,21 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    _flush_folder(target.parent)
+
+
+def remove_parts(path: str | os.PathLike[str]) -> None:
+    """Remove what writers of ``path`` left behind that were killed; nobody else may be writing it."""
+    target = Path(path)
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}"):
+        part.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    if os.name == "nt":  # which knows no such call, and needs none
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

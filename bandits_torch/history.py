@@ -38,6 +38,8 @@ class History:
             GPU these are times to launch the work; ``meta["wall_seconds"]`` is exact on any device.
         trace: what the policy reported of each step, by name, (S, T) or (T,); NaN where it reported nothing.
         meta: plain values: names of policy and problem, seed, device, versions, wall_seconds.
+
+    Raises ValueError for a tensor of another shape, and for a name in ``trace`` that is one of ``COLUMNS``.
     """
 
     arms: Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -61,7 +62,7 @@ class Recorder:
         self._trace: dict[str, Tensor] = {}
         self._expected_seen: tuple[Tensor | None, int] = (None, 0)
         self._mask_seen: tuple[Tensor | None, int] = (None, 0)
-        self._checked = 0
+        self._checked = self._done = 0
 
     def chosen(self, step: int, arm: Tensor) -> None:
         """Take down the arms (S,), before they are pulled."""
@@ -83,6 +84,7 @@ class Recorder:
 
     def learnt(self, step: int, time: float, seconds: float, trace: dict[str, Tensor | float]) -> None:
         """Take down when the step happened, what it cost and what the policy says of it."""
+        self._done = step
         self._times[step - 1], self._seconds[step - 1] = time, seconds
         for name, value in trace.items():
             rows = self._trace.get(name)
@@ -98,6 +100,28 @@ class Recorder:
         times, seconds = torch.from_numpy(self._times), torch.from_numpy(self._seconds)
         trace = {name: value.cpu().movedim(0, -1).contiguous() for name, value in self._trace.items()}
         return History(arms, rewards, expected, best, times, seconds, trace, meta)
+
+    _PER_STEP = ("_arms", "_rewards", "_expected", "_best")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps taken down so far."""
+        done = self._done
+        rows = {name: getattr(self, name)[:done] for name in self._PER_STEP}
+        clock = torch.from_numpy(np.stack([self._times[:done], self._seconds[:done]]))
+        trace = {name: values[:done] for name, values in self._trace.items()}
+        return {"done": done, "checked": self._checked, "rows": rows, "clock": clock, "trace": trace}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the recorder that gave ``state`` stood."""
+        done = self._done = state["done"]
+        self._checked = state["checked"]
+        for name in self._PER_STEP:
+            getattr(self, name)[:done] = state["rows"][name]
+        self._times[:done], self._seconds[:done] = state["clock"].numpy()
+        self._trace = {}
+        for name, values in state["trace"].items():
+            self._trace[name] = self._trace_rows(name, values[0])
+            self._trace[name][:done] = values
 
     def _score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
         """Expected rewards of what was chosen, (S,), and of the best there was, (S,) or (1,)."""
@@ -156,7 +180,7 @@ class Recorder:
         return rows
 
 
-def name_of(thing: Policy | Problem) -> str:
+def name_of(thing: object) -> str:
     """What a policy or problem is called: its ``name`` if it has one, else its class."""
     return str(getattr(thing, "name", type(thing).__name__))
 

@@ -7,6 +7,7 @@ whole batch will not do: each replicate draws from a generator of its own, seede
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from bandits_torch import validation
 
 _BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate and refill, so a step seldom calls a generator
 _PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3, "sketch": 4, "schedule": 5, "network": 6}
+
+_Key = tuple[str, tuple[int, ...]]  # kind of numbers, shape
 
 
 class ReplicateStreams:
@@ -45,7 +48,8 @@ class ReplicateStreams:
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
-        validation.require(isinstance(seed, int) and seed >= 0, "seed", seed, "an integer >= 0")
+        validation.natural("seed", seed)
+        validation.natural("first_replicate", first)
         validation.require(purpose in _PURPOSES, "purpose", purpose, f"one of {sorted(_PURPOSES)}")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.dtype, self.device = dtype, torch.device(device)
@@ -55,8 +59,9 @@ class ReplicateStreams:
                 1, np.uint64
             )
             self._generators.append(torch.Generator().manual_seed(int(entropy[0])))
-        self._blocks: dict[tuple[str, tuple[int, ...]], Tensor] = {}
-        self._used: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._blocks: dict[_Key, Tensor] = {}
+        self._used: dict[_Key, int] = {}
+        self._drawn_from: dict[_Key, Tensor] = {}  # states of the generators before they drew the block
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal numbers, S x shape."""
@@ -70,10 +75,18 @@ class ReplicateStreams:
         key = (kind, shape)
         block, used = self._blocks.get(key), self._used.get(key, 0)
         if block is None or used == block.shape[0]:
+            self._drawn_from[key] = self._states()
             block, used = self._refill(kind, shape), 0
             self._blocks[key] = block
         self._used[key] = used + 1
         return block[used]
+
+    def _states(self) -> Tensor:
+        return torch.stack([generator.get_state() for generator in self._generators])
+
+    def _set_states(self, states: Tensor) -> None:
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state.clone())  # torch crashes on a view into a longer tensor
 
     def _refill(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         length = max(1, min(1024, _BLOCK_NUMBERS // max(1, math.prod(shape))))
@@ -82,25 +95,23 @@ class ReplicateStreams:
         return torch.stack(rows, dim=1).to(dtype=self.dtype, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the next draws depend on, as tensors and plain values."""
-        return {
-            "generators": torch.stack([g.get_state() for g in self._generators]),
-            "blocks": [(kind, list(shape), block.clone()) for (kind, shape), block in self._blocks.items()],
-            "used": [(kind, list(shape), used) for (kind, shape), used in self._used.items()],
-        }
+        """Everything the next draws depend on: 5 KB of generator state for each replicate, and as much again for each
+        kind and shape of numbers asked for. The numbers drawn ahead, up to 131 KB, are drawn again when loaded."""
+        blocks = [
+            (kind, list(shape), self._used[kind, shape], states.clone())
+            for (kind, shape), states in self._drawn_from.items()
+        ]
+        return {"generators": self._states(), "blocks": blocks}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the streams that gave ``state`` stood."""
-        states = state["generators"]
-        validation.require(
-            len(states) == self.replicates,
-            "state['generators']",
-            len(states),
-            f"{self.replicates} replicates",
-        )
-        for generator, generator_state in zip(self._generators, states, strict=True):
-            generator.set_state(generator_state.clone())  # torch crashes on a view into a longer tensor
-        self._blocks = {
-            (k, tuple(s)): b.to(dtype=self.dtype, device=self.device) for k, s, b in state["blocks"]
-        }
-        self._used = {(k, tuple(s)): used for k, s, used in state["used"]}
+        count = len(state["generators"])
+        expected = f"{self.replicates} replicates"
+        validation.require(count == self.replicates, "state['generators']", count, expected)
+        self._blocks, self._used, self._drawn_from = {}, {}, {}
+        for kind, shape, used, states in state["blocks"]:
+            key = (kind, tuple(shape))
+            self._set_states(states)
+            self._blocks[key] = self._refill(*key)
+            self._used[key], self._drawn_from[key] = used, states.clone()
+        self._set_states(state["generators"])

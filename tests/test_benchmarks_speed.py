@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from benchmarks.speed.cli import BENCHMARKS, app
 from benchmarks.speed.crossover import crossing
 from benchmarks.speed.measuring import alone, peak_mib
-from benchmarks.speed.page import duration, figures
+from benchmarks.speed.page import duration, figures, write_page
 from benchmarks.speed.plain_botorch import WAYS
+from benchmarks.speed.saturation import host_waits, play_on
 from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
 
 COLUMNS = {
@@ -26,8 +27,23 @@ COLUMNS = {
     | {"factor_over_covariance"},
     "igp_30000": {"arms", "replicates", "steps", "wall_seconds", "seconds_per_step", "mean_cumulative_regret"}
     | {"seconds_per_replicate_step"},
+    "million_steps": {
+        "form",
+        "dtype",
+        "window",
+        "observations",
+        "mean_error",
+        "variance_error",
+        "deviation_error",
+    }
+    | {"gain_error", "smallest_variance", "steps_per_second"},
     "precision": {"form", "arms", "noise_variance", "observations", "mean_error", "deviation_error"}
     | {"smallest_deviation", "worst_index_loss", "seconds_float64", "seconds_float32"},
+    "saturation": {"form", "arms", "replicates", "bytes_per_step", "copy_seconds", "seconds_per_step"}
+    | {"host_waits", "peak_mib"},
+    "scaling": {"model", "axis", "size", "declared_exponent", "seconds_per_step"},
+    "million_arms": {"arms", "lengthscale", "first_step", "last_step", "seconds_per_step", "bytes_per_step"}
+    | {"copy_seconds", "dictionary", "draws", "regret_per_step", "peak_mib"},
 }
 
 
@@ -89,15 +105,35 @@ def test_memory_of_a_process_of_its_own_is_not_that_of_the_one_that_started_it()
 
 
 @pytest.mark.parametrize("form", ["covariance", "factor"])
-def test_bytes_of_a_step_are_those_of_the_form(form: str) -> None:
-    task = make_task(50, "cpu")
+@pytest.mark.parametrize("replicates", [1, 3])
+def test_bytes_of_a_step_are_those_of_the_form(form: str, replicates: int) -> None:
+    task = make_task(50, "cpu", replicates=replicates)
     policy = ucb_on_arms(task, form=form)
     for step in range(12):
-        play(policy, task, step, forced=torch.tensor([step % 4]))
-    vectors = 4 * 50
-    assert held(policy) == (("covariance", 0, 0) if form == "covariance" else ("factor", 4, 4))
-    numbers = 2 * 50**2 if form == "covariance" else 4 * 50 + 2 * 4**2
-    assert bytes_of_step(policy) == 8 * (numbers + vectors)
+        play(policy, task, step, forced=torch.arange(replicates) + step % 4)
+    rows = 3 + replicates  # arms 0 to 3, 1 to 4, ...: prior rows are shared
+    assert held(policy) == (("covariance", 0, 0) if form == "covariance" else ("factor", rows, 4))
+    matrices = replicates * 2 * 50**2 if form == "covariance" else rows * 50 + replicates * 2 * 4**2
+    assert bytes_of_step(policy) == 8 * (matrices + replicates * 4 * 50)
+
+
+def test_page_says_that_no_gpu_was_measured_until_one_is(out: Path) -> None:
+    assert "Not measured" in (out / "RESULTS.md").read_text()
+    (out / "results" / "cuda").mkdir()
+    write_page(out, BENCHMARKS)
+    assert "Not measured" not in (out / "RESULTS.md").read_text()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_a_step_of_an_index_policy_never_waits_for_the_gpu(form: str) -> None:
+    task = make_task(50, "cuda", replicates=3)
+    policy = ucb_on_arms(task, form=form)
+    for step in range(12):
+        play(policy, task, step)
+    assert host_waits(lambda: None, "cuda") == 0
+    assert host_waits(lambda: task.noise.sum().item(), "cuda") == 1
+    assert host_waits(lambda: play_on(policy, task, 12, 5), "cuda") == 0
 
 
 def test_crossing_lies_where_the_ratio_passes_one_on_a_double_log_scale() -> None:

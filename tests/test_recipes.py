@@ -228,7 +228,8 @@ def test_replicate_k_of_s_is_replicate_k_alone_to_the_last_bit(name):
                 assert torch.equal(value[k], expected[0])
 
 
-@pytest.mark.parametrize("name", MODELS)
+# Not gp_ts: its forms draw from one law (tests/claims) but from different roots of the covariance.
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "gp_ts"])
 def test_both_forms_of_the_model_play_the_same_arms(name):
     one, other = (played(name, 3, 0, form)[0] for form in ("auto", "factor"))
     assert torch.equal(one.arms, other.arms)

@@ -26,9 +26,12 @@ class OverPriors(AcquisitionFunction, ABC):
 
     Args:
         base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
+
+    Raises ValueError for a model without a batch dimension of priors.
     """
 
     def __init__(self, base: AcquisitionFunction) -> None:
+        validation.instance("base", base, AcquisitionFunction, "a BoTorch acquisition function")
         super().__init__(model=base.model)
         batch_shape = base.model.batch_shape
         validation.require(
@@ -56,7 +59,7 @@ class OverPriors(AcquisitionFunction, ABC):
         return self.reduce(self.base(X.unsqueeze(-3)))[1]
 
     def _of_priors(self, name: str, value: Tensor) -> Tensor:
-        fits = value.shape[-1:] == (self.num_priors,)
+        fits = validation.tensor(name, value).shape[-1:] == (self.num_priors,)
         validation.shape_is(name, value, fits, f"(..., {self.num_priors}), a number for each prior")
         return value
 
@@ -74,6 +77,7 @@ class OptimisticOverPriors(OverPriors):
     def __init__(self, base: AcquisitionFunction, surviving: Tensor | None = None) -> None:
         super().__init__(base)
         if surviving is not None:
+            validation.tensor("surviving", surviving)
             validation.require(surviving.dtype == torch.bool, "surviving", surviving.dtype, "booleans")
             self._of_priors("surviving", surviving)
             if surviving.is_cpu:  # looking at values would make a GPU wait
@@ -108,7 +112,9 @@ class BayesianOverPriors(OverPriors):
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The posterior-weighted mean of the scores, and the prior of the largest weight."""
-        values = (scores * self.weights).sum(-1)
+        values = scores[..., 0] * self.weights[..., 0]
+        for p in range(1, self.num_priors):  # in this order: the bits of a sum in one go depend on the batch
+            values = values + scores[..., p] * self.weights[..., p]
         return values, self.weights.argmax(-1).expand(values.shape)
 
 
@@ -118,6 +124,8 @@ class LikeliestPrior(OverPriors):
     Args:
         base: see ``OverPriors``.
         log_likelihood: log P(D | p), broadcasting to ``model.batch_shape`` (``ArmGP.log_likelihood``).
+
+    Source: Rasmussen & Williams 2006, section 5.4.1, over a finite set.
     """
 
     def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor) -> None:

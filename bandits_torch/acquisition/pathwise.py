@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -60,7 +61,7 @@ class PathwiseThompsonSampling:
         validation.require(one, "model", tuple(model.prior.batch_shape), "one kernel for the whole batch")
         even = validation.positive_integer("features", features) % 2 == 0
         validation.require(even, "features", features, "an even number")
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(validation.natural("seed", seed))
         if root is not None:
             fits = root.dim() == 2 and root.shape[0] == model.num_arms
             validation.shape_is("root", root, fits, f"({model.num_arms}, r)")
@@ -82,11 +83,20 @@ class PathwiseThompsonSampling:
         """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
         now = (model.now or 0.0) if time is None else float(time)
         arm, reward, moments, valid = model._belief.observations.held()
+        moments = moments.to(reward)
         draws = []
         for k in range(len(arm)):
             held = valid[k]
             draws.append(self._path(model, k, arm[k, held], reward[k, held], moments[k, held], now))
         return torch.stack(draws)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The position of the random numbers."""
+        return {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Draw on where the one that gave ``state`` stood."""
+        self._generator.set_state(state["generator"].clone())
 
     def _path(
         self, model: ArmGP, member: int, arm: Tensor, reward: Tensor, moments: Tensor, now: float

@@ -24,9 +24,12 @@ class PlayingProbability(AcquisitionFunction):
     Called with X, ``t_batch x 1 x d`` with arm indices in the first column, it returns ``t_batch`` values,
     broadcast with the batch of ``probabilities``. Its maximiser is the arm played most often, not the next arm.
     Source: Hong, Li & Tewari 2023, Algorithms 2 and 3.
+
+    Raises ValueError unless ``probabilities`` are finite, non-negative and sum to 1.
     """
 
     def __init__(self, model: Model, probabilities: Tensor) -> None:
+        validation.instance("model", model, Model, "a BoTorch model")
         super().__init__(model=model)
         validation.finite_tensor("probabilities", probabilities)
         total = probabilities.sum(-1)

@@ -15,6 +15,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.models.cholesky import batched_cholesky
 from bandits_torch.theory.widths import Width
 
 
@@ -33,9 +34,10 @@ class ThompsonSampling(AcquisitionFunction):
         choices: ``N x d`` inputs, for a model that is no ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
 
-    Cost: a Cholesky factor of the N x N posterior covariance, O(N^3) for each batch member. A covariance that
-    is singular in floating point gets the smallest jitter, from 1e-12 of its largest variance upwards, that
-    makes it factor.
+    Cost: O(N^2) for each batch member of an ``ArmGP`` that does not drift, in the covariance form: it keeps a root
+    of its covariance from one observation to the next (``joint_root``). Any other model needs a Cholesky factor of
+    the N x N posterior covariance, O(N^3); one that is singular in floating point gets the smallest jitter, from
+    1e-12 of its largest variance upwards, that makes it factor.
     """
 
     _needs_base_samples = True
@@ -56,18 +58,18 @@ class ThompsonSampling(AcquisitionFunction):
                 validation.require(
                     choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
                 )
-                mean, covariance = model.joint(time)
+                mean, root = model.joint_root(time)
             else:
                 validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
                 posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
-                mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+                mean = posterior.mean.squeeze(-1)
+                root = batched_cholesky(posterior.distribution.covariance_matrix)
             if base_samples is None:
                 base_samples = torch.randn_like(mean)
             validation.shape_is(
                 "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
             )
-            factor = _factor(covariance)
-            noise = (factor @ base_samples.to(mean).unsqueeze(-1)).squeeze(-1)
+            noise = (base_samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
             self.register_buffer("draw", mean + scale.to(mean).unsqueeze(-1) * noise)
         self.draw: Tensor
         self.register_buffer("choices", choices)
@@ -85,19 +87,6 @@ class ThompsonSampling(AcquisitionFunction):
         shape = torch.broadcast_shapes(index.shape, self.model.batch_shape)
         draw = self.draw.expand(*shape, self.draw.shape[-1])
         return draw.gather(-1, index.expand(shape).unsqueeze(-1)).squeeze(-1)
-
-
-def _factor(covariance: Tensor) -> Tensor:
-    """Lower Cholesky factor of each positive semi-definite matrix, with as little jitter as that one takes."""
-    scale = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(torch.finfo(covariance.dtype).tiny)
-    jitter = scale * (1e-12 if covariance.dtype == torch.float64 else 1e-6)
-    for _ in range(8):
-        lifted = covariance + torch.diag_embed(jitter.unsqueeze(-1).expand(covariance.shape[:-1]))
-        factor, failed = torch.linalg.cholesky_ex(lifted)
-        if not bool(failed.any()):
-            return factor
-        jitter = torch.where(failed > 0, 10 * jitter, jitter)
-    raise RuntimeError("the posterior covariance is not positive semi-definite, even up to jitter")
 
 
 @acqf_input_constructor(ThompsonSampling)

@@ -45,6 +45,7 @@ class UpperConfidenceBound(AcquisitionFunction):
         width: float | Tensor | Width,
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
+        validation.instance("model", model, Model, "a BoTorch model")
         super().__init__(model=model)
         self.register_buffer("width", width_now(width, model))
         self.width: Tensor

@@ -23,6 +23,8 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
     Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
     Its best possible companion, the oracle that plays the best available arm, has regret 0.
     Cost O(R N) per step.
+
+    Raises ValueError for a ``horizon`` below 1.
     """
     validation.positive_integer("horizon", horizon)
     regrets = []
@@ -38,8 +40,27 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
     return torch.stack(regrets, dim=-1).double().cpu()
 
 
+def best_arms(problem: Problem, horizon: int) -> Tensor:
+    """The available arm of the largest expected reward at each step, the first of several.
+
+    Args:
+        problem: asked for ``expected_rewards`` and ``available`` of steps 1 to T.
+        horizon: T, how many steps.
+
+    Returns (R, T) integers on the CPU, R as for ``random_regret``. Cost O(R N) per step. Raises ValueError for a
+    horizon below 1.
+    """
+    validation.positive_integer("horizon", horizon)
+    steps = range(1, horizon + 1)
+    rewards = (available_rewards(problem.expected_rewards(step), problem.available(step)) for step in steps)
+    return torch.stack([reward.nan_to_num(nan=-torch.inf).argmax(-1) for reward in rewards], dim=-1).cpu()
+
+
 def summary(histories: Mapping[str, History]) -> pd.DataFrame:
-    """One row per policy: mean_cumulative_regret over the replicates, its standard_error, ms_per_step."""
+    """One row per policy: mean_cumulative_regret over the replicates, its standard_error, ms_per_step.
+
+    ``histories``: by policy.
+    """
     rows = {
         name: {
             "mean_cumulative_regret": history.mean_cumulative_regret,
@@ -53,7 +74,10 @@ def summary(histories: Mapping[str, History]) -> pd.DataFrame:
 
 def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
     """One row per policy and step, over the replicates: mean regret of the step, mean cumulative regret up to
-    it, and the standard error of the latter (NaN for a single replicate)."""
+    it, and the standard error of the latter (NaN for a single replicate).
+
+    ``histories``: by policy.
+    """
     parts = []
     for name, history in histories.items():
         cumulative = history.cumulative_regret

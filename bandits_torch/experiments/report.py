@@ -18,7 +18,7 @@ from bandits_torch.history import History
 from bandits_torch.recorder import versions
 
 FORMAT = "bandits_torch race"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 does not say what the problem was built for
 
 
 def write_report(
@@ -57,6 +57,26 @@ def write_report(
     with atomic_write(paths[2]) as file:
         file.write((json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
     return paths
+
+
+def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a ``run.json`` holds: the settings given to ``write_report``, and its own keys.
+
+    Raises OSError, and ValueError for a file that is no record of a race, or of a newer version.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            record = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)!r} is not a race's run.json: {error}") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f"{os.fspath(path)!r} is not a race's run.json: {str(record)[:80]!r}")
+    version = record.get("format_version")
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"{os.fspath(path)!r} has race format {version}, and this version reads {FORMAT_VERSION}"
+        )
+    return record
 
 
 def _result(history: History) -> dict[str, Any]:

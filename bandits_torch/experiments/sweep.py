@@ -1,10 +1,25 @@
-"""Policies against problems, the same noise for all."""
+"""Policies against problems: a race in memory, and a sweep that can be interrupted, continued and spread out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from bandits_torch import validation
+from bandits_torch.experiments.cells import Block, Cell, MakePolicy, MakeProblem, join_blocks, make_cells
+from bandits_torch.experiments.engines import Failure, Outcome, find_engine
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
@@ -39,29 +54,127 @@ def race(
 
 
 def sweep(
-    problems: Mapping[str, Problem],
-    policies: Mapping[str, Callable[[Problem], Policy]],
+    problems: Mapping[str, MakeProblem],
+    policies: Mapping[str, MakePolicy],
     horizon: int,
     *,
+    replicates: int = 1,
+    block: int | None = None,
     seed: int = 0,
+    engine: str = "local",
+    threads: int = 1,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> dict[str, dict[str, History]]:
-    """Race policies, built afresh for each problem, on several problems.
+    """Race policies, built afresh for each problem, on several problems, with the same noise for all.
 
     Args:
-        problems: by name.
-        policies: by name, functions that build a policy for a problem (from its ``arms`` and ``knowledge``).
+        problems: by name, each a ``ProblemSetting`` or a function of a ``Block`` that builds the problem.
+        policies: by name, each a ``RecipeSetting`` or a function of a problem and a ``Block``.
         horizon: T, cut to a problem's own horizon where that is shorter.
-        seed, progress: as for ``run``.
+        replicates: S of each policy on each problem.
+        block: replicates to run side by side in a cell of the sweep; None: all of them.
+        seed: of everything random.
+        engine: ``"local"`` in this process, ``"processes"`` of this machine, or ``"ray"``. Results are the same bit for
+            bit, times apart.
+        threads: of torch in a cell, wherever it runs; results on another number may differ in the last bits.
+        jobs: cells at once; None: as many as the CPUs allow. ``"local"`` runs one at a time.
+        out: folder for the finished cells, a file each. A sweep that finds a cell's file there does not run it again,
+            so an interrupted sweep continues. None: nothing is kept.
+        progress: show a bar on standard error, if that is a terminal.
 
     Returns the histories by problem, then policy.
+
+    Raises ``SweepFailed`` when cells failed, after all the others have run; ValueError for bad arguments.
     """
-    validation.positive_integer("horizon", horizon)
-    histories = {}
-    for name, problem in problems.items():
-        built = {label: build(problem) for label, build in policies.items()}
-        steps = min(horizon, problem.horizon or horizon)
-        histories[name] = race(built, problem, steps, seed=seed, progress=progress)
-        for history in histories[name].values():
-            history.meta["problem"] = name
+    cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block)
+    done, failed = {}, {}
+    for cell, outcome in run_cells(
+        cells, engine=engine, threads=threads, jobs=jobs, out=out, progress=progress
+    ):
+        if isinstance(outcome, Failure):
+            failed[cell] = outcome
+        else:
+            done[cell] = outcome
+    histories = _join(cells, done)
+    if failed:
+        raise SweepFailed(histories, {cell.title: failure for cell, failure in failed.items()})
     return histories
+
+
+class SweepFailed(RuntimeError):
+    """Some cells of a sweep failed.
+
+    Attributes:
+        histories: by problem, then policy, of those whose cells all ended well.
+        failures: by the title of the cell, the error and its traceback.
+    """
+
+    def __init__(self, histories: dict[str, dict[str, History]], failures: Mapping[str, Failure]) -> None:
+        lines = [f"{title}: {failure.error}" for title, failure in failures.items()]
+        super().__init__("\n".join([f"{len(failures)} of the sweep's cells failed", *lines]))
+        self.histories, self.failures = histories, dict(failures)
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    *,
+    engine: str = "local",
+    threads: int = 1,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> Iterator[tuple[Cell, Outcome]]:
+    """Run cells, or read those whose files lie in ``out``: each with its history or ``Failure``, as they end.
+
+    Arguments as for ``sweep``. Files are written whole or not at all. Cells that come from files come first.
+    """
+    validation.require(len(cells) > 0, "cells", list(cells), "at least one problem and one policy")
+    runs, at_once = find_engine(engine, threads, jobs)
+    paths = {} if out is None else {cell: Path(out) / cell.key for cell in cells}
+    finished = [cell for cell in cells if cell in paths and paths[cell].exists()]
+    waiting = [cell for cell in cells if cell not in set(finished)]
+    with _bar(progress, len(cells)) as advance:
+        for cell in finished:
+            history = History.load(paths[cell])
+            advance(None)
+            yield cell, history
+        for cell, outcome in runs(waiting, threads, at_once) if waiting else ():
+            if cell in paths and isinstance(outcome, History):
+                outcome.save(paths[cell])
+            advance(outcome)
+            yield cell, outcome
+
+
+def _join(cells: Sequence[Cell], done: Mapping[Cell, History]) -> dict[str, dict[str, History]]:
+    """Whole histories by problem, then policy, in the order of the cells; those with a failed cell left out."""
+    blocks: dict[tuple[str, str], list[History | None]] = {}
+    for cell in cells:
+        blocks.setdefault((cell.problem, cell.policy), []).append(done.get(cell))
+    histories: dict[str, dict[str, History]] = {problem: {} for problem, _ in blocks}
+    for (problem, policy), parts in blocks.items():
+        whole = [part for part in parts if part is not None]
+        if len(whole) == len(parts):
+            histories[problem][policy] = join_blocks(whole)
+    return histories
+
+
+@contextmanager
+def _bar(progress: bool, total: int) -> Iterator[Callable[[Outcome | None], None]]:
+    """A function to call with every outcome (None: read from a file); it moves a bar, if there is a terminal."""
+    console = Console(stderr=True)
+    if not progress or not (console.is_terminal or console.is_jupyter):
+        yield lambda outcome: None
+        return
+    failed = 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task("cells", total=total)
+
+        def advance(outcome: Outcome | None) -> None:
+            nonlocal failed
+            failed += isinstance(outcome, Failure)
+            bar.update(task, advance=1, description=f"cells, {failed} failed" if failed else "cells")
+
+        yield advance

@@ -27,6 +27,8 @@ class NeuralTangentKernel(Kernel):
         normalise: divide by L.
 
     Cost O(L n m) for n and m inputs.
+
+    Raises ValueError for a ``depth`` below 1.
     """
 
     is_stationary = False

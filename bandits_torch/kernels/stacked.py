@@ -20,6 +20,8 @@ class StackedKernel(Kernel):
         kernels: P kernels over the same inputs; their own batch shapes (replicates) broadcast and come before P.
 
     Inputs are ``... x n x d`` with P or 1 in the dimension before n, if there is one. Cost: that of the P kernels.
+
+    Source: the batch of priors of Ziomek et al. 2024, Algorithm 1. Raises ValueError without kernels.
     """
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:

@@ -24,6 +24,8 @@ class MarkovTimeKernel(Kernel, ABC):
 
     Parameters take the dtype of the values they are built from where those are tensors, and PyTorch's
     default dtype (GPyTorch's habit) where they are Python numbers.
+
+    Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
 
     @abstractmethod
@@ -70,7 +72,7 @@ class MarkovTimeKernel(Kernel, ABC):
     def _set(self, name: str, value: float | Tensor, expected: str) -> None:
         """Check a value and store its raw form."""
         raw, constraint = getattr(self, f"raw_{name}"), getattr(self, f"raw_{name}_constraint")
-        tensor = torch.as_tensor(value).detach().to(raw)
+        tensor = validation.numbers(name, value, raw)
         inside = bool(((tensor > constraint.lower_bound) & (tensor < constraint.upper_bound)).all())
         validation.require(inside, name, value, expected)
         if tensor.shape != raw.shape:
@@ -162,6 +164,8 @@ class WienerKernel(MarkovTimeKernel):
 
     Raises:
         ValueError: for a drift variance outside the constraint or of another shape, or ``start`` not finite.
+
+    Source: the covariance of Brownian motion (Rasmussen & Williams 2006, appendix B.2), started from variance 1.
     """
 
     is_stationary = False

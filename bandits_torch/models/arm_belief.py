@@ -17,6 +17,8 @@ FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "factor": FactorForm,
 }
 
+_FIRST_PAUSE = 64  # observations before the first look at rounding errors
+
 
 class ArmBelief(torch.nn.Module):
     """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
@@ -61,6 +63,7 @@ class ArmBelief(torch.nn.Module):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
         self.now: float | None = None if self.drifts else 0.0
+        self._learned, self._pause, self._next_check = 0, _FIRST_PAUSE, _FIRST_PAUSE
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -69,6 +72,34 @@ class ArmBelief(torch.nn.Module):
         self._move_to(time)
         self.form.add(arm, self._residual(arm, reward), time, where)
         self.observations.append(arm, reward, time, where)
+        self._learned += 1
+        if self._learned >= self._next_check:
+            self._mend(time)
+
+    def _mend(self, time: float) -> None:
+        """Rebuild members whose rounding errors have grown, and look again sooner; or later, if there are none.
+
+        At most so often that the checks and rebuilds cost no more than the steps. Waits for a GPU. The covariance
+        form under drift is left alone: it keeps no points to rebuild from, and its errors fade.
+        """
+        size = self.form.size
+        shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
+        mended = self.form.can_mend and self.form.mend(*self._counts(), time)
+        self._pause = max(shortest, min(longest, self._pause // 4 if mended else 2 * self._pause))
+        self._next_check = self._learned + self._pause
+
+    def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64."""
+        arm, reward, _, valid = self.observations.held()
+        residual = (reward - self.prior_mean.gather(-1, arm)).double() * valid
+        zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
+        count = zeros.scatter_add(-1, arm, valid.double())
+        return count, zeros.scatter_add(-1, arm, residual), residual.square().sum(-1)
+
+    def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
+        """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
+        self.observations.append(arm, reward, time, where)
+        self.relearn(self.form_name)
 
     def forget(self, count: int, where: Tensor) -> None:
         """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
@@ -82,6 +113,8 @@ class ArmBelief(torch.nn.Module):
                 self.form.keeps_faint_points = True
             for _ in range(count):
                 self._remove_oldest(where)
+            if self.form.frail:
+                self._mend(self.now or 0.0)
             return
         for _ in range(count):
             self.observations.drop_oldest(where & (self.observations.count > 0))
@@ -95,7 +128,7 @@ class ArmBelief(torch.nn.Module):
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""
-        self.form.reset(1.0 if self.now is None else self.prior.over_time(self.now, self.now), where)
+        self.form.reset(1.0 if self.now is None else self.form.prior.over_time(self.now, self.now), where)
         self.observations.clear(where)
         if where is None and self.drifts:
             self.now = None
@@ -114,9 +147,9 @@ class ArmBelief(torch.nn.Module):
 
     def _move_to(self, time: float) -> None:
         if self.now is None:
-            self.form.reset(self.prior.over_time(time, time))
+            self.form.reset(self.form.prior.over_time(time, time))
         elif time != self.now:
-            self.form.advance(*self.prior.drift(self.now, time))
+            self.form.advance(*self.form.prior.drift(self.now, time))
         self.now = time
 
     def _residual(self, arm: Tensor, reward: Tensor) -> Tensor:
@@ -127,13 +160,14 @@ class ArmBelief(torch.nn.Module):
         self.prior_mean, self.noise_variance = self.prior_mean[source], self.noise_variance[source]
         for name, held in list(self.observations.named_buffers()):
             setattr(self.observations, name, held[source])
+        self.form.prior.fill(self.prior.model_batch_shape)
         self.form.widen(source)
 
     def log_likelihood(self) -> Tensor:
         """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
         n = self.observations.count
         constant = n * torch.log(2 * math.pi * self.noise_variance.squeeze(-1)) / 2
-        return -self.form.surprise / 2 - self.form.gain - constant
+        return self._own(-self.form.surprise / 2 - self.form.gain - constant)
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -142,26 +176,26 @@ class ArmBelief(torch.nn.Module):
         mean, variance = self.form.mean, self.form.variance
         if self.drifts and time is not None and time != self.now:
             if self.now is None:
-                variance = self.form.prior_variance * self.prior.over_time(time, time)
+                variance = self.form.prior_variance * self.form.prior.over_time(time, time)
             else:
-                kept, gained = self.prior.drift(self.now, time)
+                kept, gained = self.form.prior.drift(self.now, time)
                 mean = mean * kept
                 variance = torch.addcmul(self.form.prior_variance * gained, variance, kept * kept)
-        return mean + self.prior_mean, variance.clamp_min(0.0)
+        return self._own(mean + self.prior_mean), self._own(variance.clamp_min(0.0))
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean (b, N) and covariance (b, N, N) over all arms at ``time`` (default: now)."""
         mean, _ = self.marginals(time)
         covariance = self.form.full(self.now or 0.0)
         if self.drifts and time is not None and time != self.now:
-            prior = self.prior.matrix()
+            prior = self.form.prior.matrix()
             prior = prior.repeat(covariance.shape[0] // prior.shape[0], 1, 1)
             if self.now is None:
-                covariance = prior * torch.as_tensor(self.prior.over_time(time, time)).unsqueeze(-1)
+                covariance = prior * torch.as_tensor(self.form.prior.over_time(time, time)).unsqueeze(-1)
             else:
-                kept, gained = self.prior.drift(self.now, time)
+                kept, gained = self.form.prior.drift(self.now, time)
                 covariance = covariance * (kept * kept).unsqueeze(-1) + prior * gained.unsqueeze(-1)
-        return mean, covariance
+        return mean, self._own(covariance)
 
     def at(self, arm: Tensor, times: Tensor | None) -> tuple[Tensor, Tensor]:
         """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now).
@@ -177,10 +211,14 @@ class ArmBelief(torch.nn.Module):
             prior = self.form.prior_variance.expand(every_arm).gather(-1, arm).unsqueeze(-1)
         else:
             covariance = self.form.among(arm, self.now or 0.0)
-            prior = covariance if times is None else self.prior.among(arm)
-        if times is None:
-            return mean, covariance
-        return mean, covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + gained * prior
+            prior = covariance if times is None else self.form.prior.among(arm)
+        if times is not None:
+            covariance = covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + gained * prior
+        return self._own(mean), self._own(covariance)
+
+    def _own(self, value: Tensor) -> Tensor:
+        """In the model's dtype: the factor form computes in float64."""
+        return value.to(self.prior_mean.dtype)
 
     def _from_now(self, times: Tensor | None) -> tuple[Tensor, Tensor]:
         """(a, c) for times (T, b, n): f(t) = a f(now) + g with cov(g(t), g(t')) = c K; a (T, b, n), c (T, b, n, n)."""
@@ -189,23 +227,25 @@ class ArmBelief(torch.nn.Module):
         n = times.shape[-1]
         first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
         second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
-        between = torch.as_tensor(self.prior.over_time(first, second)).unflatten(-1, (n, n))
+        between = torch.as_tensor(self.form.prior.over_time(first, second)).unflatten(-1, (n, n))
         if self.now is None:
             return torch.zeros_like(times), between
-        present = torch.as_tensor(self.prior.over_time(self.now, self.now))
-        kept = self.prior.over_time(torch.full_like(times, self.now), times) / present
+        present = torch.as_tensor(self.form.prior.over_time(self.now, self.now))
+        kept = self.form.prior.over_time(torch.full_like(times, self.now), times) / present
         return kept, between - kept.unsqueeze(-1) * kept.unsqueeze(-2) * present.unsqueeze(-1)
 
     def get_extra_state(self) -> dict[str, float | str | None]:
         """What the tensors alone do not tell."""
-        return {"now": self.now, "form": self.form_name, "forgets": self.forgets}
+        names = ("now", "form_name", "forgets", "_learned", "_pause", "_next_check")
+        return {name: getattr(self, name) for name in names}
 
     def set_extra_state(self, state: dict[str, float | str | None]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self.now, self.forgets = state["now"], bool(state["forgets"])  # type: ignore[assignment]
+        for name in ("now", "forgets", "_learned", "_pause", "_next_check"):
+            setattr(self, name, state[name])
 
     def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *args: object) -> None:
-        form = state_dict[prefix + "_extra_state"]["form"]  # type: ignore[index]
+        form = state_dict[prefix + "_extra_state"]["form_name"]  # type: ignore[index]
         if form != self.form_name:
             self.start(form)
         super()._load_from_state_dict(state_dict, prefix, *args)

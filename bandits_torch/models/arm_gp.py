@@ -7,15 +7,13 @@ import copy
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
-from gpytorch.constraints import Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.models import arm_inputs
+from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_belief import FORMS, ArmBelief
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
@@ -55,6 +53,9 @@ class ArmGP(ArmModel):
     Memory: observations are kept (16 to 24 bytes each), so that they can be unlearned.
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
+
+    Raises ValueError for an unknown ``form``, a ``noise_variance`` that is not positive, a ``prior_mean`` of another
+    shape or not finite, a kernel that is not positive semi-definite over the arms, and batches that do not broadcast.
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
@@ -74,31 +75,19 @@ class ArmGP(ArmModel):
         super().__init__()
         validation.require(form in ("auto", *FORMS), "form", form, "'auto', 'covariance' or 'factor'")
         arms = arm_inputs.features_of(arms, dtype, device)
-        if isinstance(kernel, Tensor):
-            kernel = ArmCovarianceKernel(kernel.to(arms))
         self.register_buffer("arms", arms)
         self.arms: Tensor
-        self.prior = ArmPrior(arms, _kernel_like(arms, kernel))
-        # Buffers are copies: load_state_dict writes into them, and must not write into a tensor of the caller's.
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).detach().clone()
-        validation.require(
-            bool((torch.isfinite(noise) & (noise > 0)).all()), "noise_variance", noise, "finite and > 0"
+        self.prior = ArmPrior(arms, arm_arguments.kernel_over(arms, kernel))
+        noise = arm_arguments.noise_over(arms, noise_variance)
+        mean = arm_arguments.prior_mean_over(arms, prior_mean)
+        time_kernel = self.prior.time_kernel
+        self._batch_shape = arm_arguments.common_batch(
+            batch_shape=batch_shape,
+            kernel_and_arms=self.prior.batch_shape,
+            time_kernel=() if time_kernel is None else time_kernel.batch_shape,
+            noise_variance=noise.shape,
+            prior_mean=mean.shape[:-1],
         )
-        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device).detach()
-        validation.finite_tensor("prior_mean", mean)
-        if mean.dim():
-            validation.shape_is(
-                "prior_mean", mean, mean.shape[-1] == self.num_arms, f"(*batch, {self.num_arms})"
-            )
-        time_batch = self.prior.time_kernel.batch_shape if self.prior.time_kernel is not None else ()
-        shapes = (torch.Size(batch_shape), self.prior.batch_shape, time_batch, noise.shape, mean.shape[:-1])
-        try:
-            self._batch_shape = torch.broadcast_shapes(*shapes)
-        except RuntimeError as error:
-            raise ValueError(
-                "batch_shape, and the batches of kernel, arms, time kernel, noise_variance and prior_mean, "
-                f"must broadcast together, got {[tuple(s) for s in shapes]}"
-            ) from error
         self.prior.fill(self._batch_shape)
         self.form = form
         self.register_buffer("noise_variance", noise)
@@ -141,7 +130,7 @@ class ArmGP(ArmModel):
     @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
-        return self._belief.form.gain.reshape(self._batch_shape)
+        return self._belief.form.gain.to(self.arms.dtype).reshape(self._batch_shape)
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -157,7 +146,7 @@ class ArmGP(ArmModel):
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
         arm, _, time = self._held()
-        columns = [arm.to(self.arms.dtype), time] if self.drifts else [arm.to(self.arms.dtype)]
+        columns = [c.to(self.arms.dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
 
     @property
@@ -181,22 +170,22 @@ class ArmGP(ArmModel):
         Cost: n steps. The time of an observation must be the same for every member of the batch.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, times = arm_inputs.split(X, self.num_arms, self.drifts)
-        validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
-        validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
-        validation.finite_tensor("Y", Y)
-        n = X.shape[-2]
-        index = arm_inputs.flat("X", index, self._batch_shape, n)
-        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.arms.dtype), self._batch_shape, n)
-        moments = arm_inputs.moments(times, n)
+        index, rewards, times = arm_inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        moments = arm_inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
             self._check_not_past(moments[0])
         mask = self._mask(where)
         for k, moment in enumerate(moments):
-            self._belief.learn(index[:, k], rewards[:, k], moment, mask)
+            self._belief.learn(index[:, k], rewards[:, k].to(self.arms.dtype), moment, mask)
 
     def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float | None = None,
+        where: Tensor | None = None,
+        *,
+        late: bool = False,
     ) -> None:
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
@@ -205,6 +194,8 @@ class ArmGP(ArmModel):
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
+            late: take a time before the latest observation too. Exact, at the cost of learning all held again; what is
+                forgotten first is then the oldest by time.
 
         Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
         with nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU
@@ -212,14 +203,18 @@ class ArmGP(ArmModel):
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            self._check_not_past(float(time))  # type: ignore[arg-type]
+            late = late and self.now is not None and float(time) < self.now  # type: ignore[arg-type]
+            validation.finite_number("time", float(time))  # type: ignore[arg-type]
+            if not late:
+                self._check_not_past(time)  # type: ignore[arg-type]
         expected = f"int64 from 0 to {self.num_arms - 1}"
-        validation.require(arm.dtype == torch.long, "arm", arm, expected)
-        if reward.is_cpu:
+        validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
+        if validation.tensor("reward", reward).is_cpu:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
-        self._belief.learn(
+        learn = self._belief.learn_late if late and self.drifts else self._belief.learn
+        learn(
             arm_inputs.flat("arm", arm, self._batch_shape),
             arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
@@ -282,8 +277,8 @@ class ArmGP(ArmModel):
                 kept = self._candidates = self._arm_inputs()
             return kept
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+        self._check_not_past(time)  # type: ignore[arg-type]
         moment = float(time)  # type: ignore[arg-type]
-        self._check_not_past(moment)
         index = self._arm_inputs()
         self._candidates = torch.cat([index, torch.full_like(index, moment)], -1)
         self._candidates_time = moment
@@ -310,7 +305,7 @@ class ArmGP(ArmModel):
             noise = observation_noise.squeeze(-1)
         elif observation_noise:
             noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
-        if X is self._candidates:
+        if X is self._candidates and X is not None:
             mean, variance = self.marginals(self._candidates_time)
             posterior: GPyTorchPosterior = MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
@@ -334,6 +329,14 @@ class ArmGP(ArmModel):
         mean, covariance = self._belief.joint(time)
         shape = (*self._batch_shape, self.num_arms)
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
+
+    def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """``joint`` with a root of the covariance: kept up to date at O(N^2) an observation in a static covariance
+        form, once asked for (the first time costs O(N^3)); a Cholesky factor otherwise."""
+        root = self._belief.form.joint_root()
+        if root is None:
+            return super().joint_root(time)
+        return self.marginals(time)[0], root.reshape(*self._batch_shape, self.num_arms, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         index, times = arm_inputs.split(X, self.num_arms, self.drifts)
@@ -360,9 +363,9 @@ class ArmGP(ArmModel):
         return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
 
     def _check_not_past(self, time: float) -> None:
+        validation.finite_number("time", time)
         ok = self.now is None or time >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
-        validation.finite_number("time", time)
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
@@ -375,18 +378,44 @@ class ArmGP(ArmModel):
         model._belief.widen(source)
         return model
 
+    def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
+        """A model over its own arms and, from index N on, these: exactly as if it had had them from the start.
+
+        Args:
+            arms: features of the new arms, ``(n, d)``.
+            prior_mean: of the new arms, a number or ``(*batch, n)``; by default that of the others, if they share one.
+
+        Cost: the steps of the observations held. Raises ValueError for a covariance by index, which does not tell how
+        the new arms vary with the others: build a model with the larger one, and let it observe what this one holds.
+        """
+        own = self.arms
+        ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]
+        validation.shape_is("arms", arms, ok, f"(n, {own.shape[-1]}) with n >= 1")
+        means = self._belief.prior_mean
+        if prior_mean is None:
+            validation.require(
+                bool((means == means[0, 0]).all()),
+                "prior_mean",
+                None,
+                "given: the arms there are have several",
+            )
+            prior_mean = float(means[0, 0])
+        new = torch.as_tensor(prior_mean, dtype=own.dtype, device=own.device)
+        new = new.expand(*self._batch_shape, len(arms))
+        model = ArmGP(
+            torch.cat([own, arms.to(own).expand(*own.shape[:-2], -1, -1)], -2),
+            self.prior.kernel,
+            self.noise_variance,
+            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new], -1),
+            form=self.form,
+            batch_shape=self._batch_shape,
+        )
+        belief = model._belief
+        belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
+        belief.forgets = self._belief.forgets
+        belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
+        return model
+
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""
         return X
-
-
-def _kernel_like(arms: Tensor, kernel: Kernel) -> Kernel:
-    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does."""
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
-    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
-    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
-    values = [v for v in values if v.is_floating_point()]
-    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
-        return kernel
-    return copy.deepcopy(kernel).to(arms)

@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from torch import Tensor
 
+from bandits_torch.models.cholesky import batched_cholesky
 from bandits_torch.models.online_model import OnlineModel
 
 
@@ -40,6 +41,14 @@ class ArmModel(OnlineModel):
     @abstractmethod
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms."""
+
+    def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean ``batch_shape x N`` and a root ``batch_shape x N x N`` of the covariance, root root^T.
+
+        Here a Cholesky factor, O(N^3); a model that has a cheaper root overrides this.
+        """
+        mean, covariance = self.joint(time)
+        return mean, batched_cholesky(covariance)
 
     def trace(self) -> dict[str, Tensor | float]:
         """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""

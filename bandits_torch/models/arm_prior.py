@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -62,6 +63,10 @@ class ArmPrior(torch.nn.Module):
         self.batch_shape = model_batch_shape[first:]
         self.forget_hyperparameters()
         self.model_batch_shape = model_batch_shape
+
+    def in_double(self) -> ArmPrior:
+        """This prior if it computes in float64, else a copy that does."""
+        return self if self.inputs.dtype == torch.float64 else copy.deepcopy(self).double()
 
     def rows(self, arm: Tensor) -> Tensor:
         """K between the arms (n,) and all arms: (q, n, N)."""

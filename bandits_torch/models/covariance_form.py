@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.online_model import ResizableState
 
 
@@ -28,6 +31,14 @@ class CovarianceForm(ResizableState):
 
     Memory O(b N^2) for C and O(q N^2) for K. An observation reads and writes C once.
 
+    For joint draws a matrix F with F^T F = C is kept from the first time it is asked for (static priors; O(b N^2)
+    more). With f the column of F that belongs to arm i, so that C_ii = f^T f, the update above is
+
+        C - C_i C_i^T / s = F^T (I - f f^T / s) F,   and  I - f f^T / s = (I - f f^T / (s + sqrt(lambda s)))^2,
+
+    so F -= f (f^T F) / (s + sqrt(lambda s)), and plus for a removal (Potter's square root filter): O(N^2) where a
+    Cholesky factor of C would cost O(N^3), and F^T F is positive semi-definite whatever the rounding.
+
     Row i after an update is written as C_i lambda / s, a product: the difference C_ii - C_ii^2 / s would
     lose k / lambda of machine precision, and the removal of a lone observation as much again.
     """
@@ -37,9 +48,13 @@ class CovarianceForm(ResizableState):
     prior_covariance: Tensor
     gain: Tensor
     surprise: Tensor
+    root: Tensor | None
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
         super().__init__()
+        self.frail = (
+            False  # whether a removal since the last rebuild has cost too many figures; seen on a CPU only
+        )
         self.prior = prior
         self.register_buffer("prior_covariance", prior.matrix())
         self.register_buffer("noise_variance", noise_variance)
@@ -53,6 +68,7 @@ class CovarianceForm(ResizableState):
         self.register_buffer("surprise", self.prior_covariance.new_zeros(batch))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
+        self.register_buffer("root", None)
 
     @property
     def can_forget(self) -> bool:
@@ -84,6 +100,7 @@ class CovarianceForm(ResizableState):
         self.mean.addcmul_(unit, innovation)
         self.surprise.add_(innovation.squeeze(-1).square())
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
+        self._turn_root(arm, 1, where)
         self._set_row(arm, column * left)  # C_i - C_i C_ii / s without the difference
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
 
@@ -94,15 +111,85 @@ class CovarianceForm(ResizableState):
         variance = column.gather(-1, at)
         tiny = torch.finfo(column.dtype).eps * self.noise_variance
         rest = (self.noise_variance - variance).clamp_min(tiny)
+        if (
+            rest.is_cpu
+        ):  # error / rest: what is left of an arm that one observation alone told of is mostly rounding
+            self.frail = self.frail or bool((rest < FRAIL * self.noise_variance).logical_and_(mask).any())
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
         self.surprise.sub_(innovation.squeeze(-1).square())
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
+        self._turn_root(arm, -1, where)
         self._set_row(arm, column * left)
         below_one = 1 - torch.finfo(column.dtype).eps  # 1 - 1e-15 is 1 in float32, and its logarithm infinite
         self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(below_one), where))
+
+    def _turn_root(self, arm: Tensor, sign: int, where: Tensor | None) -> None:
+        """The root after an observation (sign 1) or a removal (-1) of ``arm``, if one is kept."""
+        if self.root is None:
+            return
+        column = self.root[self._member, :, arm]  # f, (b, N)
+        tiny = torch.finfo(column.dtype).eps * self.noise_variance
+        total = (self.noise_variance + sign * column.square().sum(-1, keepdim=True)).clamp_min(tiny)
+        scale = sign / (total + (self.noise_variance * total).sqrt())
+        scale = scale if where is None else scale * where.unsqueeze(-1)
+        self.root.addcmul_((column * scale).unsqueeze(-1), column.unsqueeze(-2) @ self.root, value=-1)
+
+    def joint_root(self) -> Tensor | None:
+        """A root of C, (b, N, N), times its transpose C; None under drift, where none is kept."""
+        if self.prior.time_kernel is not None:
+            return None
+        if self.root is None:
+            self.root = _root(self.covariance)
+        return self.root.mT
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return self.mean.shape[-1]
+
+    @property
+    def can_mend(self) -> bool:
+        """Only static priors can be rebuilt from counts."""
+        return self.prior.time_kernel is None
+
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float) -> bool:
+        """Rebuild the members whose state has drifted from what the observations say, in float64; were there any?
+
+        Looks at the mean and at the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
+        Waits for the device.
+
+        Args:
+            count: (b, N), how often each arm was observed.
+            total, squares: (b, N) and (b,), sums of the residuals and of their squares. All float64.
+        """
+        noise, K = self.noise_variance.double(), self.prior_covariance.double()
+        arm = count.argmax(-1)
+        kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
+        drifted = (self._drifted(count, total, arm, K) | self.frail).nonzero().flatten().tolist()
+        self.frail = False
+        for m in drifted:
+            exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
+            self.mean[m], self.covariance[m] = exact.among()
+            self.gain[m] = exact.gain
+            self.surprise[m] = exact.surprise(count[m], total[m], squares[m], noise[m])
+            if self.root is not None:
+                self.root[m] = _root(self.covariance[m])
+        return bool(drifted)
+
+    def _drifted(self, count: Tensor, total: Tensor, arm: Tensor, K: Tensor) -> Tensor:
+        """Which members are off by more than the tolerance: (b,)."""
+        C, noise = self.covariance.double(), self.noise_variance.double()
+        own = K[self._member % K.shape[0], arm]
+        K = K[self._member % K.shape[0]] if K.shape[0] > 1 else K
+        error = column_error(own, K, C[self._member, arm], C, count / noise).abs().amax(-1)
+        off = ((C @ (total / noise).unsqueeze(-1)).squeeze(-1) - self.mean).abs().amax(-1)
+        scale, tolerance = self.prior_variance.amax(-1).double(), TOLERANCE[self.mean.dtype]
+        return ~(
+            (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
+        )
 
     def _set_row(self, arm: Tensor, row: Tensor) -> None:
         self.covariance[self._member, arm] = row
@@ -118,8 +205,11 @@ class CovarianceForm(ResizableState):
             self.mean.zero_()
             self.gain.zero_()
             self.surprise.zero_()
+            self.root = None
             return
         covariance.copy_(torch.where(self._by_prior(where[:, None, None]), prior, covariance))
+        if self.root is not None:  # of the members reset alone, so that none depends on its neighbours
+            self.root = torch.where(where[:, None, None], _root(self.covariance), self.root)
         self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
         self.gain.masked_fill_(where, 0.0)
         self.surprise.masked_fill_(where, 0.0)
@@ -147,3 +237,14 @@ class CovarianceForm(ResizableState):
         """(b, ...) as (b/q, q, ...), so that it broadcasts against K (q, N, N); (1, ...) as (1, 1, ...)."""
         q = self.prior_covariance.shape[0] if value.shape[0] > 1 else 1
         return value.unflatten(0, (-1, q))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        incoming = state_dict.get(prefix + "root")
+        self.root = None if incoming is None else torch.empty_like(self.covariance)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """F with F^T F = C for each matrix C; eigenvalues that rounding made negative count as 0."""
+    values, vectors = torch.linalg.eigh(covariance)
+    return values.clamp_min(0.0).sqrt().unsqueeze(-1) * vectors.mT

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.covariance_form import half_log1p
-from bandits_torch.models.online_model import ResizableState
-
-_NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
+from bandits_torch.models.observed_points import ObservedPoints
 
 
-class FactorForm(ResizableState):
+class FactorForm(ObservedPoints):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
@@ -42,7 +41,8 @@ class FactorForm(ResizableState):
     replicates, repeated pulls add no row, and an observation leaves without Givens rotations through W.
 
     Rounding, measured after 20 000 steps in float64: 2e-11 at lambda = 1e-4 of the prior variance, 7e-6 at 1e-6 (the
-    covariance form: 1e-11). In float32 it fails after some thousand pulls of few arms (benchmarks/speed, precision).
+    covariance form: 1e-11), until ``mend`` sees it and rebuilds. In float32 P loses all its figures after some thousand
+    pulls of few arms, so everything here is float64, the prior's rows too, whatever the model's dtype.
 
     Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
     once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
@@ -55,21 +55,12 @@ class FactorForm(ResizableState):
     gain: Tensor
     surprise: Tensor
     noise_variance: Tensor
-    rows: Tensor
-    row_of_arm: Tensor
-    rows_used: Tensor
-    covariance: Tensor
-    prior_covariance: Tensor
-    point_arm: Tensor
-    point_time: Tensor
-    point_count: Tensor
-    point_total: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
-        super().__init__()
-        self.prior = prior
-        self.register_buffer("noise_variance", noise_variance)
+        prior = prior.in_double()
         diagonal = prior.diagonal()
+        super().__init__(prior, diagonal, batch, capacity)
+        self.register_buffer("noise_variance", noise_variance.double())
         q, n = diagonal.shape
         new = diagonal.new_zeros
         self.register_buffer("prior_variance", diagonal.repeat(batch // q, 1))
@@ -78,24 +69,10 @@ class FactorForm(ResizableState):
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
-        self.register_buffer("rows", new(q, capacity, n))
-        self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=diagonal.device))
-        self.register_buffer("rows_used", torch.zeros((), dtype=torch.long, device=diagonal.device))
-        self.register_buffer("covariance", new(batch, capacity, capacity))
-        self.register_buffer("prior_covariance", new(batch, capacity, capacity))
-        self.register_buffer("point_arm", new(batch, capacity, dtype=torch.long))
-        self.register_buffer("point_time", new(batch, capacity))
-        self.register_buffer("point_count", new(batch, capacity))
-        self.register_buffer("point_total", new(batch, capacity))
-        self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
-        self._member: Tensor
-        self._rows_bound = self._points_bound = 0  # upper bounds that need no look at the device
-        self.keeps_faint_points = self._dropped_any = False
 
-    @property
-    def can_forget(self) -> bool:
-        """An observation can be removed as long as its point is there: gain and likelihood know it, however faint."""
-        return not self._dropped_any
+        self.frail = (
+            False  # whether a removal since the last rebuild has cost too many figures; seen on a CPU only
+        )
 
     # -- the three moves ------------------------------------------------------------------------------
 
@@ -106,10 +83,11 @@ class FactorForm(ResizableState):
 
     def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,) at time ``now``."""
+        residual = residual.double()
         self._make_room(arm, now)
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
-        own_row = self._row(arm)  # K_i: (b, N)
+        own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
         if not arm.is_cpu or not bool(known.all()):
             point = self._open_points(arm, own_row, known, point, now)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
@@ -117,8 +95,8 @@ class FactorForm(ResizableState):
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
-        column = self._minus_through_rows(column, z * self._weights(now))
-        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at))
+        column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
+        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
@@ -160,6 +138,7 @@ class FactorForm(ResizableState):
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
+        residual = residual.double()
         match = self._match(arm, time.unsqueeze(-1))
         point = match.to(torch.uint8).argmax(-1)
         at, mask = point.unsqueeze(-1), where.unsqueeze(-1)
@@ -167,14 +146,18 @@ class FactorForm(ResizableState):
         own = among_points.gather(-1, at)
         tiny = torch.finfo(own.dtype).eps * self.noise_variance
         rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
+        if (
+            rest.is_cpu
+        ):  # error / rest: what is left of a point that alone knew its arm's value is mostly rounding
+            self.frail = self.frail or bool((rest < FRAIL * self.noise_variance).logical_and_(mask).any())
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
-        smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance
+        smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
         weight = self._weights(now)
         own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
-        column = self._row(arm) * own_weight
+        column = self.rows.of(arm, self._member) * own_weight
         z = among_points * (self.point_count / self.noise_variance)
-        column = self._minus_through_rows(column, z * weight)
+        column = self.rows.minus_through(column, self.point_arm, z * weight)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
@@ -200,15 +183,60 @@ class FactorForm(ResizableState):
         if where is None:
             self._points_bound = 0
 
+    @property
+    def can_mend(self) -> bool:
+        """Points are all it takes."""
+        return True
+
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float) -> bool:
+        """Rebuild the members whose state has drifted from what their points say; were there any?
+
+        Looks at the means of the points of now and at P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
+        for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals; gain and
+        surprise stay as they are where faint points have been dropped.
+        """
+        drifted = (self._drifted(now) | self.frail).nonzero().flatten().tolist()
+        self.frail = False
+        for m in drifted:
+            held = (self.point_count[m] > 0).nonzero().squeeze(-1)
+            K = self.prior_covariance[m][held][:, held]
+            noise = self.noise_variance[m, 0]
+            n, y = self.point_count[m, held], self.point_total[m, held]
+            exact = posterior_of_counts(K, n, y, noise)
+            self.covariance[m] = 0.0
+            self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
+            weight = torch.as_tensor(self._weights(now)).expand(self.point_count.shape)[m, held].unsqueeze(-1)
+            self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
+            present = torch.as_tensor(self.prior.over_time(now, now)).expand(len(self.mean), 1)[m]
+            self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
+            if not self._dropped_any:
+                self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
+        return bool(drifted)
+
+    def _drifted(self, now: float) -> Tensor:
+        """Which members are off by more than the tolerance: (b,)."""
+        held = self.point_count > 0
+        point = self.point_count.argmax(-1)
+        column, weight = self.covariance[self._member, point], self.point_count / self.noise_variance
+        own = self.prior_covariance[self._member, point]
+        error = column_error(own, self.prior_covariance, column, self.covariance, weight)
+        error = torch.where(held, error, 0.0).abs().amax(-1)
+        smoothed = (self.covariance @ self.point_total.unsqueeze(-1)).squeeze(-1) / self.noise_variance
+        off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
+        current = held if self.prior.time_kernel is None else held & (self.point_time == now)
+        off = torch.where(current, off, 0.0).abs().amax(-1)
+        scale, tolerance = self.prior_variance.amax(-1), TOLERANCE[torch.float64]
+        return ~(
+            (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
+        )
+
     # -- what the posterior asks ----------------------------------------------------------------------
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
         present = self.prior.over_time(now, now)
         prior = self.prior.among(arm) * (present.unsqueeze(-1) if isinstance(present, Tensor) else present)
-        member = (self._member % self.rows.shape[0])[:, None, None]
-        row = self.row_of_arm[self.point_arm].clamp_min(0)
-        cross = self.rows[member, row.unsqueeze(-1), arm.unsqueeze(-2)]  # (T, b, points, n)
+        cross = self.rows.between(self.point_arm, arm, self._member)  # (T, b, points, n)
         cross = cross * (self._weights(now) * (self.point_count > 0)).unsqueeze(-1)
         return prior - cross.mT @ self._solve(cross)
 
@@ -216,6 +244,10 @@ class FactorForm(ResizableState):
         """C over all arms: (b, N, N). The one place where an N x N matrix is made."""
         arm = torch.arange(self.mean.shape[-1], device=self.mean.device)
         return self.among(arm.expand(1, self.mean.shape[0], -1), now).squeeze(0)
+
+    def joint_root(self) -> Tensor | None:
+        """None: a root over all arms is not kept."""
+        return None
 
     def _solve(self, cross: Tensor) -> Tensor:
         """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement."""
@@ -225,126 +257,9 @@ class FactorForm(ResizableState):
         residual = cross - self.prior_covariance @ z - spread * z
         return z + (residual - self.covariance @ (residual * precision)) * precision
 
-    # -- points, rows and room for them ---------------------------------------------------------------
-
-    def _match(self, arm: Tensor, time: Tensor | float) -> Tensor:
-        """Which of the points (b, n) is this arm (at this time)."""
-        match = (self.point_arm == arm.unsqueeze(-1)) & (self.point_count > 0)
-        return match if self.prior.time_kernel is None else match & (self.point_time == time)
-
-    def _weights(self, now: float) -> Tensor | float:
-        """w: time kernel between each point's time and now, (b, n); 1 when static."""
-        return 1.0 if self.prior.time_kernel is None else self.prior.over_time(self.point_time, now)
-
-    def _set_row(self, matrix: Tensor, point: Tensor, row: Tensor) -> None:
-        matrix[self._member, point] = row
-        matrix[self._member, :, point] = row
-
-    def _count(self, point: Tensor, by: float, residual: Tensor, where: Tensor | None) -> None:
-        step = torch.full_like(residual, by) if where is None else where.to(residual.dtype) * by
-        total = residual if where is None else torch.where(where, residual, 0.0)
-        self.point_count.scatter_add_(-1, point.unsqueeze(-1), step.unsqueeze(-1))
-        self.point_total.scatter_add_(-1, point.unsqueeze(-1), total.unsqueeze(-1))
-        if by < 0:  # an emptied point keeps no rounding residue
-            self.point_total.masked_fill_(self.point_count == 0, 0.0)
-
-    def _row(self, arm: Tensor) -> Tensor:
-        """K_i of each member's arm: (b, N)."""
-        return self.rows[self._member % self.rows.shape[0], self.row_of_arm[arm]]
-
-    def _minus_through_rows(self, column: Tensor, z: Tensor) -> Tensor:
-        """column - G^T z for column (b, N) and z over the points (b, n); G is read once for all replicates."""
-        row = self.row_of_arm[self.point_arm].clamp_min(0)
-        rows = self.rows[:, : max(1, self._rows_bound)]  # free points read row 0
-        by_row = z.new_zeros(z.shape[0], rows.shape[1]).scatter_add_(-1, row, z)
-        q = rows.shape[0]
-        if z.shape[0] == 1:
-            return torch.addmv(column[0], rows[0].mT, by_row[0], alpha=-1).unsqueeze(0)
-        column, by_row = (value.unflatten(0, (-1, q)).transpose(0, 1) for value in (column, by_row))
-        return torch.baddbmm(column, by_row, rows, alpha=-1).transpose(0, 1).flatten(0, 1)
-
-    def _make_room(self, arm: Tensor, now: float) -> None:
-        """Have a row of G for every arm and a free point in every member."""
-        if self._points_bound == self.point_arm.shape[-1]:
-            self._pack(now)
-        known = self.row_of_arm[arm] >= 0
-        if not known.is_cpu or not bool(known.all()):
-            # on a GPU the most there can be
-            new = len(arm[~known].unique()) if known.is_cpu else arm.shape[0]
-            if self._rows_bound + new > self.rows.shape[1]:
-                self._pack_rows(new)
-                known = self.row_of_arm[arm] >= 0
-            self._bring_rows(arm, known)
-
-    def _bring_rows(self, arm: Tensor, known: Tensor) -> None:
-        """A row of G for every arm not ``known``; members that pull the same new arm share one."""
-        # The first member that pulls it brings it: O(N) to find.
-        none = torch.full_like(self.row_of_arm, arm.shape[0])
-        first = none.scatter_reduce(0, arm, self._member, "amin")[arm]
-        brings = ~known & (first == self._member)
-        row = (self.rows_used + brings.cumsum(0) - 1)[first]
-        if not arm.is_cpu:  # how many are new is not known here: write all rows again
-            row = torch.where(known, self.row_of_arm[arm], row)
-        else:
-            arm, row = arm[brings], row[brings]
-        self.rows[:, row] = self.prior.rows(arm)
-        self.row_of_arm[arm] = row
-        self.rows_used += brings.sum()
-        self._rows_bound += arm.shape[0]
-
-    def _pack_rows(self, new: int) -> None:
-        """Drop the rows of arms that no point is of any more; leave room for ``new`` rows, and for as many again."""
-        live = torch.zeros_like(self.row_of_arm, dtype=torch.bool)
-        live[self.point_arm[self.point_count > 0]] = True
-        arms = live.nonzero().squeeze(-1)
-        used = len(arms)
-        room = used + max(2 * new, min(used, 1024))
-        rows = self.rows.new_zeros(self.rows.shape[0], max(room, 32), self.rows.shape[2])
-        rows[:, :used] = self.rows[:, self.row_of_arm[arms]]
-        self.rows = rows
-        self.row_of_arm.fill_(-1)
-        self.row_of_arm[arms] = torch.arange(used, device=arms.device)
-        self.rows_used.fill_(used)
-        self._rows_bound = used
-
-    def _pack(self, now: float) -> None:
-        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more.
-
-        Every step works on the whole room squared, while moving is paid once in many steps: so little to spare.
-        """
-        held = live = self.point_count > 0
-        if self.prior.time_kernel is not None and not self.keeps_faint_points:
-            live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now))
-            self._dropped_any = self._dropped_any or bool((held != live).any())
-        used = int(live.sum(-1).max())
-        capacity = used + max(32, used // 4)
-        order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
-        live = live.gather(-1, order)
-        for name in ("point_arm", "point_time", "point_count", "point_total"):
-            packed = getattr(self, name).gather(-1, order) * live
-            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used)))
-        member, row, column = self._member[:, None, None], order.unsqueeze(-1), order.unsqueeze(-2)
-        for name in ("covariance", "prior_covariance"):
-            packed = getattr(self, name)[member, row, column]
-            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
-        self._points_bound = used
-
-    def get_extra_state(self) -> dict[str, int]:
-        """What the tensors alone do not tell."""
-        names = ("_rows_bound", "_points_bound", "keeps_faint_points", "_dropped_any")
-        return {name: getattr(self, name) for name in names}
-
-    def set_extra_state(self, state: dict[str, int]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        for name, value in state.items():
-            setattr(self, name, value)
-
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
-        old_q, new_q = self.rows.shape[0], self.prior.flat_batch
         for name, held in list(self.named_buffers(recurse=False)):
-            if name not in ("rows", "row_of_arm", "rows_used"):
-                setattr(self, name, held[source])
-        if new_q != old_q:
-            self.rows = self.rows[source[:new_q] % old_q]
+            setattr(self, name, held[source])
+        self.rows.widen(source, self.prior.flat_batch)
         self._member = torch.arange(len(source), device=source.device)

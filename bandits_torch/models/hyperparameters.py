@@ -53,6 +53,8 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
         kernel: over space, or a ``SpatioTemporalKernel``. It is not changed.
         dim: number of inputs of space.
         replicates: S; the batch shape is (S,), or () for one.
+
+    Raises ValueError for several replicates of a kernel that is neither squared exponential nor Matern.
     """
     batch = torch.Size([replicates] if replicates > 1 else [])
     if isinstance(kernel, SpatioTemporalKernel):

@@ -22,6 +22,8 @@ class LeverageSampling:
         growth: C >= 1: the dictionary is drawn again once 1 + sum sigma~^2(x_s) / lambda, summed over the
             observations since the last draw at the variances of then, exceeds C; 1 draws at every observation.
         epsilon: accuracy in (0, 1); alpha = (1 + eps) / (1 - eps) enters ``BKBWidth``.
+
+    Raises ValueError unless ``oversampling`` > 0, ``growth`` >= 1 and 0 < ``epsilon`` < 1.
     """
 
     oversampling: float
@@ -30,7 +32,7 @@ class LeverageSampling:
 
     def __post_init__(self) -> None:
         validation.positive("oversampling", self.oversampling)
-        validation.require(self.growth >= 1, "growth", self.growth, "a number >= 1")
+        validation.at_least_one("growth", self.growth)
         validation.probability("epsilon", self.epsilon)
 
     @property

@@ -29,7 +29,7 @@ class ObservationBuffer(ResizableState):
         super().__init__()
         self.register_buffer("arm", torch.zeros(batch, capacity, dtype=torch.long, device=device))
         self.register_buffer("reward", torch.zeros(batch, capacity, dtype=dtype, device=device))
-        self.register_buffer("time", torch.zeros(batch, capacity, dtype=dtype, device=device))
+        self.register_buffer("time", torch.zeros(batch, capacity, dtype=torch.float64, device=device))
         self.register_buffer("start", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("end", torch.zeros(batch, dtype=torch.long, device=device))
         self._end_bound = 0  # no member's end exceeds it; known without asking the device

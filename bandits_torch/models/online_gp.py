@@ -77,12 +77,13 @@ class OnlineGP(OnlineModel):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}")
+        validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
         validation.require(dtype in _SMALLEST_NOISE, "dtype", dtype, "torch.float64 or torch.float32")
         self.input_dim = validation.positive_integer("input_dim", input_dim)
         shape = torch.Size(batch_shape)
-        noise = torch.as_tensor(noise_variance, dtype=dtype, device=device).clone()
+        noise = validation.numbers(
+            "noise_variance", noise_variance, torch.zeros((), dtype=dtype, device=device)
+        ).clone()
         enough = bool(((noise >= _SMALLEST_NOISE[dtype]) & torch.isfinite(noise)).all())
         validation.require(enough, "noise_variance", noise, f"finite and at least {_SMALLEST_NOISE[dtype]}")
         require_within(shape, noise.shape, "noise_variance")
@@ -288,8 +289,11 @@ class OnlineGP(OnlineModel):
             posterior_transform: as in BoTorch.
         """
         validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]")
-        ok = X.dim() >= 2 and X.shape[-1] == self.input_dim
-        validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim}")
+        validation.tensor("X", X)
+        ok = X.dim() >= 2 and X.shape[-1] == self.input_dim and X.shape[-2] > 0
+        validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim} with q >= 1")
+        if X.is_cpu:
+            validation.finite_tensor("X", X)
         batch = broadcast("X and the model", X.shape[:-2], self.batch_shape)
         q = X.shape[-2]
         mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))

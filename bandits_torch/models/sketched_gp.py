@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.models import arm_inputs
+from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.leverage_sampling import LeverageSampling
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.sketch import Sketch
+from bandits_torch.models.sketch_posterior import OffArms, arms_posterior, moments_at, noise_of
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -42,6 +40,7 @@ class SketchedGP(ArmModel):
         chunk_size: arms worked on at a time when memory is short. None keeps the embedding of all arms, N x m numbers;
             a number keeps none of it and computes it again, m numbers for each of ``chunk_size`` arms, when needed.
         batch_shape: replicates.
+        dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
         seed, first_replicate: of the dictionaries' random numbers; replicate k of a batch is replicate k alone.
 
     Cost of a step: see ``Sketch``; replicates advance one after the other, since their dictionaries differ in size.
@@ -69,45 +68,28 @@ class SketchedGP(ArmModel):
         super().__init__()
         arms = arm_inputs.features_of(arms, dtype, device)
         validation.shape_is("arms", arms, arms.dim() == 2, "(N, d): replicates share their arms")
-        if isinstance(kernel, Tensor):
-            kernel = ArmCovarianceKernel(kernel.to(arms))
         if chunk_size is not None:
             validation.positive_integer("chunk_size", chunk_size)
         self.register_buffer("arms", arms)
-        self.prior = ArmPrior(arms, kernel.to(arms))
+        validation.natural("first_replicate", first_replicate)
+        self.prior = ArmPrior(arms, arm_arguments.kernel_over(arms, kernel))
         static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
         validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
-        noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device)
-        ok = bool((torch.isfinite(noise) & (noise > 0)).all())
-        validation.require(ok, "noise_variance", noise, "finite and > 0")
-        mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device)
-        validation.finite_tensor("prior_mean", mean)
-        fits = mean.dim() == 0 or mean.shape[-1] == self.num_arms
-        validation.shape_is("prior_mean", mean, fits, f"() or (*batch, {self.num_arms})")
-        try:
-            self._batch_shape = torch.broadcast_shapes(torch.Size(batch_shape), noise.shape, mean.shape[:-1])
-        except RuntimeError as error:
-            shapes = (tuple(batch_shape), tuple(noise.shape), tuple(mean.shape[:-1]))
-            raise ValueError(
-                f"batch_shape, and those of noise_variance and prior_mean, must broadcast together, got {shapes}"
-            ) from error
+        noise = arm_arguments.noise_over(arms, noise_variance)
+        mean = arm_arguments.prior_mean_over(arms, prior_mean)
+        self._batch_shape = arm_arguments.common_batch(
+            batch_shape=batch_shape, noise_variance=noise.shape, prior_mean=mean.shape[:-1]
+        )
         self.register_buffer("noise_variance", noise)
         self.register_buffer("prior_mean", mean)
         self.prior_mean: Tensor
         self.sampling = sampling or LeverageSampling.practical()
-        members = noise.expand(self._batch_shape).reshape(-1)
-        self._members = torch.nn.ModuleList(
-            Sketch(
-                self.prior,
-                members[k].clone(),
-                self.sampling,
-                ReplicateStreams(
-                    seed, purpose="sketch", first=first_replicate + k, dtype=arms.dtype, device=arms.device
-                ),
-                chunk_size,
+        self._members = torch.nn.ModuleList()
+        for k, one in enumerate(noise.expand(self._batch_shape).reshape(-1)):
+            streams = ReplicateStreams(
+                seed, purpose="sketch", first=first_replicate + k, dtype=arms.dtype, device=arms.device
             )
-            for k in range(len(members))
-        )
+            self._members.append(Sketch(self.prior, one.clone(), self.sampling, streams, chunk_size))
         self.register_buffer("_kappa_squared", self.sketches[0].prior_variance.max(), persistent=False)
         self._kappa_squared: Tensor
         self._candidates: Tensor | None = None
@@ -153,14 +135,12 @@ class SketchedGP(ArmModel):
     @property
     def information_gain(self) -> Tensor:
         """1/2 log det(I + Z Z^T / lambda) of the projected data, at most the exact gain, ``batch_shape``. O(m^3)."""
-        return torch.stack([sketch.information_gain for sketch in self.sketches]).reshape(self._batch_shape)
+        return self._each([sketch.information_gain for sketch in self.sketches])
 
     @property
     def effective_dimension(self) -> Tensor:
-        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(m^3)."""
-        return torch.stack([sketch.effective_dimension for sketch in self.sketches]).reshape(
-            self._batch_shape
-        )
+        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(u) once marginals were read."""
+        return self._each([sketch.effective_dimension for sketch in self.sketches])
 
     @property
     def largest_prior_variance(self) -> Tensor:
@@ -168,25 +148,26 @@ class SketchedGP(ArmModel):
         return self._kappa_squared
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Dictionary size and dictionaries drawn."""
-        return {"dictionary_size": self.dictionary_size.reshape(-1), "draws": self.draws.reshape(-1)}
+        """Dictionary size, size of the last draw (of which it is a superset), and dictionaries drawn."""
+        return {
+            "dictionary_size": self.dictionary_size.reshape(-1),
+            "last_draw": self._each([sketch.last_draw for sketch in self.sketches]).reshape(-1),
+            "draws": self.draws.reshape(-1),
+        }
 
-    def _each(self, numbers: list[int]) -> Tensor:
-        return torch.tensor(numbers, device=self.arms.device).reshape(self._batch_shape)
+    def _each(self, numbers: list[int] | list[Tensor]) -> Tensor:
+        """One number per member, ``batch_shape``."""
+        return torch.stack([torch.as_tensor(n, device=self.arms.device) for n in numbers]).reshape(
+            self._batch_shape
+        )
 
     # -- learning --------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
-        index, _ = arm_inputs.split(X, self.num_arms, False)
-        validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
-        validation.shape_is("Y", Y, Y.shape[-2] == X.shape[-2], f"batch_shape x {X.shape[-2]} x 1, as X has")
-        validation.finite_tensor("Y", Y)
-        n = X.shape[-2]
-        index = arm_inputs.flat("X", index, self._batch_shape, n)
-        rewards = arm_inputs.flat("Y", Y.squeeze(-1), self._batch_shape, n)
+        index, rewards, _ = arm_inputs.observations(X, Y, self.num_arms, False, self._batch_shape)
         mask = self._mask(where)
-        for k in range(n):
+        for k in range(index.shape[-1]):
             self._learn(index[:, k], rewards[:, k], mask)
 
     def observe_arms(
@@ -235,16 +216,15 @@ class SketchedGP(ArmModel):
 
     def prior_mean_of(self, member: int) -> Tensor:
         """Prior mean of one member of the batch, () or (N,)."""
-        if self.prior_mean.dim() <= 1:
-            return self.prior_mean
-        return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)[member]
+        return self._prior_means()[member] if self.prior_mean.dim() else self.prior_mean
 
     def _means_of(self, arms: Tensor) -> Tensor:
         """Prior means of arms (b, n)."""
-        if not self.prior_mean.dim():
-            return self.prior_mean
-        means = self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
-        return means.gather(-1, arms)
+        return self._prior_means().gather(-1, arms) if self.prior_mean.dim() else self.prior_mean
+
+    def _prior_means(self) -> Tensor:
+        """(b, N); a view unless the mean has a batch of its own."""
+        return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
 
     def _checked_arm(self, arm: Tensor) -> Tensor:
         in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
@@ -276,7 +256,9 @@ class SketchedGP(ArmModel):
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N``."""
         arms = torch.arange(self.num_arms, device=self.arms.device)
-        mean, covariance = self._at(self.prior.inputs[arms].expand(*self._batch_shape, -1, -1))
+        mean, covariance = moments_at(
+            self.sketches, self.prior.inputs[arms].expand(*self._batch_shape, -1, -1)
+        )
         return mean + self.prior_mean, covariance
 
     def posterior(  # type: ignore[override]
@@ -287,21 +269,14 @@ class SketchedGP(ArmModel):
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x 1`` of indices."""
-        noise = self._noise(output_indices, observation_noise)
-        if X is self._candidates:
+        noise = noise_of(self, output_indices, observation_noise)
+        if X is self._candidates and X is not None:
             mean, variance = self.marginals()
             found: GPyTorchPosterior = MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
             )
         else:
-            index, _ = arm_inputs.split(X, self.num_arms, False)
-            points = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
-            index = index.expand(*points, X.shape[-2])
-            prior_mean = self.prior_mean
-            if prior_mean.dim():
-                prior_mean = prior_mean.expand(*points, self.num_arms).gather(-1, index)
-            mean, covariance = self._at(self.prior.inputs[index])
-            found = _posterior(mean + prior_mean, covariance, noise)
+            found = arms_posterior(self, X, noise)
         return found if posterior_transform is None else posterior_transform(found)
 
     def off_arms(self) -> OffArms:
@@ -314,29 +289,6 @@ class SketchedGP(ArmModel):
             one_mean, "prior_mean", self.prior_mean, "one number: off the arms no other is known"
         )
         return OffArms(self)
-
-    def _at(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (*points, q) and covariance (*points, q, q), prior mean left out, at inputs (*points, q, d)."""
-        b = self._batch_shape.numel()
-        flat = inputs.reshape(-1, b, *inputs.shape[-2:])
-        means, covariances = [], []
-        for k, sketch in enumerate(self.sketches):
-            x, inducing = flat[:, k], sketch.inducing_inputs()
-            cross = self.prior.space_kernel(inducing, x).to_dense()
-            mean, z, v = sketch.at(cross)
-            covariance = self.prior.space_kernel(x).to_dense() - z.mT @ z + sketch.noise_variance * v.mT @ v
-            means.append(mean)
-            covariances.append(covariance)
-        shape = inputs.shape[:-1]
-        mean, covariance = torch.stack(means, 1), torch.stack(covariances, 1)
-        return mean.reshape(shape), covariance.reshape(*shape, shape[-1])
-
-    def _noise(self, output_indices: list[int] | None, observation_noise: bool | Tensor) -> float | Tensor:
-        one = output_indices in (None, [0])
-        validation.require(one, "output_indices", output_indices, "None or [0]: one output")
-        if isinstance(observation_noise, Tensor):
-            return observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
-        return self.noise_variance.expand(self._batch_shape).unsqueeze(-1) if observation_noise else 0.0
 
     def expand(self, batch_shape: torch.Size) -> SketchedGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
@@ -351,49 +303,3 @@ class SketchedGP(ArmModel):
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""
         return X
-
-
-class OffArms(Model):
-    """A ``SketchedGP`` seen as a model over features: any BoTorch acquisition, ``optimize_acqf`` too, runs on it."""
-
-    likelihood = None
-
-    def __init__(self, model: SketchedGP) -> None:
-        super().__init__()
-        self.model = model
-
-    @property
-    def num_outputs(self) -> int:
-        """Always 1."""
-        return 1
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Replicates."""
-        return self.model.batch_shape
-
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-        **_unused: Any,
-    ) -> Posterior:
-        """Joint posterior at X, ``t_batch x q x d`` features."""
-        model = self.model
-        d = model.arms.shape[-1]
-        validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == d, f"t_batch x q x {d}")
-        noise = model._noise(output_indices, observation_noise)
-        points = torch.broadcast_shapes(X.shape[:-2], model.batch_shape)
-        mean, covariance = model._at(X.expand(*points, *X.shape[-2:]))
-        found = _posterior(mean + model.prior_mean, covariance, noise)
-        return found if posterior_transform is None else posterior_transform(found)
-
-
-def _posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-    if mean.shape[-1] == 1:
-        return MarginalPosterior(mean, covariance.squeeze(-1).clamp_min(0.0) + noise)
-    if isinstance(noise, Tensor):
-        covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
-    return GPyTorchPosterior(MultivariateNormal(mean, covariance))

@@ -10,9 +10,11 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
 
@@ -77,7 +79,8 @@ class WeightedGP(OnlineModel):
         self.reward: Tensor
         self.register_buffer("count", zeros[..., 0].long())
         self.count: Tensor
-        self._belief: tuple[Tensor, Tensor, Tensor] | None = None
+        self._belief: tuple[Tensor, Tensor] | None = None
+        self._gain: Tensor | None = None
         self.eval()
 
     # -- what it is ------------------------------------------------------------------------------------
@@ -104,23 +107,39 @@ class WeightedGP(OnlineModel):
 
     @property
     def information_gain(self) -> Tensor:
-        """1/2 log det(V~ / lambda), ``batch_shape``."""
-        return self._now()[2]
+        """1/2 log det(V~ / lambda), ``batch_shape``; O(N^3) when first asked for after an observation."""
+        if self._gain is None:
+            factor = self._scaled(self.square, self._regulariser())
+            self._gain = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._gain
 
     # -- learning --------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order, each a step: X ``batch_shape x n x 1`` indices, Y ``batch_shape x n x 1``."""
-        n = X.shape[-2] if X.dim() >= 2 else 0
-        validation.shape_is("X", X, n > 0 and X.shape[-1] == 1, "batch_shape x n x 1")
+        index = self._index(X)
+        n = X.shape[-2]
+        validation.tensor("Y", Y)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
         if Y.is_cpu:
             validation.finite_tensor("Y", Y)
-            whole = bool(((X >= 0) & (self.num_arms > X) & (X.round() == X)).all())
-            validation.require(whole, "X", X, f"arm indices from 0 to {self.num_arms - 1}")
+        shape, where = self._batch_shape, self._mask(where)
+        index = arm_inputs.flat("X", index, shape, n).reshape(*shape, n)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
         for k in range(n):
-            arm = X[..., k, :].long().expand(*self._batch_shape, 1)
-            self._learn(arm, Y[..., k, :].to(self.weight).expand(*self._batch_shape, 1), where)
+            self._learn(index[..., k : k + 1], rewards[..., k : k + 1], where)
+
+    def _index(self, X: Tensor) -> Tensor:
+        """Arms of inputs ``... x q x 1``; their values are looked at on a CPU only, where a look costs no wait."""
+        validation.tensor("X", X)
+        if X.is_cpu:
+            return arm_inputs.split(X, self.num_arms, False)[0]
+        validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == 1, "batch_shape x q x 1")
+        return X.squeeze(-1).long()
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        shape = self._batch_shape
+        return None if where is None else arm_inputs.flat_mask(where, shape).reshape(shape)
 
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
         ones = torch.ones_like(reward)
@@ -134,7 +153,7 @@ class WeightedGP(OnlineModel):
             new = (old * kept).scatter_add(-1, arm, added)
             setattr(self, name, new if where is None else torch.where(where.unsqueeze(-1), new, old))
         self.count = self.count + (1 if where is None else where)
-        self._belief = None
+        self._belief = self._gain = None
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Refused: the weights do the forgetting."""
@@ -142,40 +161,39 @@ class WeightedGP(OnlineModel):
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior."""
-        where = (
-            torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
-            if where is None
-            else where
-        )
+        if where is None:
+            where = torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
+        else:
+            where = arm_inputs.flat_mask(where, self._batch_shape).reshape(self._batch_shape)
         for name in ("weight", "square", "reward"):
             setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
         self.count = torch.where(where, 0, self.count)
-        self._belief = None
+        self._belief = self._gain = None
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def _now(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (*batch, N), variance of every pair of arms (*batch, N, N) and gain (*batch); kept until learning."""
+    def _regulariser(self) -> Tensor:
+        """lambda, to broadcast against matrices."""
+        return self.noise_variance.reshape(*self.noise_variance.shape, 1, 1)
+
+    def _now(self) -> tuple[Tensor, Tensor]:
+        """Mean (*batch, N) and C (*batch, N, N); kept until learning."""
         if self._belief is None:
-            lam = self.noise_variance.reshape(*self.noise_variance.shape, *[1] * 2)
-            factor, _ = self._scaled(self.weight, lam)
+            lam = self._regulariser()
             root = self.weight.sqrt().unsqueeze(-1)
+            factor = self._scaled(self.weight, lam)
             half = torch.linalg.solve_triangular(factor, root * self.prior_covariance, upper=False)
             C = self.prior_covariance - half.mT @ half / lam
             mean = (C @ self.reward.unsqueeze(-1)).squeeze(-1) / lam.squeeze(-1)
-            lost = (self.weight - self.square).unsqueeze(-2)
-            variance = C - (C * lost) @ C / lam
-            _, log_det = self._scaled(self.square, lam)
-            self._belief = (mean, variance, 0.5 * log_det)
+            self._belief = (mean, C)
         return self._belief
 
-    def _scaled(self, weight: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
-        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda and its log det."""
+    def _scaled(self, weight: Tensor, lam: Tensor) -> Tensor:
+        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda."""
         root = weight.sqrt()
         A = root.unsqueeze(-1) * self.prior_covariance * root.unsqueeze(-2) / lam
         A.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        factor = torch.linalg.cholesky(A)
-        return factor, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.linalg.cholesky(A)
 
     def posterior(  # type: ignore[override]
         self,
@@ -186,23 +204,28 @@ class WeightedGP(OnlineModel):
         **kwargs: Any,
     ) -> Posterior:
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
-        mean, variance, _ = self._now()
-        batch = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
-        q = X.shape[-2]
-        arm = X.squeeze(-1).long().expand(*batch, q)
+        index = self._index(X)
+        mean, C = self._now()
+        batch, q = arm_inputs.broadcast(X, self._batch_shape), X.shape[-2]
+        arm = index.expand(*batch, q)
         at = mean.expand(*batch, -1).gather(-1, arm)
-        rows = variance.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
-        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q))
+        rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
+        lost = ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
+        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * lost) @ rows.mT
         if isinstance(observation_noise, Tensor) or observation_noise:
             noise = observation_noise if isinstance(observation_noise, Tensor) else self.noise_variance
             covariance = covariance + torch.diag_embed(noise.unsqueeze(-1).expand(*batch, q))
-        posterior = GPyTorchPosterior(MultivariateNormal(at, covariance))
+        posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._belief = None  # of what was held before
+        super()._load_from_state_dict(*args)
 
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
         """A copy of batch shape ``batch_shape``."""
         model = copy.deepcopy(self)
-        model._batch_shape, model._belief = torch.Size(batch_shape), None
+        model._batch_shape, model._belief, model._gain = torch.Size(batch_shape), None, None
         for name in ("weight", "square", "reward"):
             setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
         model.count = self.count.expand(batch_shape).clone()

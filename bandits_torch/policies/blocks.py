@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.drawing import check_pulls, draw
+from bandits_torch.policies.drawing import draw
 from bandits_torch.policies.epochs import Epoch, Interval
 from bandits_torch.policies.features import FeatureSource
 from bandits_torch.policies.opkb_constants import Constants, Schedule
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation, check_turn
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
-from bandits_torch.theory.optimal_design import fractional_gain, optimal_design, optimal_exploration
+from bandits_torch.theory.optimal_design import optimal_design, optimal_exploration
 
 _MOST_STRATEGIES = 40  # blocks of an epoch: 2^40 E steps
-_DESIGN_TOLERANCE = 1e-8
+_DESIGN_TOLERANCE = 1e-6  # of the objectives: regret a step, or nats
 
 
 class BlockPolicy(Policy):
@@ -47,6 +47,8 @@ class BlockPolicy(Policy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("features", features, FeatureSource, "a FeatureSource, such as FixedFeatures")
+        validation.instance("constants", constants, Constants, "a Constants")
         self.features, self.constants = features, constants
         self.replicates, self.num_arms = features.replicates, features.num_arms
         S, N = self.replicates, self.num_arms
@@ -71,6 +73,7 @@ class BlockPolicy(Policy):
         self._strategies = phi.new_zeros(S, _MOST_STRATEGIES, N)
         self._playing = self._rows.clone()  # index of the strategy each replicate plays
         self._restarts, self._detected, self._block = (phi.new_zeros(S) for _ in range(3))
+        self._turn = 0  # rewards learnt
         self._epochs = [Epoch() for _ in range(S)]
         for s in range(S):
             self._begin_epoch(s)
@@ -103,13 +106,16 @@ class BlockPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """An arm drawn from the strategy of smallest index that is scheduled."""
-        return Choice(draw(self.playing_distribution, self._streams.uniform(), available))
+        arm = draw(self.playing_distribution, self._streams, available)
+        return Choice(arm, {"turn": self._turn})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
         arm, reward = observation.arm, observation.reward
-        check_pulls(observation, self.replicates, self.num_arms)
+        check_observation(observation, self.replicates, self.num_arms)
+        check_turn(observation, self._turn)
+        self._turn += 1
         self._detected.zero_()
         refuted = self._refuted(observation)
         if refuted is not None:
@@ -190,18 +196,14 @@ class BlockPolicy(Policy):
         """P^(j) = (1 - mu_j) Q^(j) + mu_j pi: Q^(j), where Algorithms 3 and 7 misprint Q^(m_t)."""
         schedule, epoch = self.schedules[s], self._epochs[s]
         assert epoch.phi is not None
-        same = epoch.phi is self._initial[s]
-        ridge = schedule.ridge
-        pi = (
-            self._pi[s]
-            if same
-            else optimal_design(epoch.phi, ridge, tolerance=_DESIGN_TOLERANCE).probabilities
-        )
-        gain = schedule.gain if same else float(fractional_gain(epoch.phi, ridge))
+        pi, gain = self._pi[s], schedule.gain
+        if epoch.phi is not self._initial[s]:
+            design = optimal_design(epoch.phi, schedule.ridge, tolerance=_DESIGN_TOLERANCE)
+            pi, gain = design.probabilities, float(design.log_det)  # the gain is that of the optimal design
         Q = optimal_exploration(
             epoch.phi,
             gaps,
-            ridge,
+            schedule.ridge,
             schedule.beta(j),
             schedule.alpha,
             gain,
@@ -247,6 +249,7 @@ class BlockPolicy(Policy):
         return {
             **{name: getattr(self, name).clone() for name in self._STATE},
             "epochs": [epoch.plain() for epoch in self._epochs],
+            "turn": self._turn,
             "streams": self._streams.state_dict(),
             "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
         }
@@ -256,9 +259,7 @@ class BlockPolicy(Policy):
         for name in self._STATE:
             setattr(self, name, state[name].clone())
         self._epochs = [Epoch.of(plain) for plain in state["epochs"]]
+        self._turn = state["turn"]
         self._streams.load_state_dict(state["streams"])
         for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
             streams.load_state_dict(kept)
-        for s, epoch in enumerate(self._epochs):  # so that "same features" is again seen by identity
-            if epoch.phi is None or torch.equal(epoch.phi, self._initial[s]):
-                epoch.phi = self._initial[s]

@@ -94,6 +94,16 @@ class ContinuousIndexPolicy(ModelPolicy):
         posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
+    @torch.no_grad()
+    def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of points (N, d) at ``time``, (S, N) each."""
+        if self._has_time:
+            points = torch.cat([points, torch.full_like(points[:, :1], time)], -1)
+        inputs = points.reshape(len(points), *[1] * len(self.model.batch_shape), 1, -1)
+        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs))  # N x batch x 1 x 1
+        mean, variance = (m.reshape(len(points), -1).mT for m in (posterior.mean, posterior.variance))
+        return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
+
     @property
     def _has_time(self) -> bool:
         return cast(int, self.model.input_dim) > self.dim

@@ -33,7 +33,7 @@ class Epoch:
         pending, active: intervals to come and under way; the active one of smallest index is played.
         cumulative: reward sums by strategy (J, N) and length of C(k), for each block k that is over.
         matrices: M(P^(m)) of the strategies m = 0, ..., j, (j + 1, N, N), in the features of block j.
-        phi: the features of block j.
+        phi: the features of block j, read while it begins.
     """
 
     clock: int = 0
@@ -49,8 +49,8 @@ class Epoch:
         return min([i.end for i in self.active] + [i.start for i in self.pending])
 
     def plain(self) -> dict[str, Any]:
-        """The epoch as tensors and plain values."""
-        plain = copy.deepcopy(vars(self))
+        """The epoch as tensors and plain values, but for ``phi``: the next block has features of its own."""
+        plain = copy.deepcopy({name: value for name, value in vars(self).items() if name != "phi"})
         for name in ("pending", "active"):
             plain[name] = [vars(interval) for interval in plain[name]]
         return plain

@@ -46,6 +46,9 @@ class SlidingWindow(ForgettingRule):
     """Holds the last ``window`` observations exactly (SW-GP-UCB, Zhou & Shroff 2021, Algorithm 2).
 
     The print's window 1 v (t - w) .. t would hold w + 1.
+
+    Raises ValueError unless ``window`` is an integer >= 1, and where it meets a model that cannot forget or holds
+    data.
     """
 
     def __init__(self, window: int) -> None:
@@ -71,6 +74,8 @@ class SlidingWindow(ForgettingRule):
 class PeriodicRestart(ForgettingRule):
     """Forgets everything after every ``interval`` observations, the width's clock too (R-GP-UCB, Zhou & Shroff
     2021, Algorithm 1). Restarts before steps t with (t - 1) mod H = 0; the print's t mod H = 1 never fires for H = 1.
+
+    Raises ValueError unless ``interval`` is an integer >= 1.
     """
 
     def __init__(self, interval: int) -> None:
@@ -94,6 +99,8 @@ class EventTriggeredRestart(ForgettingRule):
         noise_scale: standard deviation of the noise; by default the square root of the model's noise variance.
 
     Whether any replicate restarts is looked at in every step, so a GPU waits once a step.
+
+    Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
 
     def __init__(self, delta: float = 0.1, noise_scale: float | None = None) -> None:

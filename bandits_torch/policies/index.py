@@ -11,6 +11,7 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.forgetting import ForgettingRule
@@ -42,6 +43,10 @@ class IndexPolicy(ModelPolicy):
 
     Ties go to the arm of the smallest index. An arm whose index is NaN is chosen only where no available arm's
     index is a finite number; an arm that is not available never is.
+
+    Raises ValueError for a model with a batch beside replicates, for ``arms`` where the model has its own or the lack
+    of them where it has none, for an acquisition that needs a width and has none, and for a model that cannot forget
+    what the rule forgets.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class IndexPolicy(ModelPolicy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("model", model, OnlineModel, "an OnlineModel")
         has_arms = isinstance(model, ArmModel) != (arms is not None)
         validation.require(
             has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model"
@@ -89,6 +95,27 @@ class IndexPolicy(ModelPolicy):
             trace.update(self.model.trace())
         return trace
 
+    def add_arms(
+        self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
+    ) -> None:
+        """Have these arms too, (n, d), with the indices from N on, as if they had been there from the start.
+
+        Args:
+            arms, prior_mean: see ``ArmGP.with_arms``, whose cost it has.
+            width: takes the place of the policy's; needed if that one counts the arms.
+
+        A saved state is loaded into a policy that has all the arms. Raises ValueError, with nothing changed.
+        """
+        own = isinstance(self.model, ArmGP)
+        validation.require(own, "model", type(self.model).__name__, "an ArmGP to take up more arms")
+        counts = width is None and hasattr(self.width, "num_arms")
+        validation.require(
+            not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
+        )
+        self.model = cast(ArmGP, self.model).with_arms(arms, prior_mean)
+        self.arms, self.num_arms = self.model.arms, self.model.num_arms
+        self.width = width or self.width
+
     # -- parts -----------------------------------------------------------------------------------------
 
     def _check(self, observation: Observation) -> None:
@@ -122,7 +149,9 @@ class IndexPolicy(ModelPolicy):
 
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
         shape = self.model.batch_shape
-        if isinstance(self.model, ArmModel):
+        if isinstance(self.model, ArmGP):
+            self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time, late=True)
+        elif isinstance(self.model, ArmModel):
             self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time)
         else:
             self.model.observe(self._of_arm(arm, time), reward.reshape(*shape, 1, 1))
@@ -135,3 +164,16 @@ class IndexPolicy(ModelPolicy):
             return mean.gather(-1, at).squeeze(-1), variance.gather(-1, at).squeeze(-1).sqrt()
         posterior = cast(GPyTorchPosterior, self.model.posterior(self._of_arm(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
+
+    @torch.no_grad()
+    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time``, (S, N) each."""
+        if isinstance(self.model, ArmModel):
+            mean, variance = self.model.marginals(time)
+        else:
+            posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs(time)))  # N x batch x 1 x 1
+            mean, variance = (m.reshape(self.num_arms, -1).mT for m in (posterior.mean, posterior.variance))
+        shape = (self.replicates, self.num_arms)
+        return mean.reshape(-1, self.num_arms).expand(shape), variance.reshape(-1, self.num_arms).expand(
+            shape
+        )

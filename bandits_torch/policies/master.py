@@ -4,31 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.drawing import check_pulls
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import (
+    Choice,
+    Observation,
+    Policy,
+    check_available,
+    check_observation,
+    check_turn,
+)
 from bandits_torch.streams import ReplicateStreams
 
 
 @dataclass(frozen=True)
 class MasterThresholds:
-    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t).
+    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t), and which copies it starts.
 
     Attributes:
         inflation: 6 (log2 T + 1) ln(T/delta) in theory.
         rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
+        learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
+
+    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E.
     """
 
     inflation: float
     rise: float = 9.0
     fall: float = 3.0
+    learnt: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            validation.positive(field.name, getattr(self, field.name))
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
@@ -37,8 +51,8 @@ class MasterThresholds:
 
     @staticmethod
     def calibrated() -> MasterThresholds:
-        """No inflation: rho itself is taken as the size of the deviations (see the recipe's rho)."""
-        return MasterThresholds(1.0, rise=1.0, fall=1.0)
+        """For ``simulated_rate``, which is what really happens without a change and not a bound on it."""
+        return MasterThresholds(4.0, rise=1.0, fall=1.0, learnt=0.1)
 
 
 @dataclass
@@ -50,6 +64,31 @@ class _Copy:
     end: int
     policy: Policy
     rewards: float = 0.0
+
+
+def simulated_rate(base: Policy, functions: Tensor, noise: Tensor) -> Tensor:
+    """rho(1), ..., rho(T), (T,): by how much the optimism of a base policy exceeds its rewards when nothing changes.
+
+    The base plays fixed functions; rho(t) is the largest, over the runs, of the mean of f~ - y over the first t' >= t
+    steps. Theory's rho bounds the same mean by Cauchy-Schwarz, with a rate of t^{-1/2} where it really falls like
+    ln(t)/t on arms that differ: ten times too much after 4 000 steps on 100 independent arms.
+
+    Args:
+        base: a fresh policy of S replicates; its ``Choice.why["index"]`` holds f~.
+        functions: (S, N), such as draws of the prior.
+        noise: (T, S).
+
+    Cost: T steps of the base.
+    """
+    excess = torch.zeros_like(noise)
+    for t, eta in enumerate(noise):
+        choice = base.choose(t + 1.0)
+        reward = functions.gather(1, choice.arm.unsqueeze(1)).squeeze(1) + eta
+        base.learn(Observation(t + 1.0, choice.arm, reward, choice.why))
+        excess[t] = choice.why["index"] - reward
+    steps = torch.arange(1, len(noise) + 1, dtype=noise.dtype, device=noise.device)
+    largest = (excess.cumsum(0) / steps.unsqueeze(-1)).amax(-1)
+    return largest.flip(0).cummax(0).values.flip(0).clamp_min(0.0)
 
 
 class Master(Policy):
@@ -72,6 +111,8 @@ class Master(Policy):
         device: of the arms handed out.
 
     Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
+
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 
     def __init__(
@@ -88,8 +129,12 @@ class Master(Policy):
     ) -> None:
         self.replicates = validation.positive_integer("replicates", replicates)
         self.num_arms = validation.positive_integer("num_arms", num_arms)
+        validation.function("base", base, "a function that makes a policy of one replicate")
+        validation.function("rho", rho, "a function of the number of steps")
+        validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")
         self.thresholds, self.rho = thresholds, rho
-        self._first, self._base = first_replicate, base
+        self._first, self._base = validation.natural("first_replicate", first_replicate), base
+        self._turn = 0  # rewards learnt
         self._streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
             for s in range(replicates)
@@ -100,18 +145,22 @@ class Master(Policy):
 
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The choice of the active copy of smallest order in each replicate."""
+        if available is not None:
+            check_available(available, self.replicates, self.num_arms)
         arms, optimism = [], []
         for s, block in enumerate(self._blocks):
             mask = available[s] if available is not None and available.dim() == 2 else available
             choice = block.player.policy.choose(time, mask)
             arms.append(choice.arm)
             optimism.append(choice.why["index"])
-        return Choice(torch.cat(arms), {"index": torch.cat(optimism)})
+        return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
 
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
         arm, reward = observation.arm, observation.reward
-        check_pulls(observation, self.replicates, self.num_arms)
+        check_observation(observation, self.replicates, self.num_arms)
+        check_turn(observation, self._turn)
+        self._turn += 1
         optimism = observation.why["index"]
         self._detected = torch.zeros_like(self._detected)
         for s, block in enumerate(self._blocks):
@@ -149,6 +198,7 @@ class Master(Policy):
         return {
             "blocks": [block.state_dict() for block in self._blocks],
             "streams": [streams.state_dict() for streams in self._streams],
+            "turn": self._turn,
             "counts": torch.stack([self._restarts, self._detected, self._order]),
         }
 
@@ -158,6 +208,7 @@ class Master(Policy):
             block.load_state_dict(kept)
         for streams, kept in zip(self._streams, state["streams"], strict=True):
             streams.load_state_dict(kept)
+        self._turn = state["turn"]
         self._restarts, self._detected, self._order = (row.clone() for row in state["counts"])
 
 
@@ -177,18 +228,25 @@ class _Block:
 
     def schedule(self) -> None:
         """Start the copies that begin at this step, largest order first."""
-        rho, draws = self.master.rho, self.master._streams[self.replicate]
         for m in range(self.order, -1, -1):
-            if self.clock % 2**m:
-                continue
-            if m == self.order or float(draws.uniform()) < rho(2**self.order) / rho(2**m):
+            if self.clock % 2**m == 0 and (m == self.order or self._drawn(m)):
                 self.copies.append(_Copy(m, self.clock, self.clock + 2**m, self._fresh(m)))
+
+    def _drawn(self, order: int) -> bool:
+        """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
+        rho, u = self.master.rho, float(self.master._streams[self.replicate].uniform())
+        return rho(2**order) <= self.master.thresholds.learnt * rho(1) and u < rho(2**self.order) / rho(
+            2**order
+        )
 
     def _fresh(self, order: int) -> Policy:
         if order not in self.pool:
-            self.pool[order] = self.master._base(self.master._first + self.replicate)
+            self.pool[order] = self._made()
         self.pool[order].reset()
         return self.pool[order]
+
+    def _made(self) -> Policy:
+        return self.master._base(self.master._first + self.replicate)
 
     @property
     def player(self) -> _Copy:
@@ -211,16 +269,17 @@ class _Block:
         return changed
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values, and the states of the copies' policies by order."""
+        """Plain values, and the states of all policies by order: those at rest keep random streams, and more."""
         copies = [(c.order, c.start, c.end, c.rewards) for c in self.copies]
-        active = {c.order: c.policy.state_dict() for c in self.copies}
+        policies = {order: policy.state_dict() for order, policy in self.pool.items()}
         plain = {name: getattr(self, name) for name in ("order", "clock", "excess", "lowest")}
-        return {**plain, "copies": copies, "policies": active}
+        return {**plain, "copies": copies, "policies": policies}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Counterpart of ``state_dict``."""
         for name in ("order", "clock", "excess", "lowest"):
             setattr(self, name, state[name])
-        self.copies = [_Copy(m, start, end, self._fresh(m), sums) for m, start, end, sums in state["copies"]]
-        for copy in self.copies:
-            copy.policy.load_state_dict(state["policies"][copy.order])
+        self.pool = {order: self._made() for order in state["policies"]}
+        for order, policy in self.pool.items():
+            policy.load_state_dict(state["policies"][order])
+        self.copies = [_Copy(m, start, end, self.pool[m], sums) for m, start, end, sums in state["copies"]]

@@ -39,6 +39,12 @@ class ModelPolicy(Policy):
         seed: int,
         first_replicate: int,
     ) -> None:
+        validation.instance("model", model, OnlineModel, "an OnlineModel")
+        validation.function("acquisition", acquisition, "an acquisition class, or a function that makes one")
+        if width is not None:
+            validation.instance("width", width, Width, "a Width")
+        if forgetting is not None:
+            validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
         one_batch = len(model.batch_shape) <= 1
         validation.require(
             one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"
@@ -126,12 +132,14 @@ class ModelPolicy(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Model, clock, restarts and random streams."""
+        """Model, clock, restarts and random streams, those of an acquisition that has its own among them."""
+        own = getattr(self.acquisition, "state_dict", None)
         return {
             "model": copied_state(self.model),
             "clock": self._clock,
             "restarts": self._restarts.clone(),
             "streams": self._streams.state_dict(),
+            "acquisition": None if inspect.isclass(self.acquisition) or own is None else own(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -139,3 +147,5 @@ class ModelPolicy(Policy):
         self.model.load_state_dict(state["model"])
         self._clock, self._restarts = state["clock"], state["restarts"].clone()
         self._streams.load_state_dict(state["streams"])
+        if state["acquisition"] is not None:
+            self.acquisition.load_state_dict(state["acquisition"])  # type: ignore[attr-defined]

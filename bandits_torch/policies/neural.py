@@ -34,6 +34,9 @@ class NeuralFeatures(FeatureSource):
 
     Cost: only Gram matrices, O(L N m^2 + L N^2 m); the p = m d + (L - 2) m^2 + m gradients of an arm are never
     written down. A training step costs O(L N m^2), however long the history: rewards are summed by arm.
+
+    Raises ValueError unless ``arms`` are finite (N, d) features, ``width`` and ``replicates`` >= 1, ``depth`` >= 2,
+    ``training_steps`` >= 0 and ``regulariser`` > 0.
     """
 
     def __init__(
@@ -50,12 +53,11 @@ class NeuralFeatures(FeatureSource):
     ) -> None:
         ok = isinstance(arms, Tensor) and arms.dim() == 2
         validation.require(ok, "arms", arms, "an (N, d) tensor of features")
+        validation.shape_is("arms", arms, arms.numel() > 0, "(N, d) with N >= 1 and d >= 1")
         self.arms = validation.finite_tensor("arms", arms)
         self.width, self.depth = validation.positive_integer("width", width), depth
         validation.require(isinstance(depth, int) and depth >= 2, "depth", depth, "an integer >= 2")
-        ok = isinstance(training_steps, int) and training_steps >= 0
-        validation.require(ok, "training_steps", training_steps, "an integer >= 0")
-        self.training_steps = training_steps
+        self.training_steps = validation.natural("training_steps", training_steps)
         self.regulariser = validation.positive("regulariser", regulariser)
         self.replicates, self.num_arms = validation.positive_integer("replicates", replicates), arms.shape[0]
         streams = ReplicateStreams(
@@ -87,45 +89,41 @@ class NeuralFeatures(FeatureSource):
         stiffest = torch.linalg.eigvalsh(root.unsqueeze(-1) * self._gram[replicate][held][:, held] * root)[-1]
         rate = 1 / (self.width * (stiffest + self.regulariser))
 
-        def loss(weights: Weights) -> Tensor:
-            moved = sum((W - W0).square().sum() for W, W0 in zip(weights, start, strict=True))
-            error = (n * (forward(weights, x) - mean).square()).sum()
-            return 0.5 * error + 0.5 * self.width * self.regulariser * moved
-
-        gradient = torch.func.grad(loss)
         weights = [W.clone() for W in start]
         for _ in range(self.training_steps):
-            weights = [W - rate * G for W, G in zip(weights, gradient(weights), strict=True)]
+            value, inputs, derivatives = layers(weights, x)
+            error = (n * (value - mean)).unsqueeze(-1)
+            for W, W0, h, b in zip(weights, start, inputs, derivatives, strict=True):
+                gradient = (error * b).mT @ h + self.width * self.regulariser * (W - W0)
+                W.sub_(rate * gradient)
         return weights
 
 
 def forward(weights: Weights, x: Tensor) -> Tensor:
     """f(x; W), (N,), for x (N, d)."""
-    hidden = x
-    for W in weights[:-1]:
-        hidden = torch.relu(hidden @ W.mT)
-    return math.sqrt(weights[-1].shape[-1]) * (hidden @ weights[-1].mT).squeeze(-1)
+    return layers(weights, x)[0]
+
+
+def layers(weights: Weights, x: Tensor) -> tuple[Tensor, Weights, Weights]:
+    """f(x; W), and for each layer its input h_{l-1} and the derivative b_l of f in W_l h_{l-1}, row i of arm i.
+
+    The gradient of f in W_l is the outer product b_l h_{l-1}^T.
+    """
+    root = math.sqrt(weights[-1].shape[-1])
+    inputs, hidden = [], x
+    for W in weights:
+        inputs.append(hidden)
+        before = hidden @ W.mT
+        hidden = torch.relu(before)
+    derivatives = [torch.full_like(before, root)]
+    for W, h in zip(reversed(weights[1:]), reversed(inputs[1:]), strict=True):
+        derivatives.append((derivatives[-1] @ W) * (h > 0))
+    return root * before.squeeze(-1), inputs, derivatives[::-1]
 
 
 def gram(weights: Weights, x: Tensor) -> Tensor:
-    """<grad f(x_i), grad f(x_j)> / m, (N, N), layer by layer.
-
-    The gradient in W_l is the outer product b_l h_{l-1}^T of the derivative b_l in the layer's input and the
-    layer's own input h_{l-1}, so the Gram matrix is sum_l (b_l b_l^T) * (h_{l-1} h_{l-1}^T), elementwise.
-    """
-    m, count = weights[-1].shape[-1], x.shape[0]
-
-    def shifted(shifts: Weights) -> tuple[Tensor, Weights]:
-        """sum_i f(x_i) with the layers' inputs shifted, and these; row i of a shift acts on f(x_i) alone."""
-        inputs, hidden = [], x
-        for W, shift in zip(weights, shifts, strict=True):
-            inputs.append(hidden)
-            before = hidden @ W.mT + shift
-            hidden = torch.relu(before)
-        return math.sqrt(m) * before.sum(), inputs
-
-    zeros = [x.new_zeros(count, W.shape[0]) for W in weights]
-    derivatives, layers = torch.func.grad(shifted, has_aux=True)(zeros)
-    blocks = [(b @ b.mT) * (h @ h.mT) for b, h in zip(derivatives, layers, strict=True)]
-    total = torch.stack(blocks).sum(0) / m
+    """<grad f(x_i), grad f(x_j)> / m, (N, N): sum_l (b_l b_l^T) * (h_{l-1} h_{l-1}^T) / m, elementwise products."""
+    _, inputs, derivatives = layers(weights, x)
+    blocks = [(b @ b.mT) * (h @ h.mT) for b, h in zip(derivatives, inputs, strict=True)]
+    total = torch.stack(blocks).sum(0) / weights[-1].shape[-1]
     return 0.5 * (total + total.mT)

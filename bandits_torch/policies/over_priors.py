@@ -40,9 +40,13 @@ class UnknownPriorPolicy(Policy):
 
     A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the
     smallest index, ties between priors to the first. An index that is NaN is never chosen.
+
+    Raises ValueError for a model of another batch shape than (S, P).
     """
 
     def __init__(self, model: ArmGP, width: Width) -> None:
+        validation.instance("model", model, ArmGP, "an ArmGP")
+        validation.instance("width", width, Width, "a Width")
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
         self.model, self.width = model, width
@@ -112,14 +116,20 @@ class UnknownPriorPolicy(Policy):
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
-    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood)."""
+    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood).
+
+    Source: the type II likelihood baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
+    """
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         return LikeliestPrior(base, self.model.log_likelihood)
 
 
 class BayesianPriorPolicy(UnknownPriorPolicy):
-    """Mean UCB over the priors, weighted by their posterior probabilities (equal before the first reward)."""
+    """Mean UCB over the priors, weighted by their posterior probabilities (equal before the first reward).
+
+    Source: the fully Bayesian baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
+    """
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         return BayesianOverPriors(base, self.model.log_likelihood)
@@ -146,6 +156,8 @@ class PriorElimination(UnknownPriorPolicy):
 
     The last surviving prior is never dropped. ``trace`` records the prior played, how many survive, the one
     dropped in this step (-1: none), and whether the last one was refuted too (so that none of the set fits).
+
+    Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
 
     def __init__(
@@ -161,7 +173,7 @@ class PriorElimination(UnknownPriorPolicy):
         self.delta, self.xi = validation.probability("delta", delta), xi
         if noise_scale is None:
             noise_scale = model.noise_variance.sqrt()
-        scale = torch.as_tensor(noise_scale).to(model.noise_variance)
+        scale = validation.numbers("noise_scale", noise_scale, model.noise_variance)
         validation.require(
             bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
         )

@@ -32,9 +32,9 @@ class Observation:
     """What came of a choice.
 
     Attributes:
-        time: when the arm was pulled, in the problem's unit of time.
+        time: when the arm was pulled, in the problem's unit of time, not when the reward arrived.
         arm: (S,) integers or (S, d) points, as chosen.
-        reward: (S,) rewards.
+        reward: (S,) rewards; the replicates learn together.
         why: the ``why`` of the choice.
     """
 
@@ -47,7 +47,24 @@ class Observation:
 class Policy(ABC):
     """Chooses an arm for each of S replicates and learns from the rewards.
 
-    ``choose`` changes nothing but the position of random streams; ``learn`` changes state.
+    ``choose`` changes nothing but the position of random streams; ``learn`` changes state. ``run`` calls them in turn;
+    a live system may not, and then this holds:
+
+    * Missing: a choice whose reward never comes is never learnt. Nothing waits for it, and every clock (of widths,
+      windows, restarts) counts what was learnt, not what was chosen.
+    * Late or out of order: a model of a function that stays as it is takes rewards in any order, and so do
+      ``IndexPolicy``, the policies over priors, ``RegretBalancing``, ``BatchBKB`` and ``CalibratedOPKB``: windows,
+      weights, restarts and tests then go by arrival. Under drift an ``IndexPolicy`` on an ``ArmGP`` learns a
+      reward of the past exactly, at the cost of learning all it holds again, and a window then goes by time; on
+      an ``OnlineGP`` it costs nothing extra. What must predict the reward first (``EventTriggeredRestart``,
+      ``PriorElimination``) cannot do so for the past of a drifting function: ValueError. ``Master`` and ``BlockPolicy``
+      credit a reward to what they play: they learn of the choice made since the last reward, and of any other
+      ValueError.
+    * Twice: an observation has no number, so what is learnt twice counts as two. ``AskTell`` numbers them.
+    * Time may jump forward as far as it likes; ``choose`` at a time before the latest observation is a ValueError
+      under drift.
+    * Arms that are gone are masked by ``available``; new ones come in by ``IndexPolicy.add_arms``.
+    * The state is whole between any two calls, so another process can take over (``save_policy``).
 
     Attributes:
         replicates: S.
@@ -68,7 +85,7 @@ class Policy(ABC):
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:
-        """Learn what came of the last choice. A ValueError leaves the policy unchanged."""
+        """Learn what came of a choice. A ValueError leaves the policy unchanged."""
 
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
@@ -108,6 +125,7 @@ def copied_state(module: torch.nn.Module) -> dict[str, Any]:
 
 def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
     """Raise ValueError unless this is a mask (N,) or (S, N) that leaves every replicate an arm (seen on a CPU only)."""
+    validation.tensor("available", available)
     allowed = available.shape in ((num_arms,), (replicates, num_arms))
     validation.shape_is("available", available, allowed, f"({num_arms},) or ({replicates}, {num_arms})")
     validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
@@ -116,8 +134,16 @@ def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
         validation.require(left, "available", available, "at least one arm to choose in every replicate")
 
 
+def check_turn(observation: Observation, turn: int) -> None:
+    """Raise ValueError if the observation says that its choice (``why["turn"]``) was made before the last reward."""
+    made = observation.why.get("turn", turn)
+    expected = f"{turn}, of a choice made since the last reward: this policy cannot learn late or twice"
+    validation.require(made == turn, "why['turn']", made, expected)
+
+
 def check_observation(observation: Observation, replicates: int, num_arms: int) -> None:
     """Raise ValueError unless there is one arm (in 0, ..., N - 1, seen on a CPU only) and one reward per replicate."""
+    _check_tensors(observation)
     for name in ("arm", "reward"):
         value = getattr(observation, name)
         validation.shape_is(name, value, value.shape == (replicates,), f"({replicates},)")
@@ -127,8 +153,19 @@ def check_observation(observation: Observation, replicates: int, num_arms: int) 
         validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)
 
 
+def _check_tensors(observation: Observation) -> None:
+    """Raise ValueError unless arm and reward are tensors, the rewards real numbers and finite (seen on a CPU only)."""
+    validation.tensor("arm", observation.arm)
+    reward = validation.tensor("reward", observation.reward)
+    validation.require(not reward.is_complex(), "reward", reward.dtype, "real numbers")
+    if reward.is_cpu:
+        validation.finite_tensor("reward", reward)
+    validation.finite_number("time", observation.time)
+
+
 def check_points(observation: Observation, replicates: int, dim: int) -> None:
     """Raise ValueError unless there is one finite point (d,) and one finite reward per replicate (seen on a CPU)."""
+    _check_tensors(observation)
     shape = (replicates, dim)
     validation.shape_is("arm", observation.arm, observation.arm.shape == shape, f"{shape}, a point each")
     reward = observation.reward

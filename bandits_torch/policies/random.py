@@ -10,7 +10,14 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Choice, Observation, Policy, domain_now
+from bandits_torch.policies.policy import (
+    Choice,
+    Observation,
+    Policy,
+    check_observation,
+    check_points,
+    domain_now,
+)
 from bandits_torch.streams import ReplicateStreams
 
 _MOST_DRAWS = 1000
@@ -28,6 +35,8 @@ class RandomPolicy(Policy):
 
     Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm when it is not the very
     tensor of the step before; on a GPU that check waits for the device.
+
+    Raises ValueError for ``num_arms`` or ``replicates`` below 1.
     """
 
     def __init__(
@@ -61,6 +70,7 @@ class RandomPolicy(Policy):
         return Choice(passed.long().argmax(-1))
 
     def _check(self, available: Tensor) -> None:
+        validation.tensor("available", available)
         seen = self._checked
         if seen is not None and seen[0] is available and seen[1] == available._version:
             return
@@ -74,7 +84,8 @@ class RandomPolicy(Policy):
         self._checked = (available, available._version)
 
     def learn(self, observation: Observation) -> None:
-        """Learns nothing."""
+        """Learns nothing; what was observed is checked all the same."""
+        check_observation(observation, self.replicates, self.num_arms)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Nothing to unlearn; the random stream goes on, so that a restart brings new draws."""
@@ -128,7 +139,8 @@ class RandomPointPolicy(Policy):
         return Choice(points)
 
     def learn(self, observation: Observation) -> None:
-        """Learns nothing."""
+        """Learns nothing; what was observed is checked all the same."""
+        check_points(observation, self.replicates, self.dim)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Nothing to unlearn; the random stream goes on."""

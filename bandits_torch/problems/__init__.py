@@ -22,7 +22,7 @@ from bandits_torch.problems.hills import Hills
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
-from bandits_torch.problems.registry import PROBLEMS, describe, make, options_of
+from bandits_torch.problems.registry import PROBLEMS, describe, make, needs_data, options_of
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import SimulatedProblem
 from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock, StandardFunction
@@ -66,6 +66,7 @@ __all__ = [
     "fit_forgetting_rate",
     "gaussian_noise",
     "make",
+    "needs_data",
     "options_of",
     "read_table",
 ]

@@ -35,18 +35,26 @@ class IntelTemperature(Replay):
 
     Args:
         data: ``intel_temperature.npz``, or its folder.
-        day: the played day, year-month-day.
+        day: the played day, or the first of them, year-month-day.
+        days: how many days to play.
         filled: play filled values where a reading is missing; False masks them.
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
     def __init__(
-        self, data: str | Path, *, day: str = "2004-03-14", filled: bool = True, **options: Any
+        self,
+        data: str | Path,
+        *,
+        day: str = "2004-03-14",
+        days: int = 1,
+        filled: bool = True,
+        **options: Any,
     ) -> None:
         arrays = _load(data, "intel_temperature.npz", ("temperature", "observed", "time", "xy", "mote_id"))
         values, observed = arrays["temperature"], arrays["observed"]
         readings = np.where(observed, values, np.nan)
-        super().__init__(**_intel_day(arrays, values if filled else readings, readings, day), **options)
+        played = values if filled else readings
+        super().__init__(**_intel_days(arrays, played, readings, day, days), **options)
 
 
 class IntelLight(Replay):
@@ -59,12 +67,13 @@ class IntelLight(Replay):
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
-        day: the played day, year-month-day.
+        day: the played day, or the first of them, year-month-day.
+        days: how many days to play.
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
-    def __init__(self, data: str | Path, *, day: str = "2004-03-14", **options: Any) -> None:
-        super().__init__(**_intel_raw(data, "light", day), **options)
+    def __init__(self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, **options: Any) -> None:
+        super().__init__(**_intel_raw(data, "light", day, days), **options)
 
 
 class IntelHumidity(Replay):
@@ -74,12 +83,13 @@ class IntelHumidity(Replay):
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
-        day: the played day, year-month-day.
+        day: the played day, or the first of them, year-month-day.
+        days: how many days to play.
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
-    def __init__(self, data: str | Path, *, day: str = "2004-03-14", **options: Any) -> None:
-        super().__init__(**_intel_raw(data, "humidity", day), **options)
+    def __init__(self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, **options: Any) -> None:
+        super().__init__(**_intel_raw(data, "humidity", day, days), **options)
 
 
 class MoleneWind(Replay):
@@ -158,19 +168,20 @@ class BeijingPM25(Replay):
         )
 
 
-def _intel_raw(data: str | Path, name: str, day: str) -> dict[str, Any]:
+def _intel_raw(data: str | Path, name: str, day: str, days: int) -> dict[str, Any]:
     """``Replay``'s arguments for light or humidity; the file does not say which values are linear gaps."""
     arrays = _load(data, "intel_light_humidity.npz", (name, "time", "xy", "mote_id"))
-    return _intel_day(arrays, arrays[name], arrays[name], day, skipped=_HOUR)
+    return _intel_days(arrays, arrays[name], arrays[name], day, days, skipped=_HOUR)
 
 
-def _intel_day(
-    arrays: Arrays, values: np.ndarray, readings: np.ndarray, day: str, skipped: int = 0
+def _intel_days(
+    arrays: Arrays, values: np.ndarray, readings: np.ndarray, day: str, days: int, skipped: int = 0
 ) -> dict[str, Any]:
-    """``Replay``'s arguments: ``values`` of the day to play, ``readings`` (NaN where none) up to ``skipped``
-    seconds before it as history, sensors that worked in both."""
+    """``Replay``'s arguments: ``values`` of the days to play, ``readings`` (NaN where none) up to ``skipped``
+    seconds before them as history, sensors that worked in both."""
+    validation.positive_integer("days", days)
     time, first = arrays["time"], _day_start("day", day)
-    played, past = (time >= first) & (time < first + _DAY), time < first - skipped
+    played, past = (time >= first) & (time < first + days * _DAY), time < first - skipped
     _require_rows("day", day, time, past, played)
     seen = ~np.isnan(readings)
     arms = (seen[played].mean(0) >= _LEAST_SHARE_SEEN) & (seen[past].sum(0) >= 2)

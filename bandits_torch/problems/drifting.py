@@ -51,6 +51,9 @@ class SwitchingFunctions(SimulatedProblem):
         change: ``"fresh"``, an independent draw, or ``"flip"``, the same function with its sign changed.
         noise_scale: R.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
+
+    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that are not ascending shares of
+    the horizon.
     """
 
     def __init__(
@@ -161,6 +164,8 @@ class DriftingCosine(SimulatedProblem):
         noise_scale: R.
         stationary: keep the phase at 0 (appendix J.2).
         replicates, seed, first_replicate: as for ``GPDraws``; every replicate has a theta of its own.
+
+    Raises ValueError for a ``horizon`` below 1 and a negative ``noise_scale``.
     """
 
     def __init__(

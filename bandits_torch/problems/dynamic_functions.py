@@ -43,6 +43,8 @@ class DynamicFunction(ContinuousProblem):
         horizon: T.
         noise_scale: R, in standard deviations of the function.
         replicates: all have the same function, and independent noise.
+
+    Raises ValueError unless ``horizon`` and ``replicates`` are integers >= 1 and ``noise_scale`` >= 0.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class DynamicFunction(ContinuousProblem):
         noise_scale: float = 0.05,
         replicates: int = 1,
     ) -> None:
+        validation.instance("function", function, SyntheticTestFunction, "a BoTorch test function")
         validation.positive_integer("horizon", horizon)
         validation.positive_integer("replicates", replicates)
         validation.non_negative("noise_scale", noise_scale)

@@ -49,6 +49,9 @@ class Hills(StationaryProblem):
         noise_scale: R.
         num_arms: N, an even grid of [0, 1]; 101 puts an arm on every top.
         replicates, seed, first_replicate: as for ``GPDraws``.
+
+    Raises ValueError unless ``true_prior`` is in 1, ..., 10, ``noise_scale`` and ``hill_width`` > 0, and ``excluded``
+    >= 0 leaves an arm.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Hills(StationaryProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        inside = isinstance(true_prior, int) and 1 <= true_prior <= 10
+        inside = 1 <= validation.positive_integer("true_prior", true_prior) <= 10
         validation.require(inside, "true_prior", true_prior, "an integer in 1, ..., 10")
         validation.positive("noise_scale", noise_scale)
         validation.non_negative("excluded", excluded)

@@ -53,6 +53,9 @@ class MovingPeaks(SimulatedProblem):
         kernel, lengthscale, nu: of the kernel that is taken for known.
         num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``; a sphere makes no
         sense here.
+
+    Raises ValueError unless 0 <= ``shift`` < 1, counts are integers >= 1, sizes and ``noise_scale`` >= 0, and
+    ``layout`` is one of the two.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class MovingPeaks(SimulatedProblem):
             validation.positive_integer(name, count)
         for name, size in (("height_severity", height_severity), ("width_severity", width_severity)):
             validation.non_negative(name, size)
-        validation.require(0 <= shift < 1, "shift", shift, "a number in [0, 1)")
+        validation.below_one("shift", shift)
         validation.non_negative("noise_scale", noise_scale)
         validation.require(layout in ("uniform", "grid"), "layout", layout, "'uniform' or 'grid'")
         super().__init__(place_arms(layout, num_arms, dim, seed), replicates, noise_scale, horizon)

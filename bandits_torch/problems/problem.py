@@ -56,6 +56,9 @@ class Knowledge:
 class Problem(ABC):
     """Something to optimise: a finite set of arms whose expected rewards may change from step to step.
 
+    What a problem gives at a step depends on that step and on the random numbers passed in, never on what was asked
+    before: any step can be asked in any order. So an interrupted run is resumed without a problem's state.
+
     Attributes:
         arms: (N, d) features of the arms.
         replicates: how many reward functions are held side by side; 1 serves any number of replicates
@@ -125,5 +128,8 @@ def per_replicate(value: Tensor) -> float | Tensor:
 
 
 def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:
-    """Normal noise (S,) of standard deviation ``scale`` (a number or (S,))."""
+    """Normal noise (S,) of standard deviation ``scale`` (a number or (S,)).
+
+    ``streams`` gives each replicate its own random numbers, of the dtype and device of the result.
+    """
     return streams.normal() * torch.as_tensor(scale, dtype=streams.dtype, device=streams.device)

@@ -39,6 +39,8 @@ class StandardFunction(StationaryProblem):
         kernel, lengthscale, nu: of the kernel that is taken for known.
         replicates: all have the same function and arms, and independent noise.
         seed: of the points.
+
+    Raises ValueError for another ``scale``, fewer than 2 arms, and ``replicates`` below 1.
     """
 
     def __init__(
@@ -81,6 +83,8 @@ class Rosenbrock(StandardFunction):
     Args:
         dim: d.
         options: as for ``StandardFunction``.
+
+    Raises ValueError unless ``dim`` is an integer >= 2.
     """
 
     def __init__(self, *, dim: int = 2, **options: Any) -> None:

@@ -45,6 +45,8 @@ class TVGPDraws(SimulatedProblem):
         horizon: the last step, None for no end.
         noise_scale: R; 0.1 against functions of standard deviation 1.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
+
+    Raises ValueError unless 0 < ``forgetting_rate`` < 1, ``noise_scale`` >= 0 and ``horizon`` >= 1.
     """
 
     def __init__(

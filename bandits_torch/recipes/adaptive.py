@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -21,16 +22,18 @@ from bandits_torch.policies.ada_opkb import AdaOPKB
 from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
 from bandits_torch.policies.features import FixedFeatures
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
 from bandits_torch.policies.neural import NeuralFeatures
 from bandits_torch.policies.opkb import OPKB
 from bandits_torch.policies.opkb_constants import Constants
 from bandits_torch.policies.policy import Policy
+from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.optimal_design import features_of_covariance
 from bandits_torch.theory.widths import ConstantWidth, IGPWidth, Width
 
 Number = float | Tensor
+_SIMULATED = 16  # runs that MASTER's calibrated rho rests on
 
 
 def opkb(
@@ -76,7 +79,12 @@ def ada_opkb_calibrated(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon."""
+    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
+
+    ``run_length``: mean number of steps between false alarms. Source: Hong et al. 2023, changed as ``CalibratedOPKB``
+    says.
+    """
+    validation.positive_integer("replicates", replicates)
     model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
     return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
 
@@ -96,10 +104,14 @@ def opnn(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5)."""
+    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
+
+    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent a block;
+    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``).
+    """
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -125,10 +137,13 @@ def ada_opnn(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> Policy:
-    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7)."""
+    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
+
+    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``.
+    """
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -145,7 +160,7 @@ def master_gp_ucb(
     noise_variance: Number,
     *,
     horizon: int,
-    thresholds: str = "calibrated",
+    thresholds: str | MasterThresholds = "calibrated",
     rkhs_bound: Number = 1.0,
     noise_scale: float | None = None,
     delta: float = 0.1,
@@ -157,40 +172,45 @@ def master_gp_ucb(
     """MASTER over GP-UCB (Wei & Luo 2021; Hong et al. 2023, appendix E).
 
     ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of
-    Wei & Luo. ``"calibrated"``: rho(t) = 2 width_t sqrt(2 c gamma_t / t) with c = k / ln(1 + k/lambda), k the
-    largest prior variance, and no inflation: GP-UCB's own bound on its mean regret over t steps, from
-    sum sigma^2 <= c sum ln(1 + sigma^2/lambda) = 2 c gamma_t and Cauchy-Schwarz.
+    Wei & Luo. ``"calibrated"`` or thresholds of one's own: rho(t) from GP-UCB runs of the whole horizon on 16 draws of
+    the prior (``simulated_rate``), which takes some seconds beforehand at T = 10 000. There is one rho, that of the
+    replicates' largest B and mean noise: one of many is the replicate alone only where they agree in both.
+
+    Raises ValueError for other ``thresholds``.
     """
-    validation.require(
-        thresholds in ("theory", "calibrated"), "thresholds", thresholds, "'theory' or 'calibrated'"
+    validation.instance(
+        "thresholds", thresholds, (str, MasterThresholds), "'theory', 'calibrated' or MasterThresholds"
     )
-    lam = float(torch.as_tensor(noise_variance).mean())
-    prior = ArmGP(arms, kernel, lam)
+    if isinstance(thresholds, str):
+        named = ("theory", "calibrated")
+        validation.require(
+            thresholds in named, "thresholds", thresholds, "'theory', 'calibrated' or MasterThresholds"
+        )
+    validation.positive_integer("horizon", horizon)
+    lam = _one_noise(noise_variance)
     scale = math.sqrt(lam) if noise_scale is None else noise_scale
     bound = torch.as_tensor(rkhs_bound)
-    gain = MaximumGain(prior.prior.matrix().squeeze(0), lam, horizon + 1, upper_bound=False)
-    own = IGPWidth(float(bound.max()), scale, delta, gain)
-    planned = _width(width) or own
-    largest = float(prior.marginals()[1].max())
-    per_step = largest / math.log1p(largest / lam)  # sigma^2 <= per_step ln(1 + sigma^2 / lambda)
 
-    def base(replicate: int) -> Policy:
-        model = ArmGP(arms, kernel, lam, batch_shape=(1,))
-        B = float(bound if bound.dim() == 0 else bound[replicate - first_replicate])
+    def gp_ucb(B: float, copies: int = 1) -> IndexPolicy:
         used = _width(width) or IGPWidth(B, scale, delta, RealisedGain())
+        model = ArmGP(arms, kernel, lam, batch_shape=(copies,))
         return IndexPolicy(model, UpperConfidenceBound, width=used)
 
-    @cache
-    def rho(t: int) -> float:
-        t = min(t, horizon)
-        beta = float(planned(t, prior))
-        if thresholds == "theory":
-            return beta * math.sqrt(max(1.0, float(gain(t - 1, prior))) * math.log(horizon / delta) / t)
-        return 2 * beta * math.sqrt(2 * per_step * float(gain(t, prior)) / t)
+    def base(replicate: int) -> Policy:
+        return gp_ucb(float(bound if bound.dim() == 0 else bound[replicate - first_replicate]))
 
-    limits = (
-        MasterThresholds.theory(horizon, delta) if thresholds == "theory" else MasterThresholds.calibrated()
-    )
+    prior, largest = ArmGP(arms, kernel, lam), float(bound.max())
+    if thresholds == "theory":
+        limits = MasterThresholds.theory(horizon, delta)
+        rho = _lemma_e3(prior, _width(width), largest, scale, delta, horizon)
+    else:
+        limits = thresholds if isinstance(thresholds, MasterThresholds) else MasterThresholds.calibrated()
+        phi = features_of_covariance(prior.prior.matrix().squeeze(0))
+        streams = ReplicateStreams(seed, _SIMULATED, purpose="policy", dtype=phi.dtype, device=phi.device)
+        functions = streams.normal(phi.shape[1]) @ phi.mT
+        noise = math.sqrt(lam) * torch.stack([streams.normal() for _ in range(horizon)])
+        rate = simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist()
+        rho = lambda t: rate[min(t, horizon) - 1]  # noqa: E731
     return Master(
         base,
         rho,
@@ -201,6 +221,22 @@ def master_gp_ucb(
         first_replicate=first_replicate,
         device=prior.arms.device,
     )
+
+
+def _lemma_e3(
+    prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float, delta: float, horizon: int
+) -> Callable[[int], float]:
+    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T."""
+    gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)
+    planned = width or IGPWidth(rkhs_bound, scale, delta, gain)
+
+    @cache
+    def rho(t: int) -> float:
+        t = min(t, horizon)
+        gamma = max(1.0, float(gain(t - 1, prior)))
+        return float(planned(t, prior)) * math.sqrt(gamma * math.log(horizon / delta) / t)
+
+    return rho
 
 
 def w_gp_ucb(
@@ -216,6 +252,7 @@ def w_gp_ucb(
     replicates: int = 1,
 ) -> IndexPolicy:
     """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022)."""
+    validation.positive_integer("replicates", replicates)
     model = WeightedGP(arms, kernel, noise_variance, discount=discount, batch_shape=(replicates,))
     scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
     own = IGPWidth(rkhs_bound, scale, delta, RealisedGain())
@@ -224,9 +261,15 @@ def w_gp_ucb(
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, arms=index)
 
 
+def _one_noise(noise_variance: Number) -> float:
+    """lambda, the average where replicates differ."""
+    like = torch.zeros((), dtype=torch.float64)
+    return float(validation.numbers("noise_variance", noise_variance, like).mean())
+
+
 def _features(arms: Tensor | int, kernel: Kernel | Tensor, noise_variance: Number) -> Tensor:
     """phi (N, p) with the kernel's Gram matrix over the arms."""
-    lam = float(torch.as_tensor(noise_variance).mean())
+    lam = _one_noise(noise_variance)
     return features_of_covariance(ArmGP(arms, kernel, lam).prior.matrix().squeeze(0))
 
 

@@ -57,8 +57,12 @@ def build(
     """The recipe ``name`` for a problem: what an honest user knows of it fills what ``options`` leave open.
 
     Raises ValueError on an unknown name or option, listing those there are.
+
+    ``replicates``: S; ``horizon``: T, the steps it is planned for; ``seed``: of the policy's random numbers.
     """
     accepted = options_of(name)
+    validation.instance("problem", problem, Problem, "a Problem")
+    validation.positive_integer("horizon", horizon)
     unknown = sorted(set(options) - set(accepted))
     if unknown:
         raise ValueError(f"options of {name} must be among {', '.join(accepted)}, got {', '.join(unknown)}")
@@ -70,8 +74,12 @@ def build(
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The keyword settings of a recipe with their defaults."""
-    validation.require(name in RECIPES, "policy", name, f"one of {', '.join(RECIPES)}")
+    """The keyword settings of a recipe with their defaults.
+
+    Raises ValueError for an unknown name.
+    """
+    known = isinstance(name, str) and name in RECIPES
+    validation.require(known, "policy name", name, f"one of {', '.join(RECIPES)}")
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)

@@ -40,6 +40,9 @@ def bkb(
 
     ``preset="theory"`` takes qbar from their Theorem 1 (it needs ``horizon``) and draws at every step, with delta
     split between dictionary and width; ``"practical"`` takes ``oversampling`` and ``growth`` (1: draw at every step).
+    ``chunk_size``: arms worked on at a time when memory is short (``SketchedGP``).
+
+    Raises ValueError for another ``preset``, ``preset="theory"`` without ``horizon``, and ``replicates`` below 1.
     """
     sampling = _sampling(preset, horizon, delta, oversampling, growth)
     model = SketchedGP(
@@ -81,6 +84,9 @@ def bbkb(
 
     ``preset="theory"`` takes ``growth`` times the qbar of Theorem 1, since a dictionary serves until variances have
     fallen by that factor, and widens the width by sqrt(growth) for the frozen mean; ``"practical"`` does neither.
+    ``oversampling``, ``chunk_size``: as for ``bkb``.
+
+    Raises ValueError as ``bkb`` does, and with ``preset="theory"`` unless ``growth`` >= 1.
     """
     theory = preset == "theory"
     sampling = _sampling(preset, horizon, delta, oversampling, growth)

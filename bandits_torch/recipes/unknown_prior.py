@@ -20,7 +20,12 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.domain import Domain
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.candidate_points import online_gp_over_priors
-from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.candidate_priors import (
+    CandidatePrior,
+    arm_gp_of_prior,
+    arm_gp_over_priors,
+    check_priors,
+)
 from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
@@ -50,7 +55,12 @@ def pe_gp_ucb(
     learn_hyperparameters: bool | Mapping[str, Any] = False,
     seed: int = 0,
 ) -> Policy:
-    """PE-GP-UCB: optimistic over priors too, drops those whose predictions fail (Ziomek et al. 2024, Algorithm 1)."""
+    """PE-GP-UCB: optimistic over priors too, drops those whose predictions fail (Ziomek et al. 2024, Algorithm 1).
+
+    ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``PriorElimination``).
+
+    Raises ValueError for ``learn_hyperparameters`` over arms, whose priors are matrices.
+    """
     test: dict[str, Any] = {"delta": delta, "noise_scale": noise_scale, "xi": xi}
     if not isinstance(arms, Domain):
         fixed = not learn_hyperparameters
@@ -79,7 +89,10 @@ def mle_gp_ucb(
     width: Any = None,
     form: str = "auto",
 ) -> LikeliestPriorPolicy:
-    """GP-UCB under the prior of the largest marginal likelihood so far (type II maximum likelihood)."""
+    """GP-UCB under the prior of the largest marginal likelihood so far (type II maximum likelihood).
+
+    A baseline of Ziomek et al. 2024, section 7.
+    """
     model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
     return LikeliestPriorPolicy(model, _width(width, model, horizon, delta))
 
@@ -95,7 +108,10 @@ def bayes_gp_ucb(
     width: Any = None,
     form: str = "auto",
 ) -> BayesianPriorPolicy:
-    """Upper confidence bounds averaged over the priors by their posterior probabilities (fully Bayesian)."""
+    """Upper confidence bounds averaged over the priors by their posterior probabilities (fully Bayesian).
+
+    A baseline of Ziomek et al. 2024, section 7.
+    """
     model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
     return BayesianPriorPolicy(model, _width(width, model, horizon, delta))
 
@@ -113,8 +129,12 @@ def regret_balancing(
     width: Any = None,
     form: str = "auto",
 ) -> RegretBalancing:
-    """Regret balancing over a GP-UCB of each prior, for what does not change (Ziomek et al. 2024, Algorithm 2)."""
+    """Regret balancing over a GP-UCB of each prior, for what does not change (Ziomek et al. 2024, Algorithm 2).
+
+    ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``RegretBalancing``).
+    """
     known = {"horizon": horizon, "replicates": replicates, "delta": delta, "width": width, "form": form}
+    check_priors(priors)
     policies = [known_prior_gp_ucb(arms, prior, noise_variance, **known) for prior in priors]
     return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
 
@@ -130,7 +150,10 @@ def known_prior_gp_ucb(
     width: Any = None,
     form: str = "auto",
 ) -> IndexPolicy:
-    """The oracle among policies with an unknown prior: GP-UCB told the true one, with PE-GP-UCB's width."""
+    """The oracle among policies with an unknown prior: GP-UCB told the true one, with PE-GP-UCB's width.
+
+    ``prior`` is the true one. Width: Ziomek et al. 2024, Theorem 4.1 A.
+    """
     model = arm_gp_of_prior(arms, prior, noise_variance, replicates=replicates, form=form)
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
 

@@ -37,7 +37,7 @@ def interior_point(
     """Primal-dual Newton steps on grad F - z + nu = 0, sum P = 1, P z = tau -> 0.
 
     With P^{1/2} on both sides the Newton matrix is P^{1/2} (w M * M) P^{1/2} + diag(z), bounded however small
-    some P get. Each member of the batch stops at its own gap; the best P seen is returned.
+    some P get. Each member of the batch stays where it reached its gap; the best P seen is returned.
     """
     count = allowed.sum(-1, keepdim=True)
     P = allowed / count.to(phi.dtype)
@@ -51,9 +51,11 @@ def interior_point(
         gap = (P * (gradient - lowest)).sum(-1, keepdim=True)
         better = gap < best_gap
         best, best_gap = torch.where(better, P, best), torch.where(better, gap, best_gap)
-        if bool((best_gap <= 0.5 * tolerance).all()):
+        done = best_gap <= 0.5 * tolerance
+        if bool(done.all()):
             break
-        P, z = _newton_step(M, gradient, P, z, w, allowed, count)
+        after = _newton_step(M, gradient, P, z, w, allowed, count)
+        P, z = (torch.where(done, old, new) for old, new in zip((P, z), after, strict=True))
     return best
 
 

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.theory.design_solvers import active_set, interior_point, leverages, pairwise_frank_wolfe
+from bandits_torch.theory.parameters import checked
 
 _SOLVERS = {"interior_point": interior_point, "active_set": active_set, "frank_wolfe": pairwise_frank_wolfe}
 # Above this many arms, Newton steps of O(N^3) are kept to a working set.
@@ -72,6 +73,8 @@ def optimal_design(
 
     Raises ValueError for features that are not (..., N, p) or not finite, a ridge or tolerance that is not
     positive, a mask that is not booleans over the arms or leaves none, an unknown method.
+
+    Source: Hong, Li & Tewari 2023, Definition 4.2.
     """
     return exploration_problem(features, None, ridge, 1.0, among, tolerance=tolerance, method=method)
 
@@ -93,6 +96,10 @@ def exploration_problem(
         tolerance, method: as for ``optimal_design``. The gap is in units of ``gaps``.
 
     Cost and errors: as for ``optimal_design``.
+
+    Raises ValueError for a ``tolerance`` that is not positive and another ``method``.
+
+    Source: Hong, Li & Tewari 2023, equation 1.
     """
     phi, g, w, allowed = _checked(features, gaps, ridge, weight, among)
     validation.positive("tolerance", tolerance)
@@ -119,12 +126,22 @@ def optimal_exploration(
     P* solves equation 1 with w = 2/beta; A = {x: gap(x) <= 2 alpha gamma / beta}, gamma = ``gain``.
     Lemma 4.4 holds for s = 1/2: sum Q gap <= (1 + alpha) gamma / beta, leverages <= beta gap + 2 gamma and
     <= beta^2 gap^2 / (2 alpha gamma) + 2 gamma.
+
+    Raises ValueError unless ``beta`` and ``alpha`` > 0. ``tolerance`` is that of ``exploration_problem``.
+
+    Source: Hong, Li & Tewari 2023, Algorithm 1.
     """
     validation.positive("beta", beta)
     validation.positive("alpha", alpha)
-    p_star = exploration_problem(features, gaps, ridge, 2 / beta, tolerance=tolerance).probabilities
+    validation.finite_tensor("gaps", gaps)
+    checked(validation.positive, "gain", gain)
     good = gaps <= torch.as_tensor(2 * alpha * gain / beta).to(gaps).unsqueeze(-1)
-    pi = optimal_design(features, ridge, good, tolerance=tolerance).probabilities
+    among = torch.stack([torch.ones_like(good), good])
+    weight = gaps.new_tensor([2 / beta, 1.0]).reshape(2, *[1] * (gaps.dim() - 1))
+    both = torch.stack(
+        [gaps, torch.zeros_like(gaps)]
+    )  # P* and pi(A) in one batch: half the steps to wait for
+    p_star, pi = exploration_problem(features, both, ridge, weight, among, tolerance=tolerance).probabilities
     return (1 - design_share) * p_star + design_share * pi
 
 
@@ -133,6 +150,8 @@ def fractional_gain(features: Tensor, ridge: float) -> Tensor:
 
     The maximum over fractional counts (section 2.1): no factor 1/2, and at least twice the greedy or any
     integer maximum at noise variance sigma. The maximiser is the optimal design.
+
+    Source: Hong, Li & Tewari 2023, section 2.1.
     """
     return optimal_design(features, ridge).log_det
 
@@ -141,9 +160,19 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
     """Features (..., N, p) with Gram matrix ``covariance`` (..., N, N); p is its numerical rank, at least 1.
 
     Eigenvalues below 1e-12 of the largest are left out; in a batch, p is the largest rank. Cost O(N^3).
+
+    Raises ValueError for another shape, NaN, infinity, and a matrix that is not positive semi-definite.
+
+    Source: Hong, Li & Tewari 2023, section 2, by an eigendecomposition where they take a Cholesky factor.
     """
+    validation.tensor("covariance", covariance)
     square = covariance.dim() >= 2 and covariance.shape[-1] == covariance.shape[-2] > 0
     validation.shape_is("covariance", covariance, square, "(..., N, N)")
+    asymmetry = float((covariance - covariance.mT).abs().max()) if covariance.numel() else 0.0
+    ok = asymmetry <= torch.finfo(covariance.dtype).eps ** 0.5 * float(covariance.abs().max())
+    validation.require(
+        ok or asymmetry != asymmetry, "covariance", f"|C - C^T| up to {asymmetry}", "symmetric"
+    )
     validation.finite_tensor("covariance", covariance)
     values, vectors = torch.linalg.eigh(covariance)
     largest = values[..., -1:]
@@ -159,14 +188,15 @@ def _checked(
     features: Tensor, gaps: Tensor | None, ridge: float, weight: float | Tensor, among: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Features, gaps, weight (..., 1) and mask in one batch shape."""
+    validation.tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
     validation.finite_tensor("features", features)
     validation.positive("ridge", ridge)
     arms = features.shape[-2]
-    g = features.new_zeros(arms) if gaps is None else gaps.to(features)
+    g = features.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(features)
     validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")
     validation.finite_tensor("gaps", g)
-    w = torch.as_tensor(weight, dtype=features.dtype, device=features.device)
+    w = validation.numbers("weight", weight, features)
     validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
     allowed = torch.ones(arms, dtype=torch.bool, device=features.device) if among is None else among
     ok = allowed.dtype == torch.bool and allowed.dim() >= 1 and allowed.shape[-1] == arms

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.parameters import Parameter, checked, clock, like, log
+from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
 from bandits_torch.theory.widths import Width
 
 
@@ -29,6 +29,8 @@ class SrinivasBayesianWidth(Width):
     Args:
         num_arms: N >= 1.
         delta: failure probability.
+
+    Raises ValueError unless ``num_arms`` is an integer >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, delta: Parameter) -> None:
@@ -53,6 +55,8 @@ class SrinivasContinuousWidth(Width):
         r: side of the domain, > 0.
         a, b: constants of the derivative bound, > 0, with 4 d a > delta; b in units of reward over length.
         delta: failure probability.
+
+    Raises ValueError unless ``dim`` is an integer >= 1 and ``a`` > delta / (4 dim).
     """
 
     def __init__(self, dim: int, r: Parameter, a: Parameter, b: Parameter, delta: Parameter) -> None:
@@ -85,6 +89,8 @@ class PriorEliminationFiniteWidth(Width):
         num_arms: N >= 1.
         horizon: T >= 1.
         delta: failure probability of the whole algorithm.
+
+    Raises ValueError unless ``num_arms`` and ``horizon`` are integers >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, horizon: int, delta: Parameter) -> None:
@@ -156,7 +162,15 @@ def elimination_xi(
         noise_scale: R.
         delta: failure probability of the whole algorithm.
         form: ``"two-sided"`` or ``"printed"``.
+
+    ``step``, ``noise_scale``: numbers or tensors that broadcast together, as the result. Raises ValueError for another
+    ``form``.
     """
-    validation.require(form in ("two-sided", "printed"), "xi", form, "'two-sided' or 'printed'")
+    validation.require(form in ("two-sided", "printed"), "form (xi)", form, "'two-sided' or 'printed'")
+    check_step(step)
+    validation.positive_integer("num_priors", num_priors)
+    validation.probability("delta", delta)
+    if not isinstance(noise_scale, Tensor):
+        validation.positive("noise_scale", noise_scale)
     sides = 2 if form == "two-sided" else 1
     return 2 * noise_scale**2 * log(sides * num_priors * math.pi**2 * step**2 / (3 * delta))

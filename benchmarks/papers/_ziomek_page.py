@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.papers import _claims
+from benchmarks.papers._tables import markdown
+from benchmarks.papers._ziomek_claims import make_claims
+
 _RIVALS = ("mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "random")
 _HEAD = """# Ziomek, Adachi & Osborne 2024: unknown prior
 
@@ -15,6 +19,10 @@ two means exceeds twice the root of the sum of their squared standard errors.
 
 All policies use the width of PE-GP-UCB's theorem for finite sets, delta = 0.1, unless a row says otherwise; the
 elimination test is the corrected one (deviations before the observation, two-sided xi).
+"""
+_RULES = """"Lower", "better" and "outperforms" ask for more than two standard errors (se) of the differences between
+replicates, "similarly" for at most 20 % of the larger, "roughly uniform" for a factor of 2, "commits" and "relies" for
+more than half of all plays.
 """
 _TOY = """## Figure 2: the toy problem (`hills`)
 
@@ -53,19 +61,21 @@ other work, with as many threads as the column says.
 
 
 def write(out: Path) -> None:
-    """Write RESULTS.md from whichever CSV files are there."""
-    parts = [_HEAD]
+    """Write RESULTS.md and claims.csv from whichever CSV files are there."""
+    claims = make_claims(out)
+    _claims.write(out, claims)
+    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for stem, text in (("figure2", _TOY), ("figure4", _INTEL)):
         path = out / f"{stem}_totals.csv"
         if path.is_file():
             parts += [text, _totals(pd.read_csv(path, index_col="replicate"))]
-            parts += ["Share of all plays by prior:\n", _table(pd.read_csv(out / f"{stem}b.csv").round(3))]
+            parts += ["Share of all plays by prior:\n", markdown(pd.read_csv(out / f"{stem}b.csv").round(3))]
     for stem, name in (("sensitivity_toy", "toy problem"), ("sensitivity_intel", "Intel temperatures")):
         path = out / f"{stem}.csv"
         if path.is_file():
             parts += [_SENSITIVITY.format(name=name), _sensitivity(pd.read_csv(path, dtype={"value": str}))]
     if (out / "speed.csv").is_file():
-        parts += [_SPEED, _table(pd.read_csv(out / "speed.csv"))]
+        parts += [_SPEED, markdown(pd.read_csv(out / "speed.csv"))]
     (out / "RESULTS.md").write_text("\n".join(parts))
 
 
@@ -77,7 +87,7 @@ def _totals(totals: pd.DataFrame) -> str:
         f"* PE-GP-UCB against {p}: {_verdict(mean['pe_gp_ucb'], error['pe_gp_ucb'], mean[p], error[p])}"
         for p in _RIVALS
     ]
-    return "\n".join([f"{len(totals)} replicates.\n", _table(rows), *said, ""])
+    return "\n".join([f"{len(totals)} replicates.\n", markdown(rows), *said, ""])
 
 
 def _verdict(mean: float, error: float, other: float, other_error: float) -> str:
@@ -102,9 +112,4 @@ def _sensitivity(rows: pd.DataFrame) -> str:
     table = pd.DataFrame(shown)
     count = table["PE lowest"].value_counts()
     said = ", ".join(f"{answer} in {count.get(answer, 0)}" for answer in ("yes", "lowest", "no"))
-    return f"{_table(table)}\nOf {len(table)} rows: {said}.\n"
-
-
-def _table(frame: pd.DataFrame) -> str:
-    lines = [list(map(str, frame.columns)), ["---"] * frame.shape[1], *frame.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return f"{markdown(table)}\nOf {len(table)} rows: {said}.\n"

@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.papers ziomek [toy|intel|sensitivity|speed|report ...] [--data DIR] [--fast] [--out DIR]``
 
-Without a name all parts run (Intel ones need ``--data``, the folder of intel_temperature.npz). Each part writes
-CSV files and pictures; the page RESULTS.md is then written from the CSV files alone.
+Without a name all parts run (Intel ones need ``--data``, the folder of intel_temperature.npz). Each part writes CSV
+files and pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bandits_torch.experiments.regret import per_step, random_regret
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation
 from benchmarks.papers import _ziomek_page as page
+from benchmarks.papers._folders import data_folder, results_folder
 
 POLICIES = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb", "random")
 RIVALS = POLICIES[:4]
@@ -61,9 +62,11 @@ def main(arguments: list[str]) -> None:
         prog="python -m benchmarks.papers ziomek", description=__doc__.split("\n")[0]
     )
     parser.add_argument("parts", nargs="*", help="toy, intel, sensitivity, speed or report; default: all")
-    parser.add_argument("--data", type=Path, help="folder of intel_temperature.npz")
+    parser.add_argument(
+        "--data", type=Path, help="folder of intel_temperature.npz; default: $BANDITS_TORCH_DATA"
+    )
     parser.add_argument("--fast", action="store_true", help="3 replicates, 40 steps, two values a setting")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ziomek")
+    parser.add_argument("--out", type=Path, help="default: results/ziomek, or results/fast/ziomek")
     asked = parser.parse_args(arguments)
     parts = {
         "toy": toy,
@@ -75,13 +78,14 @@ def main(arguments: list[str]) -> None:
     unknown = sorted(set(asked.parts) - set(parts))
     if unknown:
         parser.error(f"parts must be among {', '.join(parts)}, got {', '.join(unknown)}")
-    if asked.data is None and "intel" in asked.parts:
-        parser.error("intel needs --data")
-    asked.out.mkdir(parents=True, exist_ok=True)
+    data = data_folder(asked.data, "intel_temperature.npz")
+    if data is None and "intel" in asked.parts:
+        parser.error("intel needs --data or $BANDITS_TORCH_DATA")
+    out = results_folder("ziomek", asked.fast, asked.out)
     for part in asked.parts or parts:
-        if part != "intel" or asked.data is not None:
-            parts[part](asked.out, asked.data, asked.fast)
-    page.write(asked.out)
+        if part != "intel" or data is not None:
+            parts[part](out, data, asked.fast)
+    page.write(out)
 
 
 def toy(out: Path, data: Path | None, fast: bool) -> None:

@@ -14,14 +14,34 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from bandits_torch.files import atomic_write
-from benchmarks.speed import against_botorch, crossover, growth, igp_30000, precision
+from benchmarks.speed import (
+    against_botorch,
+    crossover,
+    growth,
+    igp_30000,
+    million_arms,
+    million_steps,
+    precision,
+    saturation,
+    scaling,
+)
 from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import machine
 from benchmarks.speed.page import result_paths, write_page
 
 BENCHMARKS: dict[str, Benchmark] = {
     module.BENCHMARK.name: module.BENCHMARK
-    for module in (against_botorch, growth, crossover, igp_30000, precision)
+    for module in (
+        against_botorch,
+        growth,
+        crossover,
+        igp_30000,
+        million_steps,
+        precision,
+        saturation,
+        scaling,
+        million_arms,
+    )
 }
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -1,67 +1,118 @@
-"""Batch BKB on a million arms: ``python -m benchmarks.speed.million_arms [horizon] [device] [lengthscale]``
-
-N = 10^6 on a grid of [0, 1]^6, squared exponential kernel of lengthscale 0.5 (or as given), lambda = 0.01,
-qbar 5, C 5, float64. Prints ms per step, dictionary size and peak memory as it goes; on a GPU also the bandwidth
-of the pass over the embedding.
-"""
+"""Batch BKB on a million arms: time of a step, peak memory, and what share of the memory's bandwidth is used."""
 
 from __future__ import annotations
 
-import resource
-import sys
-from time import perf_counter
-
+import pandas as pd
 import torch
 
 from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import alone, clock, copy_seconds, peak_mib
+from benchmarks.speed.page import duration, markdown, whole
+
+NOISE, EVERY = 0.1, 250  # steps from row to row
 
 
-def peak_gib(device: torch.device) -> float:
-    """Peak memory: of the process on a CPU, of the allocator on a GPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**30
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def measure(settings: Settings) -> pd.DataFrame:
+    """A grid of [0, 1]^6, squared exponential kernel, two lengthscales: one process each, one after the other."""
+    side, horizon = (3, 20) if settings.fast else (10, 1000)
+    rows = []
+    for lengthscale in (1.0, 0.5):
+        settings.say(f"{side**6} arms, lengthscale {lengthscale}")
+        rows += alone(play, side, horizon, lengthscale, settings.device)
+    return pd.DataFrame(rows)
 
 
-def main(horizon: int, device: torch.device, lengthscale: float) -> None:
-    """Play and report."""
-    problem = GridDraws(side=10, dim=6, lengthscale=lengthscale, noise_scale=0.1, seed=0).to(device)
+def play(side: int, horizon: int, lengthscale: float, device: str) -> list[dict[str, float]]:
+    """One row for every ``EVERY`` steps."""
+    problem = GridDraws(side=side, dim=6, lengthscale=lengthscale, noise_scale=NOISE, seed=0).to(device)
     f = problem.expected_rewards(1)[0]
-    noise = 0.1 * torch.randn(horizon, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    width = RealisedInformationWidth(2.0, 0.1, 0.1)
-    policy = recipes.bbkb(problem.arms, problem.knowledge.kernel, 0.01, width=width)
-    regret, start, before, since = 0.0, perf_counter(), perf_counter(), 0
+    noise = NOISE * torch.randn(horizon, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    width = RealisedInformationWidth(2.0, NOISE, 0.1)
+    policy = recipes.bbkb(problem.arms, problem.knowledge.kernel, NOISE**2, width=width)
+    model, sketch = policy.model, policy.model.sketches[0]
+    rows: list[dict[str, float]] = []
+    best, regret, moved, start, first = float(f.max()), 0.0, 0.0, clock(device), 1
     for step in range(1, horizon + 1):
+        size, draws = sketch.size, sketch.draws
         arm = policy.choose().arm
-        regret += float(f.max() - f[arm[0]])
+        regret += best - float(f[arm[0]])
         policy.learn(Observation(0.0, arm, f[arm] + noise[step - 1].to(f)))
-        if step % 50 == 0 or step == horizon or step == 10:
-            now = perf_counter()
-            model = policy.model
-            ms = 1e3 * (now - before) / (step - since)
-            print(
-                f"t {step:5d}  {ms:8.1f} ms a step  m {int(model.dictionary_size):4d}  "
-                f"draws {int(model.draws):4d}  regret per step {regret / step:.3f}  peak {peak_gib(device):.1f} GiB",
-                flush=True,
+        moved += bytes_of_step(problem.num_arms, size, sketch.size, sketch.draws > draws)
+        if step % EVERY == 0 or step == horizon:
+            seconds = clock(device) - start
+            rows.append(
+                {
+                    "arms": problem.num_arms,
+                    "lengthscale": lengthscale,
+                    "first_step": first,
+                    "last_step": step,
+                    "seconds_per_step": seconds / (step - first + 1),
+                    "bytes_per_step": moved / (step - first + 1),
+                    "copy_seconds": copy_seconds(min(int(moved / (step - first + 1)), 2**30), device, 3)
+                    * max(1.0, moved / (step - first + 1) / 2**30),
+                    "dictionary": int(model.dictionary_size),
+                    "draws": sketch.draws,
+                    "regret_per_step": regret / step,
+                    "peak_mib": peak_mib(device),
+                }
             )
-            before, since = now, step
-    print(f"{1e3 * (perf_counter() - start) / horizon:.1f} ms a step over {horizon} steps on {device}")
-    if device.type == "cuda":
-        rows = policy.model.sketches[0].rows
-        vector = rows[:, 0].clone()
-        vector @ rows
-        torch.cuda.synchronize()
-        begun = perf_counter()
-        for _ in range(20):
-            vector @ rows
-        torch.cuda.synchronize()
-        rate = 20 * rows.numel() * rows.element_size() / (perf_counter() - begun)
-        print(f"one pass over the embedding reads {rate / 1e9:.0f} GB/s")
+            moved, start, first = 0.0, clock(device), step + 1
+    return rows
 
 
-if __name__ == "__main__":
-    arguments = sys.argv[1:] + ["1000", "cpu", "0.5"][len(sys.argv) - 1 :]
-    main(int(arguments[0]), torch.device(arguments[1]), float(arguments[2]))
+def bytes_of_step(num_arms: int, before: int, after: int, drawn: bool) -> float:
+    """What a step must read and write at least, in bytes: arms are scored again from the top of N stale indices.
+
+    A draw that adds rows reads the rows there are once to compute the new ones, and once more for the means and
+    variances that the newest pull changed; one that adds none needs the second pass alone.
+    """
+    vectors = 1.0  # the stale indices
+    if drawn:
+        vectors += before * (after > before) + 2 * (after - before if after > before else 0) + after + 6
+    return 8.0 * num_arms * vectors
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One table."""
+    rows = [
+        (
+            row["lengthscale"],
+            f"{whole(row['first_step'])} to {whole(row['last_step'])}",
+            duration(row["seconds_per_step"]),
+            whole(row["dictionary"]),
+            whole(row["draws"]),
+            f"{row['bytes_per_step'] / 2**30:.2f} GiB",
+            f"{100 * row['copy_seconds'] / row['seconds_per_step']:.0f} %",
+            f"{row['peak_mib'] / 1024:.1f} GiB",
+            f"{row['regret_per_step']:.3f}",
+        )
+        for row in frame.to_dict("records")
+    ]
+    heads = (
+        "lengthscale",
+        "steps",
+        "a step",
+        "dictionary",
+        "draws so far",
+        "bytes a step",
+        "share of copy bandwidth",
+        "peak memory",
+        "regret a step",
+    )
+    arms = whole(frame["arms"].iloc[0])
+    return f"{arms} arms on a grid of [0, 1]^6. {_WORDS}{markdown(heads, rows)}"
+
+
+_WORDS = """Batch BKB (`bbkb`: qbar 5, growth 5), squared exponential kernel, noise
+variance 0.01, realised-information width, float64. Bytes a step are the least that must be read and written: the rows
+of the embedding, 8 bytes per arm and member of the dictionary, once for new rows and once for the means and variances.
+The share of copy bandwidth compares that with a plain copy that moves as many bytes. At lengthscale 0.5 hardly any two
+arms pulled tell of each other, so the dictionary holds all of them and a draw is due at almost every step.
+
+"""
+
+BENCHMARK = Benchmark("million_arms", "Does a million arms run, and at what cost?", measure, describe)

@@ -13,7 +13,7 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.factor_form import FactorForm
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.simulated import make_kernel, place_arms
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.speed.measuring import clock
@@ -78,20 +78,18 @@ def ucb_on_arms(
     return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=forgetting)
 
 
-def play(
-    policy: IndexPolicy, task: Task, step: int, forced: Tensor | None = None
-) -> tuple[Tensor, Tensor, float]:
+def play(policy: Policy, task: Task, step: int, forced: Tensor | None = None) -> tuple[Tensor, Tensor, float]:
     """One step: the arms (S,), the rewards (S,) and the seconds that choosing and learning took.
 
     ``forced`` arms (S,) are learned in place of those chosen, which are still chosen and timed.
     """
     start = clock(task.device)
-    arm = policy.choose(float(step)).arm
+    choice = policy.choose(float(step))
     seconds = clock(task.device) - start
-    arm = arm if forced is None else forced
+    arm = choice.arm if forced is None else forced
     reward = task.reward(step, arm)
     start = clock(task.device)
-    policy.learn(Observation(float(step), arm, reward))
+    policy.learn(Observation(float(step), arm, reward, choice.why))
     return arm, reward, seconds + clock(task.device) - start
 
 
@@ -100,15 +98,15 @@ def held(policy: IndexPolicy) -> tuple[str, int, int]:
     form = policy.model._belief.form  # type: ignore[union-attr]
     if not isinstance(form, FactorForm):
         return "covariance", 0, 0
-    return "factor", int(form.rows_used), int((form.point_count > 0).sum(-1).max())
+    return "factor", int(form.rows.used), int((form.point_count > 0).sum(-1).max())
 
 
 def bytes_of_step(policy: IndexPolicy) -> int:
-    """Bytes that one step of one replicate cannot avoid moving in the form the model is in.
+    """Bytes that one step of all replicates cannot avoid moving in the form the model is in.
 
-    Covariance form: C read and written. Factor form: u prior rows read, covariance among the n points read and
-    written. Both: mean and variance read and written once.
+    Covariance form: a replicate's C read and written. Factor form: the u prior rows read once for all replicates, and
+    each one's covariance among its points read and written (n of the fullest). Both: mean and variance likewise.
     """
-    (form, u, n), N = held(policy), policy.num_arms
-    numbers = (2 * N * N if form == "covariance" else u * N + 2 * n * n) + 4 * N
-    return numbers * policy.model.noise_variance.element_size()
+    (form, u, n), N, S = held(policy), policy.num_arms, policy.replicates
+    matrices = S * 2 * N * N if form == "covariance" else u * N + S * 2 * n * n
+    return (matrices + S * 4 * N) * policy.model.noise_variance.element_size()

@@ -1,44 +1,85 @@
-"""The benchmark of Hong et al. in its short form, and how it counts detections."""
+"""The benchmark of Hong et al. in its short form, how it counts detections, how it tunes, what it says of the paper."""
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
+from bandits_torch import recipes
 from bandits_torch.history import History
-from benchmarks.papers import hong
+from benchmarks.papers import __main__ as papers
+from benchmarks.papers import _claims, _hong_page, _hong_tuning, hong
+from benchmarks.papers import _hong_environments as of
 
 
-def test_short_form_writes_table_page_and_picture(tmp_path: Path) -> None:
-    asked = [
-        "--horizon",
-        "40",
-        "--replicates",
-        "2",
-        "--environments",
-        "correlated-d2",
-        "--folder",
-        str(tmp_path),
-    ]
-    rows = hong.main([*asked, "--algorithms", "SW-GP-UCB", "ADA-OPKB tuned", "ADA-OPKB calibrated"])
-    assert [row["algorithm"] for row in rows] == ["SW-GP-UCB", "ADA-OPKB tuned", "ADA-OPKB calibrated"]
-    assert (tmp_path / "hong_correlated-d2.png").stat().st_size > 1000
-    hong.main([*asked, "--algorithms", "MASTER"])
-    table = (tmp_path / "hong.csv").read_text().splitlines()
-    assert len(table) == 5, "rows of an earlier run are kept"
-    assert len((tmp_path / "hong.md").read_text().splitlines()) == 13 + 4
+def test_short_form_writes_tables_pictures_and_page_and_keeps_what_was_played(tmp_path: Path) -> None:
+    asked = ["hong", "correlated", "theory", "--fast", "--out", str(tmp_path)]
+    papers.main(asked)
+    for name in ("correlated-d2", "correlated-d3"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    table = pd.read_csv(tmp_path / "regret.csv")
+    assert list(table["algorithm"]) == 2 * list(of.RACED)
+    assert len(pd.read_csv(tmp_path / "totals.csv")) == 2 * 2 * len(of.RACED)
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert "## correlated-d2" in page
+    assert "nothing is ever exploited" in page
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()}
+    papers.main(asked)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()}
 
 
-@pytest.mark.parametrize("algorithm", list(hong.ALGORITHMS))
+def test_detection_part_counts_what_the_histories_hold(tmp_path: Path) -> None:
+    papers.main(["hong", "detection", "--fast", "--out", str(tmp_path)])
+    assert len(pd.read_csv(tmp_path / "false_alarms.csv")) == 12
+    delays = pd.read_csv(tmp_path / "delays.csv")
+    assert len(delays) == 6
+    assert (delays["missed"] <= delays["replicates"]).all()
+
+
+@pytest.mark.parametrize("arguments", [["everything"], ["3"]])
+def test_unknown_part_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        hong.main(arguments)
+    assert "parts must be among 1, 2, switching" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("algorithm", list(of.ALGORITHMS))
 def test_every_algorithm_has_a_recipe_that_takes_its_options(algorithm: str) -> None:
-    recipe, options = hong.ALGORITHMS[algorithm]
-    assert set(options) <= set(hong.recipes.options_of(recipe))
+    recipe, options = of.ALGORITHMS[algorithm]
+    assert set(options) <= set(recipes.options_of(recipe))
 
 
-@pytest.mark.parametrize("name", list(hong.ENVIRONMENTS))
+@pytest.mark.parametrize("name", list(of.ENVIRONMENTS))
 def test_every_environment_can_be_made(name: str) -> None:
-    problem, switches = hong.environment(name, 100, 1)
+    problem, switches = of.environment(name, 100, 1)
     assert getattr(problem, "switches", switches) == switches
+
+
+@pytest.mark.parametrize("algorithm", list(_hong_tuning.STARTS))
+def test_every_grid_is_of_options_that_the_start_has(algorithm: str) -> None:
+    recipe, start = _hong_tuning.STARTS[algorithm]
+    assert set(_hong_tuning.GRIDS[algorithm]) <= set(start)
+    assert set(_hong_tuning.options_of(algorithm, start)) <= set(recipes.options_of(recipe))
+
+
+def test_search_keeps_the_best_value_of_each_option_in_turn_and_asks_once() -> None:
+    asked: list[dict[str, int]] = []
+
+    def score(option: str, setting: dict[str, int]) -> float:
+        asked.append(setting)
+        return (setting["a"] - 2) ** 2 + (setting["b"] - setting["a"]) ** 2
+
+    best = _hong_tuning.search({"a": (0, 1, 2), "b": (0, 2, 5)}, {"a": 0, "b": 0}, score)
+    assert best == {"a": 1, "b": 0}, "at b = 0 the best a is 1; at a = 1 b = 0 and b = 2 are level"
+    assert len(asked) == 5
+
+
+def test_settings_that_are_raced_are_those_that_were_chosen() -> None:
+    """tuning.csv, written by the search, against the code."""
+    table = pd.read_csv(Path(hong.__file__).parent / "results" / "hong" / "tuning.csv")
+    for algorithm, setting in _hong_tuning.chosen(table).items():
+        assert _hong_tuning.as_raced(algorithm) == setting
 
 
 def test_first_detection_after_a_change_is_its_own_and_the_others_are_false_alarms() -> None:
@@ -48,8 +89,21 @@ def test_first_detection_after_a_change_is_its_own_and_the_others_are_false_alar
     zeros = torch.zeros(2, 100, dtype=torch.float64)
     trace = {"detected": detected, "restarts": detected.cumsum(-1)}
     history = History(zeros.long(), zeros, zeros, zeros, torch.arange(1.0, 101), torch.zeros(100), trace)
-    found = hong.detections(history, [30, 70])
+    found = of.detections(history, [30, 70])
     assert found["false_alarms"] == 1.0  # steps 10 and 60 of replicate 0
     assert found["missed"] == 0.5  # the change at 70 in replicate 0
     assert found["median_delay"] == 5.0  # of 5, 2 and 10
     assert found["restarts"] == 2.5
+
+
+def test_verdicts_compare_replicate_by_replicate() -> None:
+    rows = [
+        {"environment": _hong_page.STILL, "algorithm": algorithm, "replicate": k, "regret": base + gain}
+        for k, base in enumerate((10.0, 200.0, 3000.0))
+        for algorithm, gain in (("OPNN", 0.0), ("OPNN0", 5.0 + 0.1 * k))
+    ]
+    totals = pd.DataFrame(rows).assign(**{"until 0.3 T": 0.0})
+    verdicts = {claim.claim: claim.verdict for claim in _hong_page.claims(totals)}
+    (trained,) = (verdict for claim, verdict in verdicts.items() if "OPNN beats OPNN0" in claim)
+    assert trained == _claims.HOLDS, "5 apart in each replicate, though the replicates differ by thousands"
+    assert verdicts["ADA-OPNN does worse than ADA-OPKB"] == _claims.UNTESTED

@@ -2,8 +2,7 @@
 
 import torch
 
-from bandits_torch.experiments.detections import mark_detections
-from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments.plots import mark_detections, plot_regret
 from bandits_torch.history import History
 
 

@@ -1,10 +1,10 @@
-"""plot_priors: shares of plays as they were, survivors as a line."""
+"""plot_priors: shares of plays as they were, survivors as a line; plot_surviving_priors: who is left, by prior."""
 
 import numpy as np
 import pytest
 import torch
 
-from bandits_torch.experiments.plots import plot_priors
+from bandits_torch.experiments.plots import plot_priors, plot_surviving_priors
 from bandits_torch.history import History
 
 
@@ -54,3 +54,24 @@ def test_histories_without_priors_are_left_out_and_none_left_is_an_error() -> No
         plot_priors({"bare": bare})
     with pytest.raises(ValueError, match="names must be names of 3 or more priors"):
         plot_priors({"one": history(PRIOR)}, ["a", "b"])
+
+
+def eliminations(dropped) -> History:
+    dropped = torch.tensor(dropped)
+    zeros = torch.zeros(dropped.shape, dtype=torch.float64)
+    trace = {"dropped": dropped.double(), "surviving": 3.0 - (dropped >= 0).cumsum(-1)}
+    return History(zeros.long(), zeros, zeros, zeros, zeros[0], zeros[0], trace, {"policy": "one"})
+
+
+def test_priors_survive_until_the_step_that_drops_them() -> None:
+    ax = plot_surviving_priors(eliminations([[0, -1, 2, -1], [-1, -1, 2, -1]]), names=["a", "b", "c"])
+    np.testing.assert_allclose(ax.images[0].get_array(), [[0.5] * 4, [1] * 4, [1, 1, 0, 0]])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0  a", "1  b", "2  c"]
+    assert ax.get_title("left") == "priors that one has not dropped"
+
+
+def test_surviving_priors_need_their_trace_and_as_many_names() -> None:
+    with pytest.raises(ValueError, match=r"history\.trace must be one with 'dropped' and 'surviving', got"):
+        plot_surviving_priors(history(PRIOR))
+    with pytest.raises(ValueError, match="names must be None or 3 names, one for each prior"):
+        plot_surviving_priors(eliminations([[0, -1]]), names=["a", "b"])

@@ -1,50 +1,234 @@
-"""race and sweep: the same noise for all, a fresh policy for each problem."""
+"""sweep: the same results wherever its cells run, interrupted or not, and no cell lost for another's fault."""
+
+import builtins
+from dataclasses import dataclass
 
 import pytest
 import torch
 
-from bandits_torch.experiments.sweep import race, sweep
+from bandits_torch.experiments import engines
+from bandits_torch.experiments.cells import Block, Cell, ProblemSetting, RecipeSetting, make_cells
+from bandits_torch.experiments.sweep import SweepFailed, run_cells, sweep
+from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.random import RandomPolicy
-from tests.reference.stubs import FixedPolicy, TableProblem
+from bandits_torch.problems import make
+from bandits_torch.recipes import build
+from tests.reference.stubs import TableProblem
+
+PROBLEMS = {
+    "switch": ProblemSetting("switching", {"num_arms": 12}),
+    "drift": ProblemSetting("tv-gp", {"num_arms": 12, "forgetting_rate": 0.1}),
+}
+POLICIES = {
+    "random": RecipeSetting("random"),
+    "ts": RecipeSetting("gp_ts"),
+    "window": RecipeSetting("sw_gp_ucb", {"window": 10}),
+}
 
 
-def problem(**options):
-    return TableProblem([[[0.0, 1.0, 0.5]]], noise_scale=1.0, **options)
+@dataclass(frozen=True)
+class Table:
+    """A problem of a user's own."""
+
+    horizon: int | None = None
+
+    def __call__(self, block):
+        return TableProblem([[[0.0, 1.0, 0.5]]], noise_scale=1.0, horizon=self.horizon)
 
 
-def test_a_race_equals_its_runs():
-    histories = race(
-        {"one": RandomPolicy(3, 2, seed=1), "two": RandomPolicy(3, 2, seed=2)}, problem(), 30, seed=5
-    )
-    for seed, name in ((1, "one"), (2, "two")):
-        alone = run(RandomPolicy(3, 2, seed=seed), problem(), 30, seed=5)
-        assert torch.equal(histories[name].rewards, alone.rewards)
-        assert histories[name].meta["policy"] == name
+@dataclass(frozen=True)
+class Counted:
+    """Random arms; notes every time it is built, and raises or interrupts when it is told to."""
+
+    raises: str | None = None
+
+    def __call__(self, problem, block):
+        BUILT.append((problem, block))
+        if self.raises:
+            raise getattr(builtins, self.raises)("by order")
+        return RandomPolicy(problem.num_arms, block.replicates, first_replicate=block.first_replicate)
 
 
-def test_all_policies_of_a_race_meet_the_same_noise():
-    script = torch.zeros(2, 30, dtype=torch.long)
-    histories = race({"left": FixedPolicy(script, 3), "middle": FixedPolicy(script + 1, 3)}, problem(), 30)
-    noise = [h.rewards - h.expected_rewards for h in histories.values()]
-    torch.testing.assert_close(noise[0], noise[1], rtol=0, atol=1e-12)
+BUILT: list = []
 
 
-def test_an_empty_race_is_refused():
-    with pytest.raises(ValueError, match="at least one policy"):
-        race({}, problem(), 3)
+@pytest.fixture(autouse=True)
+def _nothing_built():
+    BUILT.clear()
 
 
-def test_a_sweep_builds_every_policy_afresh_for_every_problem():
-    built = []
+def same(one, other):
+    """Bit for bit, seconds apart."""
+    assert one.trace.keys() == other.trace.keys()
+    for name in ("arms", "rewards", "expected_rewards", "best", "times"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    for name in one.trace:
+        torch.testing.assert_close(one.trace[name], other.trace[name], rtol=0, atol=0, equal_nan=True)
+    ignored = {"wall_seconds"}
+    assert {k: v for k, v in one.meta.items() if k not in ignored} == {
+        k: v for k, v in other.meta.items() if k not in ignored
+    }
 
-    def build(of):
-        built.append(of)
-        return RandomPolicy(of.num_arms, 2)
 
-    problems = {"endless": problem(), "short": problem(horizon=4)}
-    histories = sweep(problems, {"random": build}, 10, seed=3)
-    assert built == list(problems.values())
+def all_same(one, other):
+    assert {p: list(rows) for p, rows in one.items()} == {p: list(rows) for p, rows in other.items()}
+    for problem in one:
+        for policy in one[problem]:
+            same(one[problem][policy], other[problem][policy])
+
+
+def test_a_sweep_equals_its_runs():
+    histories = sweep(PROBLEMS, POLICIES, 20, replicates=3, seed=5)
+    for label, setting in PROBLEMS.items():
+        problem = make(setting.name, replicates=3, horizon=20, seed=5, **setting.options)
+        for name, policy in POLICIES.items():
+            built = build(policy.name, problem, replicates=3, horizon=20, seed=5, **policy.options)
+            alone, swept = run(built, problem, 20, seed=5), histories[label][name]
+            assert torch.equal(swept.rewards, alone.rewards)
+            assert torch.equal(swept.best, alone.best)
+            assert (swept.meta["problem"], swept.meta["policy"]) == (label, name)
+
+
+def test_blocks_hold_the_replicates_of_the_whole():
+    whole = sweep(PROBLEMS, POLICIES, 20, replicates=5, seed=1)
+    parts = sweep(PROBLEMS, POLICIES, 20, replicates=5, block=2, seed=1)
+    for problem in whole:
+        for policy in whole[problem]:
+            one, other = whole[problem][policy], parts[problem][policy]
+            assert torch.equal(one.arms, other.arms)
+            torch.testing.assert_close(one.rewards, other.rewards, rtol=0, atol=1e-12)
+            assert one.trace.keys() == other.trace.keys()
+            assert other.meta["first_replicate"] == 0
+
+
+def test_the_horizon_is_cut_to_the_problems_own():
+    histories = sweep({"endless": Table(), "short": Table(4)}, {"random": Counted()}, 10, seed=3)
     assert {name: h["random"].horizon for name, h in histories.items()} == {"endless": 10, "short": 4}
-    assert histories["short"]["random"].meta["problem"] == "short"
+    assert [block.horizon for _, block in BUILT] == [10, 4]
     assert torch.equal(histories["endless"]["random"].rewards[:, :4], histories["short"]["random"].rewards)
+
+
+def test_processes_give_what_the_local_runner_gives_bit_for_bit(monkeypatch):
+    monkeypatch.setattr(engines, "cores", lambda: 2)
+    local = sweep(PROBLEMS, POLICIES, 25, replicates=3, block=2)
+    all_same(local, sweep(PROBLEMS, POLICIES, 25, replicates=3, block=2, engine="processes", jobs=2))
+
+
+def test_an_interrupted_sweep_continues_where_it_stood(tmp_path):
+    policies = {"first": Counted(), "second": Counted("KeyboardInterrupt"), "third": Counted()}
+    with pytest.raises(KeyboardInterrupt):
+        sweep({"table": Table()}, policies, 10, replicates=2, out=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    BUILT.clear()
+    # The interrupted cell ran under another key: put right, it runs, and the finished one does not.
+    policies["second"] = Counted()
+    again = sweep({"table": Table()}, policies, 10, replicates=2, out=tmp_path)
+    assert len(BUILT) == 2
+    all_same(again, sweep({"table": Table()}, policies, 10, replicates=2))
+    BUILT.clear()
+    all_same(again, sweep({"table": Table()}, policies, 10, replicates=2, out=tmp_path))
+    assert BUILT == []
+
+
+def test_a_failed_cell_loses_no_other(tmp_path):
+    policies = {"first": Counted(), "bad": Counted("ValueError"), "third": Counted()}
+    with pytest.raises(
+        SweepFailed, match=r"1 of the sweep's cells failed\ntable, bad, .*ValueError: by order"
+    ) as got:
+        sweep({"table": Table()}, policies, 10, replicates=2, out=tmp_path)
+    assert list(got.value.histories["table"]) == ["first", "third"]
+    (failure,) = got.value.failures.values()
+    assert "by order" in failure.trace
+    assert "__call__" in failure.trace
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_process_that_fails_names_its_cell(monkeypatch):
+    monkeypatch.setattr(engines, "cores", lambda: 1)
+    bad = {"bad": RecipeSetting("sw_gp_ucb", {"window": 0}), "good": RecipeSetting("random")}
+    with pytest.raises(SweepFailed, match="switch, bad, replicates 0 to 0: ValueError: window") as got:
+        sweep({"switch": PROBLEMS["switch"]}, bad, 5, engine="processes")
+    assert list(got.value.histories["switch"]) == ["good"]
+
+
+def cell_of(problem=PROBLEMS["switch"], policy=POLICIES["window"], block=None, labels=("a", "b")):
+    return Cell(*labels, problem, policy, block or Block(3, 20))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"problem": ProblemSetting("switching", {"num_arms": 13})},
+        {"problem": ProblemSetting("switching", {"num_arms": 12}, "file.csv")},
+        {"problem": PROBLEMS["drift"]},
+        {"policy": RecipeSetting("sw_gp_ucb", {"window": 11})},
+        {"policy": RecipeSetting("r_gp_ucb", {"window": 10})},
+        {"policy": Counted()},
+        {"block": Block(4, 20)},
+        {"block": Block(3, 21)},
+        {"block": Block(3, 20, first_replicate=3)},
+        {"block": Block(3, 20, seed=1)},
+        {"labels": ("a", "c")},
+    ],
+)
+def test_whatever_defines_a_cell_is_in_its_key(other):
+    assert cell_of().key == cell_of(policy=RecipeSetting("sw_gp_ucb", {"window": 10})).key
+    assert cell_of(**other).key != cell_of().key
+
+
+@pytest.mark.parametrize(
+    "policy", [lambda problem, block: None, RecipeSetting("gp_ucb", {"width": object()})]
+)
+def test_what_cannot_be_written_down_cannot_be_filed(policy, tmp_path):
+    with pytest.raises(ValueError, match="policy must"):
+        sweep(PROBLEMS, {"mine": policy}, 5, out=tmp_path)
+
+
+def test_a_labels_odd_characters_stay_out_of_file_names():
+    assert cell_of(labels=("a/b", "gp_ucb w=2")).key.startswith("a_b-gp_ucb_w=2-0-2-")
+
+
+def test_finished_cells_are_read_not_run(tmp_path):
+    cells = make_cells({"table": Table()}, {"random": Counted()}, Block(2, 5))
+    ((cell, history),) = run_cells(cells, out=tmp_path)
+    same(History.load(tmp_path / cell.key), history)
+    (tmp_path / cell.key).write_bytes(b"half")
+    with pytest.raises(ValueError, match="not a whole history file"):
+        list(run_cells(cells, out=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "cloud"}, "engine must be one of local, processes, ray, got 'cloud'"),
+        (
+            {"engine": "processes", "threads": 2, "jobs": 2},
+            "jobs must be at most 1: 2 threads each on the 3 CPUs",
+        ),
+        ({"threads": 4}, "threads must be at most the 3 CPUs there are, got 4"),
+        ({"replicates": 0}, "replicates must be an integer >= 1"),
+        ({"block": 0}, "block must be an integer >= 1"),
+        ({"seed": -1}, "seed must be an integer >= 0"),
+        ({"jobs": 0}, "jobs must be an integer >= 1"),
+    ],
+)
+def test_bad_arguments_are_refused(options, message, monkeypatch):
+    monkeypatch.setattr(engines, "cores", lambda: 3)
+    with pytest.raises(ValueError, match=message):
+        sweep({"table": Table()}, {"random": Counted()}, 5, **options)
+    assert BUILT == []
+
+
+def test_an_empty_sweep_is_refused():
+    with pytest.raises(ValueError, match="at least one problem and one policy"):
+        sweep(PROBLEMS, {}, 3)
+
+
+def test_torch_has_its_threads_back_after_a_cell():
+    torch.set_num_threads(2)
+    try:
+        sweep({"table": Table()}, {"random": Counted()}, 3)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)

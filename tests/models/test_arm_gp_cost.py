@@ -93,7 +93,7 @@ def test_members_that_pull_the_same_new_arms_share_their_rows():
     model = ArmGP(50, smooth(50), 0.1, form="factor", batch_shape=(30,))
     for arm in range(20):
         model.observe_arms(torch.full((30,), arm), torch.randn(30).double())
-    assert int(model._belief.form.rows_used) == 20
+    assert int(model._belief.form.rows.used) == 20
 
 
 def test_asking_all_arms_does_not_touch_the_covariance_between_them():

@@ -57,7 +57,7 @@ def test_marginals_equal_the_dense_formulas(arms, kernel, generator, chunk_size,
     for t, _ in enumerate(play(model, arm, reward)):
         if t % 6:
             continue
-        dictionary = model.sketches[0]._inducing()
+        dictionary = model.sketches[0].embedding.inducing
         seen = arm[: t + 1]
         mean, covariance = dtc(K, seen, reward[: t + 1], dictionary, noise_variance)
         got_mean, got_variance = model.marginals()
@@ -112,7 +112,7 @@ def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kerne
     arm, reward = pulls(generator, 100, among=N)
     for _ in play(model, arm, reward):
         assert set(drawn[-1]) <= sketch._in_dictionary
-        assert len(sketch._in_dictionary) <= 1.25 * len(drawn[-1])
+        assert len(sketch._in_dictionary) <= 2 * len(drawn[-1])
     assert len(drawn) == 100
     assert sketch.size < len(sketch.arm) / 2
 
@@ -161,14 +161,14 @@ def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(arms, ker
         model.place(a)
     every_arm = torch.cat([arm, later])
     placed = model.marginals()
-    _, covariance = dtc(K, every_arm, torch.zeros(23), model.sketches[0]._inducing(), 0.01)
+    _, covariance = dtc(K, every_arm, torch.zeros(23), model.sketches[0].embedding.inducing, 0.01)
     torch.testing.assert_close(placed[1], covariance.diagonal(), rtol=1e-6, atol=1e-9)
     if growth > 1.5:  # with the same dictionary the mean stays
         torch.testing.assert_close(placed[0], before, rtol=1e-9, atol=1e-9)
     model.reward(later[[2, 1]], torch.ones(2, dtype=torch.float64))
     model.reward(later[[0]], torch.ones(1, dtype=torch.float64))
     every_reward = torch.cat([reward, torch.ones(3, dtype=torch.float64)])
-    mean, _ = dtc(K, every_arm, every_reward, model.sketches[0]._inducing(), 0.01)
+    mean, _ = dtc(K, every_arm, every_reward, model.sketches[0].embedding.inducing, 0.01)
     torch.testing.assert_close(model.marginals()[0], mean, rtol=1e-6, atol=1e-7)
 
 
@@ -185,7 +185,7 @@ def test_saved_state_goes_on_where_it_stood(arms, kernel, generator, chunk_size)
     arm, reward = pulls(generator, 30, among=N)
     for _ in zip(play(model, arm, reward), play(other, arm, reward), strict=True):
         for got, wanted in zip(other.marginals(), model.marginals(), strict=True):
-            torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
     assert torch.equal(model.dictionary_size, other.dictionary_size)
 
 

@@ -168,12 +168,16 @@ def test_a_bad_observation_is_refused_by_name_and_changes_nothing(policy, name, 
     assert_same_state(policy.state_dict(), before)
 
 
-def test_a_time_in_the_past_is_refused_and_changes_nothing():
+def test_a_choice_in_the_past_is_refused_and_changes_nothing():
     policy = POLICIES["drift"]()
     play(policy, 3)
     before = policy.state_dict()
-    for act in (lambda: policy.choose(2.0), lambda: policy.learn(Observation(2.0, ARM, REWARD))):
-        with pytest.raises(ValueError, match="time"):
+    for act in (
+        lambda: policy.choose(2.0),
+        lambda: policy.learn(Observation(math.nan, ARM, REWARD)),
+        lambda: policy.learn(Observation(2.0, ARM, REWARD * math.nan)),
+    ):
+        with pytest.raises(ValueError, match=r"time|reward"):
             act()
     after = policy.state_dict()
     assert_same_state(after["model"], before["model"])
@@ -188,7 +192,8 @@ def test_a_time_in_the_past_is_refused_and_changes_nothing():
 @pytest.mark.parametrize("drift", [False, True])
 def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition, batch):
     kernel = drifting(KERNEL) if drift else KERNEL
-    over_arms = IndexPolicy(arm_gp(batch, kernel=kernel), acquisition, width=ConstantWidth(1.5), seed=2)
+    model = arm_gp(batch, kernel=kernel, form="factor")  # draws from a Cholesky factor, as over any inputs
+    over_arms = IndexPolicy(model, acquisition, width=ConstantWidth(1.5), seed=2)
     online = OnlineGP(kernel, 0.1, input_dim=2 if drift else 1, batch_shape=batch)
     over_inputs = IndexPolicy(online, acquisition, width=ConstantWidth(1.5), arms=ARMS, seed=2)
     assert torch.equal(play(over_inputs, 15), play(over_arms, 15))

@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.loop import run
-from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.problems import SwitchingFunctions
 from tests.reference.plain_master import PlainMaster
@@ -135,6 +135,42 @@ def test_theory_thresholds_cannot_fire_at_practical_horizons() -> None:
     assert limits.inflation == pytest.approx(6 * (math.log2(1e4) + 1) * math.log(1e5))
     # rho(t) >= 1/sqrt(t), so the smallest threshold of either test is above any difference of rewards in [-1, 1].
     assert limits.fall * limits.inflation / math.sqrt(10_000) > 2
+
+
+def test_simulated_rate_is_the_largest_mean_excess_from_t_on() -> None:
+    class TwoOptimists(Optimist):
+        replicates = 2
+
+        def choose(self, time, available=None):
+            why = {"index": torch.tensor([1.0, 2.0], dtype=torch.float64) / (1 + self.learnt)}
+            return Choice(torch.tensor([0, 2]), why)
+
+    functions = torch.tensor([[0.5, 9.0, 9.0], [9.0, 9.0, 0.25]], dtype=torch.float64)
+    noise = torch.tensor([[0.0, 0.0], [-3.0, 0.0], [0.0, -0.25]], dtype=torch.float64)
+    # f~ - y: 1/2, 1/2 - 1/2 + 3, 1/3 - 1/2 and 7/4, 1 - 1/4, 2/3; their means 1/2, 7/4, 10/9 and 7/4, 5/4, 19/18.
+    rate = simulated_rate(TwoOptimists(), functions, noise)
+    expected = torch.tensor([7 / 4, 7 / 4, (3.5 - 1 / 6) / 3], dtype=torch.float64)
+    torch.testing.assert_close(rate, expected)
+
+
+def test_only_copies_that_live_long_enough_to_learn_are_started() -> None:
+    made = master(thresholds=MasterThresholds(1e9, learnt=0.5))  # rho(t) = t^{-1/2} <= 1/2 from t = 4 on
+    seen = set()
+    for t in range(1, 256):
+        seen |= {(c.order, made._blocks[0].order) for c in made._blocks[0].copies}
+        choice = made.choose(t)
+        made.learn(Observation(float(t), choice.arm, torch.zeros(1, dtype=torch.float64), choice.why))
+    assert {order for order, block in seen if order < block} == set(range(2, 7))
+
+
+def test_calibrated_preset_leaves_what_does_not_change_and_finds_what_does() -> None:
+    options = {"num_arms": 15, "lengthscale": 0.3, "horizon": 600, "replicates": 2}
+    for switches in ((), (0.7,)):
+        of = SwitchingFunctions(switches=switches, change="flip", **options)
+        history = run(recipes.build("master_gp_ucb", of, replicates=2, horizon=600, width=1.5), of, 600)
+        detected = history.trace["detected"].nonzero()[:, 1] + 1
+        assert len(detected) == 2 * len(switches)
+        assert ((detected >= 420) & (detected <= 520)).all()
 
 
 def test_bad_observation_is_refused() -> None:

@@ -125,6 +125,20 @@ def test_intel_plays_the_day_with_the_motes_that_worked(tmp_path: Path) -> None:
     assert problem.available(13) is None
 
 
+@pytest.mark.parametrize("name", ["intel-temperature", "intel-light", "intel-humidity"])
+def test_intel_plays_as_many_days_as_it_is_asked_for(tmp_path: Path, name: str) -> None:
+    one, two = (_made_up(tmp_path, name, day="2004-03-02", days=days) for days in (1, 2))
+    assert isinstance(one, Replay)
+    assert isinstance(two, Replay)
+    assert (one.horizon, two.horizon) == (144, 288)
+    shared = [two.arm_names.index(mote) for mote in one.arm_names if mote in two.arm_names]
+    own = [one.arm_names.index(two.arm_names[column]) for column in shared]
+    played = torch.stack([one.expected_rewards(t + 1)[0, own] for t in range(144)])
+    longer = torch.stack([two.expected_rewards(t + 1)[0, shared] for t in range(144)])
+    torch.testing.assert_close(longer, played, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(two.history[:, shared], one.history[:, own])
+
+
 def test_intel_history_has_real_readings_only(tmp_path: Path) -> None:
     problem = _made_up(tmp_path, "intel-temperature")
     assert problem.history.shape == (288, 3)

@@ -1,0 +1,216 @@
+"""Runs that outlive their process, and policies that move from one process to another: state in files."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.files import remove_parts
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.problem import Problem
+from bandits_torch.recorder import name_of, versions
+from bandits_torch.state_files import described, read_state, write_state
+
+_PLAIN = (bool, int, float, str, type(None))
+_DIFFERENCES_SHOWN = 3
+
+
+class Stateful(Protocol):
+    """What can be put aside and taken up again."""
+
+    def state_dict(self) -> Any:
+        """The whole state as tensors and plain values."""
+
+    def load_state_dict(self, state: Any) -> Any:
+        """Continue where what gave ``state`` stood."""
+
+
+class RunCheckpoint:
+    """The state of a run in a file, written every so many steps; nothing at all for a path of None.
+
+    The file holds the state of everything that changes in a run: policy, noise, record, and torch's own random
+    numbers, which BoTorch's Monte-Carlo acquisitions draw from. Problems are no part of it: what they give at a step
+    depends on the step and the noise alone. It also holds what was run, and nothing else is resumed from it.
+
+    Args:
+        path: the file; None: no checkpoints.
+        every: steps between two checkpoints; there is one more after the last step.
+        horizon: T.
+        asked: what is run (``what_is_run``), only called if there is a path.
+        parts: what changes in a run, by name.
+
+    Cost of a checkpoint: the bytes of all states and O(S) numbers for each step so far, written and flushed.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        every: int,
+        horizon: int,
+        asked: Callable[[], dict[str, Any]],
+        parts: Mapping[str, Stateful],
+    ) -> None:
+        self.path, self.horizon = path, horizon
+        self.every = validation.positive_integer("every", every)
+        self._parts = parts
+        self._asked = {} if path is None else asked()
+        self._begun, self.earlier_seconds = perf_counter(), 0.0
+
+    def resume(self) -> int:
+        """Take up what the file holds; how many steps were done, 0 if there is no file.
+
+        Raises ValueError if the file is damaged or of another run, with nothing changed; warns if it was written by
+        other versions or on another number of threads, whose numbers may differ in the last bits.
+        """
+        if self.path is None:
+            return 0
+        remove_parts(self.path)
+        if not os.path.exists(self.path):
+            return 0
+        header, state = read_state(self.path, "run")
+        _require_same_run(os.fspath(self.path), header["run"], self._asked)
+        _warn_of_versions(os.fspath(self.path), header["versions"])
+        for name, part in self._parts.items():
+            part.load_state_dict(state["parts"][name])
+        torch.set_rng_state(state["torch"])
+        self.earlier_seconds = header["seconds"]
+        return int(header["step"])
+
+    def after(self, step: int) -> None:
+        """Write the file if it is due after this step."""
+        if self.path is None or (step % self.every and step != self.horizon):
+            return
+        seconds = self.earlier_seconds + perf_counter() - self._begun
+        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": _versions()}
+        parts = {name: part.state_dict() for name, part in self._parts.items()}
+        write_state(self.path, "run", header, {"parts": parts, "torch": torch.get_rng_state()})
+
+
+def what_is_run(
+    policy: Policy, problem: Problem, horizon: int, seed: int, first_replicate: int
+) -> dict[str, Any]:
+    """Plain values that tell a run from others: names, sizes, seed, settings, and the policy's state at the start."""
+    state = described(policy.state_dict())
+    return {
+        "policy": name_of(policy),
+        "problem": name_of(problem),
+        "horizon": horizon,
+        "seed": seed,
+        "replicates": policy.replicates,
+        "first_replicate": first_replicate,
+        "num_arms": policy.num_arms,
+        "device": str(problem.arms.device),
+        **{f"policy{key}": value for key, value in settings(policy).items()},
+        **{f"policy's state{key}": value for key, value in state.items()},
+        **{f"problem{key}": value for key, value in settings(problem).items()},
+        "problem's rewards at step 1": described(problem.expected_rewards(1))[""],
+    }
+
+
+def settings(thing: Any) -> dict[str, Any]:
+    """Plain values and tensors among the public attributes of an object of this package, and of those it holds."""
+    return dict(_settings(thing, "", {id(thing)}))
+
+
+def _settings(thing: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(thing).items():
+        if not name.startswith("_"):
+            yield from _setting(value, f"{where}.{name}", seen)
+
+
+def _setting(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (Tensor, *_PLAIN)):
+        yield from described(value, where).items()
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _setting(item, f"{where}[{i}]", seen)
+    elif callable(value) and hasattr(value, "__qualname__"):
+        yield where, value.__qualname__
+    elif type(value).__module__.partition(".")[0] == __name__.partition(".")[0] and id(value) not in seen:
+        seen.add(id(value))
+        yield f"{where}", type(value).__name__
+        if hasattr(value, "__dict__"):
+            yield from _settings(value, where, seen)
+
+
+def _require_same_run(path: str, written: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """ValueError that says in what the run of the file differs from the one asked for."""
+    differences = [
+        f"{key} was {written.get(key)!r} and is {asked.get(key)!r}"
+        for key in (*written, *(key for key in asked if key not in written))
+        if not _same(written.get(key), asked.get(key))
+    ]
+    if differences:
+        shown = "; ".join(differences[:_DIFFERENCES_SHOWN])
+        more = len(differences) - _DIFFERENCES_SHOWN
+        raise ValueError(
+            f"checkpoint {path!r} must be of the run asked for: {shown}"
+            + (f"; and {more} more differences" if more > 0 else "")
+        )
+
+
+def _same(one: Any, other: Any) -> bool:
+    both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
+    return bool(one == other) or both_nan
+
+
+def _versions() -> dict[str, str]:
+    """What the last bits of a run's numbers depend on."""
+    return versions() | {"threads": str(torch.get_num_threads())}
+
+
+def _warn_of_versions(path: str, written: Mapping[str, str]) -> None:
+    now = _versions()
+    changed = [f"{name} {was}, now {now[name]}" for name, was in written.items() if now[name] != was]
+    if changed:
+        warnings.warn(
+            f"{path!r} was written with {'; '.join(changed)}: what follows may differ in the last bits",
+            stacklevel=4,
+        )
+
+
+# -- policies ------------------------------------------------------------------------------------------
+
+
+def save_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
+    """Write the state of a policy (or of an ``AskTell`` around one) to a file, whole or not at all.
+
+    Settings are no part of it: ``load_policy`` wants a policy built in the same way.
+
+    ``path``: of the file, written whole or not at all.
+    """
+    header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": _versions()}
+    write_state(path, "policy", header, policy.state_dict())
+
+
+def load_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
+    """Let a policy, built in the same way as the one that ``save_policy`` wrote, continue where that one stood.
+
+    Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or newer, or of a policy of
+    another name, size or make; the policy is then as it was. Warns of other versions.
+
+    ``path``: of the file that ``save_policy`` wrote.
+    """
+    header, state = read_state(path, "policy")
+    own = {"policy": name_of(policy), "sizes": _sizes(policy)}
+    _require_same_run(os.fspath(path), {key: header[key] for key in own}, own)
+    _warn_of_versions(os.fspath(path), header["versions"])
+    before = policy.state_dict()
+    try:
+        policy.load_state_dict(state)
+    except Exception as error:
+        policy.load_state_dict(before)
+        raise ValueError(f"{os.fspath(path)!r} must be of a policy built in the same way: {error}") from error
+
+
+def _sizes(policy: Any) -> list[int | None]:
+    """Replicates and arms."""
+    return [getattr(policy, "replicates", None), getattr(policy, "num_arms", None)]

@@ -1,0 +1,156 @@
+"""Where the cells of a sweep run: here, in processes of this machine, or on Ray. The same results everywhere."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bandits_torch import validation
+from bandits_torch.experiments.cells import Cell
+from bandits_torch.history import History
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that raised: the error in a line, and where it happened."""
+
+    error: str
+    trace: str
+
+
+Outcome = History | Failure
+
+
+def play(cell: Cell, threads: int) -> Outcome:
+    """Run a cell on so many threads of torch; an error becomes a ``Failure``, an interruption passes through.
+
+    The number of threads is part of the result: sums split over threads are rounded elsewhere.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return cell.run()
+    except Exception as error:
+        return _failure(error, traceback.format_exc())
+    finally:
+        torch.set_num_threads(before)
+
+
+def here(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
+    """One after the other, in this process."""
+    for cell in cells:
+        yield cell, play(cell, threads)
+
+
+def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
+    """``jobs`` processes of this machine, each on ``threads`` threads; yields cells as they end.
+
+    The processes are started afresh, not forked (a fork of a process with threads may hang), so a script that
+    sweeps must guard its main part by ``if __name__ == "__main__"``. A process that dies, for want of memory say,
+    fails all cells that have not ended: run the sweep again to continue.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(cells)), context) as pool:
+        try:
+            waiting = {pool.submit(_play_packed, cell, threads): cell for cell in cells}
+            for future in as_completed(waiting):
+                cell = waiting[future]
+                try:
+                    outcome = pickle.loads(future.result())
+                except Exception as error:  # the cell could not be sent, or its process died
+                    outcome = _failure(error, "the process died" if _died(error) else traceback.format_exc())
+                yield cell, outcome
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
+    """Tasks of Ray, ``threads`` CPUs each; yields cells as they end. Needs the extra ``ray``.
+
+    Uses the Ray that runs: one the caller connected to, else the cluster that ``RAY_ADDRESS`` names (its machines must
+    have this package and the data's paths). Without either it starts Ray on this machine for ``jobs`` tasks at once
+    and stops it afterwards.
+    """
+    ray = _import_ray()
+    started = not ray.is_initialized()
+    if started and "RAY_ADDRESS" in os.environ:
+        ray.init(logging_level="ERROR")
+    elif started:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray.init(num_cpus=threads * jobs, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        task = ray.remote(num_cpus=threads, max_retries=1)(_play_packed)
+        waiting = {task.remote(cell, threads): cell for cell in cells}
+        while waiting:
+            (done, *_), _rest = ray.wait(list(waiting))
+            cell = waiting.pop(done)
+            try:
+                outcome = pickle.loads(ray.get(done))
+            except Exception as error:
+                outcome = _failure(error, traceback.format_exc())
+            yield cell, outcome
+    finally:
+        if started:
+            ray.shutdown()
+
+
+Engine = Callable[[Sequence[Cell], int, int], Iterator[tuple[Cell, Outcome]]]
+ENGINES: dict[str, Engine] = {"local": here, "processes": processes, "ray": on_ray}
+
+
+def cores() -> int:
+    """CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]:
+    """The engine of that name and how many cells it shall run at once, by default as many as the CPUs allow.
+
+    ValueError for an unknown name, more threads than CPUs, or, in processes of this machine, more threads times
+    processes than CPUs; ImportError where Ray is not installed.
+    """
+    validation.require(name in ENGINES, "engine", name, f"one of {', '.join(ENGINES)}")
+    validation.positive_integer("threads", threads)
+    if name == "ray":
+        _import_ray()
+    most = cores() // threads
+    validation.require(
+        name == "ray" or most >= 1, "threads", threads, f"at most the {cores()} CPUs there are"
+    )
+    if jobs is None:
+        return ENGINES[name], max(1, most)
+    validation.positive_integer("jobs", jobs)
+    expected = f"at most {most}: {threads} threads each on the {cores()} CPUs there are"
+    validation.require(name != "processes" or jobs <= most, "jobs", jobs, expected)
+    return ENGINES[name], jobs
+
+
+def _play_packed(cell: Cell, threads: int) -> bytes:
+    """``play``, its outcome as plain bytes: tensors sent as such would be passed on by open files."""
+    return pickle.dumps(play(cell, threads))
+
+
+def _failure(error: Exception, trace: str) -> Failure:
+    return Failure(" ".join(f"{type(error).__name__}: {error}".split()), trace)
+
+
+def _died(error: Exception) -> bool:
+    return isinstance(error, BrokenProcessPool)
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("the engine 'ray' needs Ray: install bandits_torch[ray]") from error
+    return ray

@@ -1,0 +1,124 @@
+"""Cumulative regret over the steps, each line labelled where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from bandits_torch.experiments.plots.style import GREY, axes_or_new, finish, look_of, named, title_of
+from bandits_torch.history import History, standard_error
+
+_MOST_POINTS = 1000
+_LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
+_OFF_SCALE = 5.0  # lines that end above this many times the median line don't set the scale
+
+
+def plot_regret(
+    histories: History | Mapping[str, History], ax: Axes | None = None, *, random: Tensor | None = None
+) -> Axes:
+    """Mean cumulative regret of each policy over the steps, in a band of two standard errors either way.
+
+    Args:
+        histories: by the names the lines shall have; or one alone.
+        ax: where to draw; None: in a new figure, ``axes.figure``, which no window manager knows of.
+        random: (R, T) expected regret of playing at random (``random_regret``), drawn as a dotted reference.
+
+    Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that
+    end above five times the median line leave through the top, and their labels say so with an arrow, so that
+    one bad line does not press the others flat.
+
+    Raises ValueError where there is no history to draw.
+    """
+    shown = named(histories)
+    ax = axes_or_new(ax)
+    lines = []
+    for i, (name, history) in enumerate(shown.items()):
+        lines.append(_draw(ax, name, history.cumulative_regret, *look_of(i)))
+    if random is not None:
+        cumulative = random.cumsum(-1).mean(0, keepdim=True)
+        lines.append(_draw(ax, "random (expected)", cumulative, GREY, (0, (1, 1.5))))
+    _scale(ax, lines, max(history.horizon for history in shown.values()))
+    _label_ends(ax, lines)
+    most = max(history.replicates for history in shown.values())
+    text = f"mean of {most} replicates ± 2 standard errors" if most > 1 else "one replicate"
+    return finish(ax, title_of(shown, text), "step", "cumulative regret")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line as drawn: what it is called, where it ends, the lowest and highest point of its band."""
+
+    name: str
+    colour: str
+    end: float
+    low: float
+    high: float
+
+
+def _draw(ax: Axes, name: str, cumulative: Tensor, colour: str, dash: Any) -> _Line:
+    """Draw one line with its band, thinned to at most 1000 points."""
+    S, T = cumulative.shape
+    kept = np.unique(np.linspace(0, T - 1, min(T, _MOST_POINTS)).round().astype(int))
+    steps, mean = kept + 1, cumulative.mean(0)[kept].numpy()
+    error = 2 * standard_error(cumulative)[kept].numpy() if S > 1 else np.zeros_like(mean)
+    ax.plot(steps, mean, linewidth=1.6, color=colour, linestyle=dash)
+    if S > 1:
+        ax.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
+    return _Line(name, colour, float(mean[-1]), float((mean - error).min()), float((mean + error).max()))
+
+
+def _scale(ax: Axes, lines: list[_Line], horizon: int) -> None:
+    """Limits of the axes: from 0 to the highest line, those far above the others left aside."""
+    shown = [line for line in lines if line.end <= _OFF_SCALE * np.median([line.end for line in lines])]
+    low, high = min(0.0, *(line.low for line in lines)), max(line.high for line in shown or lines)
+    room = 0.05 * (high - low) or 1.0
+    ax.set(xlim=(0, horizon), ylim=(low - room if low < 0 else 0.0, high + room))
+
+
+def _label_ends(ax: Axes, lines: list[_Line]) -> None:
+    """Names at the right of the lines' ends, pushed apart where they would overlap."""
+    lines = sorted(lines, key=lambda line: line.end)
+    low, high = ax.get_ylim()
+    wanted = [min(1.0, (line.end - low) / (high - low)) for line in lines]
+    for place, at, line in zip(_spread(wanted), wanted, lines, strict=True):
+        ax.annotate(
+            f"{line.name}  {line.end:.4g}{' ↑' if line.end > high else ''}",
+            xy=(1.0, at),
+            xytext=(1.03, place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=line.colour,
+            fontsize=9,
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": line.colour,
+                "linewidth": 0.6,
+                "relpos": (0.0, 0.5),
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
+            annotation_clip=False,
+        )
+
+
+def _spread(wanted: list[float]) -> list[float]:
+    """Places in [0, 1] as near the wanted ones (ascending) as a least gap between neighbours allows.
+
+    Least squares over ascending z_i = place_i - i gap: runs that collide share their mean; then clamped.
+    """
+    gap = min(_LABEL_GAP, 1 / len(wanted))
+    runs: list[tuple[float, int]] = []  # mean of wanted_i - i gap over the run, and its length
+    for i, want in enumerate(wanted):
+        runs.append((want - i * gap, 1))
+        while len(runs) > 1 and runs[-2][0] > runs[-1][0]:
+            (last, n), (before, m) = runs.pop(), runs.pop()
+            runs.append(((last * n + before * m) / (n + m), n + m))
+    highest = 1 - (len(wanted) - 1) * gap
+    starts = [min(max(start, 0.0), highest) for start, length in runs for _ in range(length)]
+    return [start + i * gap for i, start in enumerate(starts)]

@@ -1,0 +1,78 @@
+"""One look for every picture: colours, fonts, grids, legends that stand beside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bandits_torch import validation
+from bandits_torch.history import History
+
+# Okabe and Ito's colours, told apart with any kind of colour vision; the eighth line starts over, dashed.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", ":", "-.")
+GREY = "#777777"
+_GRID = "#DDDDDD"
+
+
+def look_of(i: int) -> tuple[str, str]:
+    """Colour and dashes of the i-th line."""
+    return COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
+
+
+def axes_or_new(ax: Axes | None, width: float = 8.0, height: float = 5.0) -> Axes:
+    """The axes given, or those of a new figure, in inches, which no window manager knows of."""
+    if ax is not None:
+        return ax
+    return Figure(figsize=(width, height), dpi=150, layout="constrained").add_subplot()
+
+
+def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = False) -> Axes:
+    """Title, labels, a light grid, and a legend in a row of its own between title and axes."""
+    if legend:
+        ax.legend(
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=len(ax.get_legend_handles_labels()[0]),
+            frameon=False,
+            fontsize=8,
+            borderaxespad=0.2,
+            handlelength=1.5,
+            columnspacing=1.2,
+        )
+    ax.set_title(title, loc="left", fontsize=10, pad=22 if legend else 6)
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color=_GRID, linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def named(histories: History | Mapping[str, History]) -> dict[str, History]:
+    """Histories by name; one alone goes by the name of its policy."""
+    if isinstance(histories, History):
+        return {str(histories.meta.get("policy", "policy")): histories}
+    validation.require(len(histories) > 0, "histories", dict(histories), "at least one history")
+    return dict(histories)
+
+
+def title_of(histories: Mapping[str, History], text: str) -> str:
+    """The text, after the names of the problems played, where the histories know them."""
+    names = {str(history.meta["problem"]) for history in histories.values() if "problem" in history.meta}
+    return f"{', '.join(sorted(names))}: {text}" if names else text
+
+
+def check_replicate(history: History, replicate: int) -> int:
+    """Raise ValueError unless the history has this replicate, counting from 0."""
+    ok = isinstance(replicate, int) and 0 <= replicate < history.replicates
+    validation.require(ok, "replicate", replicate, f"an integer in 0, ..., {history.replicates - 1}")
+    return replicate
+
+
+def mark_switches(ax: Axes, switches: Any) -> None:
+    """Dotted vertical lines at the steps at which a problem changed."""
+    for step in switches:
+        ax.axvline(step, color=GREY, linestyle=":", linewidth=0.9, zorder=0)

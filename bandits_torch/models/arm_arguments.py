@@ -1,0 +1,58 @@
+"""Arguments that models over a finite set of arms share: checked, and brought to the arms' dtype and device."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.kernels import ArmCovarianceKernel
+
+
+def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
+    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does; for a covariance
+    matrix a kernel over indices."""
+    if isinstance(kernel, Tensor):
+        return ArmCovarianceKernel(kernel.to(arms))
+    validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel or a tensor")
+    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
+    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
+    values = [v for v in values if v.is_floating_point()]
+    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
+        return kernel
+    return copy.deepcopy(kernel).to(arms)
+
+
+def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
+    """Noise variance > 0, a copy: ``load_state_dict`` writes into buffers, and must not write into the caller's."""
+    noise = validation.numbers("noise_variance", noise_variance, arms).clone()
+    ok = bool((torch.isfinite(noise) & (noise > 0)).all())
+    validation.require(ok, "noise_variance", noise, "finite and > 0")
+    return noise
+
+
+def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
+    """Finite prior mean, () or (*batch, N), a copy."""
+    mean = validation.numbers("prior_mean", prior_mean, arms).clone()
+    validation.finite_tensor("prior_mean", mean)
+    num_arms = arms.shape[-2]
+    if mean.dim():
+        validation.shape_is("prior_mean", mean, mean.shape[-1] == num_arms, f"(*batch, {num_arms})")
+    return mean
+
+
+def common_batch(batch_shape: tuple[int, ...], **shapes: tuple[int, ...]) -> torch.Size:
+    """What ``batch_shape`` and the batches named as arguments broadcast to."""
+    sizes = all(isinstance(size, int) and size >= 1 for size in batch_shape)
+    validation.require(sizes, "batch_shape (replicates)", tuple(batch_shape), "integers >= 1")
+    shapes = {"batch_shape": tuple(batch_shape), **shapes}
+    try:
+        return torch.broadcast_shapes(*map(torch.Size, shapes.values()))
+    except RuntimeError as error:
+        names = ", ".join(shapes)
+        got = [tuple(shape) for shape in shapes.values()]
+        raise ValueError(f"the batches of {names} must broadcast together, got {got}") from error

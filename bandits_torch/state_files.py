@@ -1,0 +1,167 @@
+"""Nested state (dicts, lists, tensors, plain values) as a file that is read without executing anything.
+
+The file is a NumPy archive: one flat array per dtype with all tensors of that dtype end to end, and a JSON header
+that says what the file is and where each tensor lies. Any NumPy reads it; the archive's checksums tell a damaged one.
+Not ``torch.load``: before torch 2.6 even its restricted reader could be made to execute what a file holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandits_torch.files import atomic_write
+
+FORMAT = "bandits_torch state"
+FORMAT_VERSION = 1
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], state: Any) -> None:
+    """Write ``state`` to ``path``, whole or not at all, and on the disk when this returns.
+
+    Args:
+        path: the file; folders that are missing are made.
+        kind: what the state is of; only a reader that asks for this kind takes it.
+        header: plain values beside the state.
+        state: tensors and plain values in dicts, lists and tuples, nested at will.
+
+    Raises TypeError, before anything is written, for a state that holds anything else.
+    """
+    packed = _Packed()
+    tree = packed.add(state, "state")
+    own = {"format": FORMAT, "version": FORMAT_VERSION, "kind": kind}
+    text = json.dumps({**header, **own, "state": tree})
+    arrays: dict[str, Any] = {name: torch.cat(parts).numpy() for name, parts in packed.parts.items()}
+    arrays["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    with atomic_write(path) as file:
+        np.savez(file, **arrays)
+
+
+def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], Any]:
+    """Header and state of a file that ``write_state`` wrote. Tensors return to the device they were on.
+
+    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, of another kind or written by a
+    newer version, or whose tensors belong on a device that is not there.
+    """
+    name = os.fspath(path)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"no {kind} file at {name!r}")
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{name!r} is not a whole {kind} file: truncated, or of another kind")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+        header = json.loads(arrays.pop("header").tobytes())
+    except Exception as error:  # a damaged archive makes its readers fail in many ways
+        raise ValueError(f"{name!r} is not a whole {kind} file: {error}") from error
+    _check_header(name, kind, header)
+    try:
+        state = _unpacked(header.pop("state"), {key: torch.from_numpy(a) for key, a in arrays.items()})
+    except Exception as error:
+        raise ValueError(f"{name!r} is not a whole {kind} file: {error}") from error
+    return header, state
+
+
+def _check_header(name: str, kind: str, header: Any) -> None:
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
+    version = header.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ValueError(
+            f"{name!r} has state format {version}, and this version reads up to {FORMAT_VERSION}"
+        )
+    if header.get("kind") != kind:
+        raise ValueError(f"{name!r} must be a {kind} file, got a {header.get('kind')} file")
+
+
+class _Packed:
+    """Tensors end to end by dtype, and nested values as JSON holds them."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[Tensor]] = {}
+        self._length: dict[str, int] = {}
+
+    def add(self, value: Any, where: str) -> Any:
+        """``value`` for JSON: an object has one key, ``tensor``, ``tuple`` or ``dict``; lists are lists."""
+        if isinstance(value, Tensor):
+            return {"tensor": self._add_tensor(value, where)}
+        if isinstance(value, Mapping):
+            pairs = [
+                [self.add(key, where), self.add(item, f"{where}[{key!r}]")] for key, item in value.items()
+            ]
+            return {"dict": pairs}
+        if isinstance(value, (list, tuple)):
+            items = [self.add(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            return {"tuple": items} if isinstance(value, tuple) else items
+        if not isinstance(value, _PLAIN):
+            raise TypeError(f"{where} must be a tensor or a plain value, got {type(value).__name__}")
+        return value
+
+    def _add_tensor(self, value: Tensor, where: str) -> list[Any]:
+        flat = value.detach().cpu().reshape(-1)
+        try:
+            name = str(flat[:0].numpy().dtype)
+        except TypeError as error:
+            raise TypeError(f"{where} must be of a dtype that NumPy has, got {value.dtype}") from error
+        start = self._length.get(name, 0)
+        self._length[name] = start + len(flat)
+        self.parts.setdefault(name, []).append(flat)
+        return [name, start, list(value.shape), str(value.device)]
+
+
+def _unpacked(tree: Any, arrays: Mapping[str, Tensor]) -> Any:
+    """Counterpart of ``_Packed``."""
+    if isinstance(tree, list):
+        return [_unpacked(item, arrays) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    ((tag, content),) = tree.items()
+    if tag == "tuple":
+        return tuple(_unpacked(item, arrays) for item in content)
+    if tag == "dict":
+        return {_unpacked(key, arrays): _unpacked(item, arrays) for key, item in content}
+    if tag != "tensor":
+        raise ValueError(f"unknown entry {tag!r}")
+    name, start, shape, device = content
+    part = arrays[name][start : start + math.prod(shape)]
+    return part.reshape(shape).clone().to(device)
+
+
+def described(value: Any, where: str = "") -> dict[str, Any]:
+    """Every number of a nested state by its path, tensors as a few digits: to tell two states apart, and say where.
+
+    Integers and booleans are taken by a checksum. Of floating-point tensors the shape counts, and the sum of magnitudes
+    and the sum as a share of it, to six digits, which the last bits of another machine or thread count leave alone.
+    """
+    return dict(_described(value, where))
+
+
+def _described(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _described(item, f"{where}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _described(item, f"{where}[{i}]")
+    else:
+        yield where, _digits(value) if isinstance(value, Tensor) else value
+
+
+def _digits(value: Tensor) -> str:
+    shape = "x".join(map(str, value.shape)) or "()"
+    if not value.is_floating_point():
+        return f"{shape} {hashlib.sha256(value.cpu().contiguous().numpy().tobytes()).hexdigest()[:12]}"
+    value = value.detach().nan_to_num().double()
+    size = float(value.abs().sum())
+    share = round(float(value.sum()) / size, 6) if size else 0.0
+    return f"{shape} {size:.6g} {share + 0.0}"

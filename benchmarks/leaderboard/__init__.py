@@ -1,0 +1,1 @@
+"""Every recipe on every environment, with settings fixed once: ``python -m benchmarks.leaderboard``."""

@@ -1,0 +1,83 @@
+"""``python -m benchmarks.leaderboard``: play what has not been played, and write the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bandits_torch.experiments.engines import ENGINES
+from benchmarks.leaderboard import settings
+from benchmarks.leaderboard.page import write_page
+from benchmarks.leaderboard.running import cells, play
+
+HERE = Path(__file__).parent
+_FAST = {"horizon": 30, "replicates": 3}
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def main(
+    fast: Annotated[bool, typer.Option(help="30 steps, 3 replicates: does everything run?")] = False,
+    resume: Annotated[
+        bool, typer.Option(help="Continue: cells that have ended are not played again.")
+    ] = False,
+    policies: Annotated[str | None, typer.Option(help="Comma-separated names; default: all.")] = None,
+    environments: Annotated[str | None, typer.Option(help="Comma-separated names; default: all.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the real data; default: shared/data near by.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help=f"Where cells run: {', '.join(ENGINES)}.")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="Cells at once; default: as the CPUs allow.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for tables, page and pictures.", file_okay=False)
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder for finished cells; default: OUT/cells.")] = None,
+) -> None:
+    """Race every recipe on every environment, with settings fixed once."""
+    console = Console(highlight=False)
+    names = _names(environments, (*settings.RANKED, *settings.WITH_PRIORS), "environments")
+    chosen = policies and _names(policies, (*settings.POLICIES, *settings.PRIOR_POLICIES), "policies")
+    found = data or _near_by()
+    for name in names if found is None else []:
+        if name in settings.NEED_DATA:
+            console.print(f"{name}: skipped, no data (give their folder with --data)", style="yellow")
+    size = _FAST if fast else {"horizon": settings.HORIZON, "replicates": settings.REPLICATES}
+    folder = out or (Path("leaderboard-fast") if fast else HERE / "results")
+    kept = cache or folder / "cells"
+    todo = cells(names, chosen or None, found, **size)
+    if not resume and any((kept / cell.key).exists() for cell in todo):
+        raise typer.BadParameter(
+            f"{kept} holds cells that have ended: --resume continues; delete the folder to start again",
+            param_hint="--resume",
+        )
+    failed = 0
+    for number, (cell, failure) in enumerate(play(todo, folder, kept, True, engine, jobs), start=1):
+        console.print(
+            f"{number}/{len(todo)} {cell.title}: {failure.error if failure else 'done'}", style="dim"
+        )
+        failed += failure is not None
+    console.print(f"wrote {', '.join(map(str, write_page(folder)))}", soft_wrap=True)
+    if failed:
+        console.print(f"{failed} cells failed: the page leaves their environments out", style="red")
+        raise typer.Exit(1)
+
+
+def _names(text: str | None, known: tuple[str, ...], option: str) -> list[str]:
+    names = list(dict.fromkeys(known)) if text is None else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"{name!r}: not among {', '.join(known)}", param_hint=f"--{option}")
+    return names
+
+
+def _near_by() -> Path | None:
+    """``shared/data`` beside the checkout or in a parent of it."""
+    folders = (parent / "shared" / "data" for parent in HERE.parents)
+    return next((folder for folder in folders if (folder / "intel_temperature.npz").is_file()), None)
+
+
+if __name__ == "__main__":
+    app()

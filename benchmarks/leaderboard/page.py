@@ -1,0 +1,150 @@
+"""RESULTS.md and the pictures of the leaderboard, from its tables and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bandits_torch.files import atomic_write
+from benchmarks.leaderboard import settings
+from benchmarks.leaderboard.figures import plot_environments, plot_ranks
+from benchmarks.leaderboard.running import Tables
+from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, cube, ranking, shares, summary
+from benchmarks.speed.page import markdown
+
+_NAMED = 7  # policies in colour, the best by rank, and random
+
+_INTRODUCTION = """# Leaderboard
+
+Written by `python -m benchmarks.leaderboard` from `totals.csv` and `curves.csv` beside it; run it again rather than
+edit it. Regret is cumulative and dynamic: against the best available arm of every step.
+
+{settings}
+"""
+_RECORDS = """Real data carry no noise here, and their replicates differ in where they start: 25 starts evenly
+spread over the record that follows the history from which knowledge is learned, the same for all. Runs on the Intel and
+Molene records overlap, so their standard errors are too small; on Beijing's they do not.
+"""
+_RANKING = """## Ranking
+
+By mean regret on {environments} environments, {policies} policies, {replicates} replicates each. Rank 1 is the least
+regret of an environment; ties share. Interval: {level:.0%} of {resamples} bootstrap samples of environments and, within
+them, of replicates (the same for all policies): where the mean rank would lie on another choice of environments like
+these. Share: mean regret as a share of random's, averaged over the environments. First: where it is best.
+
+![Mean ranks](ranks.png)
+
+"""
+_REGRET = """## Regret by environment
+
+Mean regret ± standard error, and in brackets milliseconds a step for all replicates together, on one core that
+other work shared.
+Policies from best to worst by mean rank.
+
+![Regret over the steps](environments.png)
+
+"""
+_SHARES = """## Regret as a share of random's
+
+"""
+_PRIORS = """## Environments with candidate priors
+
+Where recipes for an unknown prior race, with some that know one prior. Outside the ranking: two environments.
+
+"""
+
+
+def write_page(folder: Path) -> list[Path]:
+    """Write the page and its pictures into the folder of the tables; returns their paths."""
+    tables = Tables(folder)
+    totals, curves = tables.totals, tables.curves
+    played, policies, absent = _raced(totals)
+    parts = [_INTRODUCTION.format(settings=(settings.__doc__ or "").strip()), _RECORDS]
+    parts += ["Left out:\n", *absent, ""] if absent else []
+    written = []
+    if played and policies:
+        shown = totals[totals["environment"].isin(played) & totals["policy"].isin(policies)]
+        ranks = ranking(shown, played, policies)
+        facts = {
+            "environments": len(played),
+            "policies": len(policies),
+            "replicates": shown["replicate"].nunique(),
+        }
+        order = list(ranks.index)
+        parts += [_RANKING.format(**facts, level=LEVEL, resamples=RESAMPLES), _ranking_table(ranks)]
+        parts += [_REGRET, _regret(shown, played, order)]
+        parts += [_SHARES, _shares(shown, played, order)]
+        named = list(dict.fromkeys([*order[: _NAMED - 1], "random"]))
+        written.append(_save(plot_ranks(ranks), folder / "ranks.png"))
+        written.append(_save(plot_environments(curves, shown, played, named), folder / "environments.png"))
+    priors = [name for name in settings.WITH_PRIORS if name in set(totals["environment"])]
+    if priors:
+        shown = totals[totals["environment"].isin(priors)]
+        order = list(shown.groupby("policy")["regret"].mean().sort_values().index)
+        parts += [_PRIORS, _regret(shown, priors, order)]
+    with atomic_write(folder / "RESULTS.md") as file:
+        file.write("\n".join(parts).encode())
+    return [folder / "RESULTS.md", *written]
+
+
+def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:
+    """Environments that were played, policies that raced in all of them, and a line on everything left out."""
+    pairs = set(totals[["environment", "policy"]].itertuples(index=False, name=None))
+    played = [name for name in settings.RANKED if (name, "random") in pairs]
+    lines = [f"* {name}: not played." for name in settings.RANKED if name not in played]
+    ranked = []
+    for policy in settings.POLICIES:
+        absent = [name for name in played if (name, policy) not in pairs]
+        if not absent:
+            ranked.append(policy)
+        elif absent == played:
+            lines.append(f"* `{policy}`: not played.")
+        else:
+            lines.append(f"* `{policy}`: not ranked, as it was not played on {', '.join(absent)}.")
+    return played, ranked, lines
+
+
+def _ranking_table(ranks: pd.DataFrame) -> str:
+    rows = [
+        [
+            place,
+            f"`{name}`",
+            f"{row['mean_rank']:.2f}",
+            f"{row['low']:.2f} to {row['high']:.2f}",
+            f"{row['share']:.1%}",
+            int(row["first"]),
+        ]
+        for place, (name, row) in enumerate(ranks.iterrows(), start=1)
+    ]
+    return markdown(["", "policy", "mean rank", "interval", "share of random", "first"], rows)
+
+
+def _regret(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> str:
+    table = summary(totals)
+    horizons = totals.groupby("environment")["horizon"].first()
+    heads = [f"{name}, T = {horizons[name]}" for name in environments]
+    return markdown(
+        ["policy", *heads], [[f"`{p}`", *(_cell(table, e, p) for e in environments)] for p in policies]
+    )
+
+
+def _cell(table: pd.DataFrame, environment: str, policy: str) -> str:
+    if (environment, policy) not in table.index:
+        return ""
+    regret, error, ms = table.loc[(environment, policy)]
+    digits = 1 if regret < 1000 else 0
+    return f"{regret:.{digits}f} ± {error:.{digits}f} ({ms:.2g})"
+
+
+def _shares(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> str:
+    values = shares(cube(totals, environments, policies), policies.index("random"))
+    rows = [[f"`{p}`", *(f"{value:.0%}" for value in values[:, i])] for i, p in enumerate(policies)]
+    return markdown(["policy", *environments], rows)
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    with atomic_write(path) as file:
+        figure.canvas.print_figure(file, format="png")
+    return path

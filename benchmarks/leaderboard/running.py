@@ -1,0 +1,138 @@
+"""Playing the leaderboard's cells, and the tables of what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import pandas as pd
+
+from bandits_torch.experiments.cells import Block, Cell
+from bandits_torch.experiments.engines import Failure
+from bandits_torch.experiments.sweep import run_cells
+from bandits_torch.files import atomic_write
+from bandits_torch.history import History, standard_error
+from benchmarks.leaderboard import settings
+
+TOTALS = ("environment", "policy", "replicate", "horizon", "regret", "ms_per_step")
+CURVES = ("environment", "policy", "step", "mean_cumulative_regret", "standard_error")
+_POINTS = 25  # of a curve
+_SECONDS_BETWEEN_SAVES = 30
+
+
+class Tables:
+    """``totals.csv`` and ``curves.csv`` of a folder: rows of cells that are played again replace the old ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.totals, self.curves = self._read("totals.csv", TOTALS), self._read("curves.csv", CURVES)
+
+    def add(self, cell: Cell, history: History) -> None:
+        """Put a cell's rows in."""
+        self.totals = _replaced(self.totals, cell, _totals(cell, history))
+        self.curves = _replaced(self.curves, cell, _curve(cell, history))
+
+    def save(self) -> None:
+        """Write each file, whole or not at all."""
+        for name, table in (("totals.csv", self.totals), ("curves.csv", self.curves)):
+            with atomic_write(self.folder / name) as file:
+                _in_order(table).to_csv(file, index=False, float_format="%.6g")
+
+    def _read(self, name: str, columns: Sequence[str]) -> pd.DataFrame:
+        path = self.folder / name
+        return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(columns))
+
+
+def cells(
+    environments: Sequence[str],
+    policies: Sequence[str] | None,
+    data: Path | None,
+    horizon: int,
+    replicates: int,
+) -> list[Cell]:
+    """Every policy that races in these environments, or those of them that are asked for.
+
+    Policy by policy, the dear ones last, so that an interrupted run has whole columns to compare.
+    """
+    known, block = settings.environments(data), Block(replicates, horizon, 0, settings.SEED)
+    made = [
+        Cell(name, policy, known[name], make, block)
+        for name in environments
+        if name in known
+        for policy, make in settings.policies_of(name).items()
+        if policies is None or policy in policies
+    ]
+    turn = list(settings.POLICIES)
+    return sorted(made, key=lambda cell: turn.index(cell.policy) if cell.policy in turn else -1)
+
+
+def play(
+    chosen: Sequence[Cell],
+    out: Path,
+    cache: Path,
+    progress: bool = False,
+    engine: str = "local",
+    jobs: int | None = None,
+) -> Iterator[tuple[Cell, Failure | None]]:
+    """Run the cells, or read them from ``cache``, and put them in the tables of ``out``, one by one.
+
+    engine, jobs: as for ``sweep``; times a step are worth most when nothing else runs.
+    """
+    tables, saved = Tables(out), monotonic()
+    try:
+        for cell, outcome in run_cells(chosen, engine=engine, jobs=jobs, out=cache, progress=progress):
+            if isinstance(outcome, History):
+                tables.add(cell, outcome)
+            yield cell, outcome if isinstance(outcome, Failure) else None
+            if monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                tables.save()
+                saved = monotonic()
+    finally:
+        tables.save()
+
+
+def _replaced(table: pd.DataFrame, cell: Cell, rows: pd.DataFrame) -> pd.DataFrame:
+    kept = table[(table["environment"] != cell.problem) | (table["policy"] != cell.policy)]
+    return rows if kept.empty else pd.concat([kept, rows], ignore_index=True)
+
+
+def _totals(cell: Cell, history: History) -> pd.DataFrame:
+    first = cell.block.first_replicate
+    columns = {
+        "environment": cell.problem,
+        "policy": cell.policy,
+        "replicate": range(first, first + history.replicates),
+        "horizon": history.horizon,
+        "regret": history.regret.sum(-1).numpy(),
+        "ms_per_step": history.ms_per_step,
+    }
+    return pd.DataFrame(columns)
+
+
+def _curve(cell: Cell, history: History) -> pd.DataFrame:
+    steps = np.unique(np.linspace(1, history.horizon, min(_POINTS, history.horizon)).round().astype(int))
+    cumulative = history.cumulative_regret[:, steps - 1]
+    columns = {
+        "environment": cell.problem,
+        "policy": cell.policy,
+        "step": steps,
+        "mean_cumulative_regret": cumulative.mean(0).numpy(),
+        "standard_error": standard_error(cumulative).numpy(),
+    }
+    return pd.DataFrame(columns)
+
+
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows in the order of the settings, so that a file does not depend on what was played when."""
+    environments = (*settings.RANKED, *settings.WITH_PRIORS)
+    policies = {**settings.POLICIES, **settings.PRIOR_POLICIES}
+    place = pd.DataFrame(
+        {
+            "e": table["environment"].map({name: i for i, name in enumerate(environments)}),
+            "p": table["policy"].map({name: i for i, name in enumerate(policies)}),
+        },
+        index=table.index,
+    )
+    return table.loc[place.sort_values(["e", "p"], kind="stable").index]

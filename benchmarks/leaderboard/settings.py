@@ -1,0 +1,118 @@
+"""What races where. Fixed once, before any result was seen; nothing is tuned to an environment.
+
+Environments. 500 steps, 25 replicates, 100 arms, noise of scale 0.1 where nothing else is said; records of real
+data are played for as long as 25 starts can be spread over what is left of them. 500 steps are what all of it can be
+played for within an hour on one core that other work shares; algorithms that learn in long blocks would gain on the
+others with more.
+
+What policies know. Each recipe gets what ``problem.knowledge`` says an honest user would know: kernel, noise
+variance, a bound on the norm, the forgetting rate, the variation budget. Environments whose prior mean is not zero are
+centred first, and real data are told by one kernel and mean zero (``environments``): not every recipe takes a prior
+mean, and all shall know the same.
+
+Settings. Every recipe has its defaults, so the width of its theorem (delta 0.1). Those that take a width race a
+second time with one constant for all, 2 (for Thompson sampling, whose width scales the posterior's deviation, 1). The
+networks of OPNN and ADA-OPNN have 64 units in place of 256 and 50 training steps in place of 200, for their cost.
+
+Recipes for an unknown prior need candidate priors, which only two environments have. There they race beside a few that
+know one prior, in a table of their own, outside the ranking; ``known_prior_gp_ucb`` is told the true one and is no
+competitor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bandits_torch.experiments.cells import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
+from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting
+
+HORIZON, REPLICATES, SEED = 500, 25, 0
+WIDTH, SAMPLING_WIDTH = 2.0, 1.0
+_NEURAL = {"hidden": 64, "training_steps": 50}
+
+_MADE_UP: dict[str, MakeProblem] = {
+    "stationary": ProblemSetting("gp"),
+    "one-switch": ProblemSetting("switching", {"switches": [0.3]}),
+    "four-switches": ProblemSetting("switching", {"switches": [0.15, 0.4, 0.6, 0.85]}),
+    "slow-drift": ProblemSetting("tv-gp", {"forgetting_rate": 0.001}),
+    "tv-gp-0.01": ProblemSetting("tv-gp", {"forgetting_rate": 0.01}),
+    "tv-gp-0.03": ProblemSetting("tv-gp", {"forgetting_rate": 0.03}),
+    "tv-gp-0.1": ProblemSetting("tv-gp", {"forgetting_rate": 0.1}),
+    "cosine": ProblemSetting("cosine"),
+    "moving-peaks": CentredSetting(ProblemSetting("moving-peaks", {"period": 100})),
+}
+# Problem, its options, steps to play. Intel: 14 to 21 March, two days each; Molene: 10 days; Beijing: 20.
+_RECORDS = {
+    "intel-temperature": ("intel-temperature", {"days": 8}, 288),
+    "intel-light": ("intel-light", {"days": 8}, 288),
+    "intel-humidity": ("intel-humidity", {"days": 8}, 288),
+    "molene-wind": ("molene-wind", {}, 240),
+    "beijing-pm25": ("beijing-pm25", {}, 500),
+}
+RANKED = (*_MADE_UP, *_RECORDS)
+WITH_PRIORS = ("hills", "intel-temperature-priors")
+NEED_DATA = (*_RECORDS, "intel-temperature-priors")
+
+# Recipes with the width of their theorem, or without any; the cheapest first, which is the order they are played in.
+_OWN = (
+    *("random", "gp_ucb", "igp_ucb", "gp_ei", "gp_pi"),
+    *("r_gp_ucb", "sw_gp_ucb", "tv_gp_ucb", "ui_gp_ucb", "et_gp_ucb", "opkb"),
+    *(
+        "gp_ts",
+        "ada_opkb_calibrated",
+        "bbkb",
+        "bkb",
+        "ada_opkb",
+        "w_gp_ucb",
+        "master_gp_ucb",
+        "opnn",
+        "ada_opnn",
+    ),
+)
+# Recipes with a constant width too; igp_ucb would be gp_ucb.
+_CONSTANT = (
+    *("gp_ucb", "r_gp_ucb", "sw_gp_ucb", "tv_gp_ucb", "ui_gp_ucb", "et_gp_ucb"),
+    *("gp_ts", "bbkb", "bkb", "w_gp_ucb", "master_gp_ucb"),
+)
+_UNKNOWN_PRIOR = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb")
+
+
+def _own(name: str) -> RecipeSetting:
+    return RecipeSetting(name, _NEURAL if name in ("opnn", "ada_opnn") else {})
+
+
+def _constant(name: str) -> tuple[str, RecipeSetting]:
+    width = SAMPLING_WIDTH if name == "gp_ts" else WIDTH
+    return f"{name} w={width:g}", RecipeSetting(name, {"width": width})
+
+
+def _in_turn() -> Iterator[tuple[str, RecipeSetting]]:
+    for name in _OWN:
+        yield name, _own(name)
+        if name in _CONSTANT:
+            yield _constant(name)
+
+
+POLICIES: dict[str, MakePolicy] = dict(_in_turn())
+PRIOR_POLICIES: dict[str, MakePolicy] = {
+    name: POLICIES[name] for name in ("random", "gp_ucb", "gp_ucb w=2", "tv_gp_ucb", "tv_gp_ucb w=2")
+} | {label: setting for name in _UNKNOWN_PRIOR for label, setting in ((name, _own(name)), _constant(name))}
+
+
+def environments(data: Path | None) -> Mapping[str, MakeProblem]:
+    """The environments by name; without a folder of data, those that need none."""
+    found = dict(_MADE_UP) | {"hills": ProblemSetting("hills")}
+    if data is None:
+        return found
+    place = str(data)
+    found |= {
+        name: Cached(RecordSetting(problem, options, place, steps, REPLICATES))
+        for name, (problem, options, steps) in _RECORDS.items()
+    }
+    return found | {"intel-temperature-priors": Cached(ProblemSetting("intel-temperature-priors", {}, place))}
+
+
+def policies_of(environment: str) -> Mapping[str, MakePolicy]:
+    """The policies that race there, by name."""
+    return PRIOR_POLICIES if environment in WITH_PRIORS else POLICIES

@@ -1,0 +1,296 @@
+"""RESULTS.md and claims.csv of the figures of Chowdhury & Gopalan 2017, from their CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.papers import _claims
+from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
+from benchmarks.papers._tables import markdown
+
+PAPER = "Chowdhury & Gopalan 2017"
+NAMES = {"gp_ucb": "GP-UCB", "igp_ucb": "IGP-UCB", "gp_ts": "GP-TS", "gp_ei": "GP-EI", "gp_pi": "GP-PI"}
+PANELS = ("1a", "1b", "2a", "2b", "3a", "3b", "4a", "4b")
+_COMMAND = "python -m benchmarks.papers chowdhury"
+_SIMILAR = 0.2  # share of the larger that two regrets may differ by to be called similar
+_STEPS = 30_000
+_GOOD = 0.1  # share of random play's regret a step that is called performing well
+_RULES = """
+What a claim in words is taken to mean: "better" is a difference beyond two standard errors (se) of the paired
+differences between trials; "similar" and "the same" a difference of at most 20 % of the larger; "reasonably well" and
+"competitive" a regret below twice that of the other; "well in practice" a regret a step, in the last tenth of the run,
+below 10 % of random play's.
+"""
+_HEAD = f"""# Chowdhury & Gopalan 2017: kernelized bandits
+
+Written by `{_COMMAND}` from the CSV files beside it; do not edit. Regret is cumulative, mean over trials ± one
+standard error; `sd` is the standard deviation over the trials, `a step` the regret divided by the steps, `late` the
+regret a step in the last tenth of them, `width` the last multiple of sigma. Seconds are of all trials in one batch on
+one thread, on a machine with other work. Bands in the pictures are two standard errors; a line that leaves through the
+top has its last value at its label.
+
+As in section 6: 100 points uniform in [0, 1] (figures 1, 2) or 100 d in the domain (figure 3), lengthscale 0.2,
+Matern 5/2, R^2 = 1 % of the function's range, lambda = R^2, delta = 0.1, B the RKHS norm of the function on the arms,
+25 trials of 30 000 steps, unless a panel below says otherwise. Widths as printed: beta~_t of GP-UCB = sqrt(2 B^2 +
+300 gamma ln^3(t/delta)), beta_t of IGP-UCB = B + R sqrt(2 (gamma + 1 + ln(1/delta))), v_t of GP-TS the same with
+2/delta. With lambda = R^2 below 1 the printed beta_t and v_t have no guarantee; `sensitivity` shows the form that has
+one.
+
+Where the paper is silent, chosen: gamma_t = (ln t)^(d+1) and t^(d(d+1)/(2 nu + d(d+1))) ln t with constant 1 (it says
+"theoretical upper bounds"); normal noise; B^2 = f^T K^-1 f (it prints f^T K f); Rosenbrock and Hartmann 3 negated, on
+the unit cube, standardised, B from a fit to within the noise; GP-EI and GP-PI by BoTorch over the largest posterior
+mean, GP-PI with a margin of 0.01. The paper prints curves and no numbers: there are none to compare digit by digit.
+"""
+_FIGURES = {
+    "1": "## Figure 1: functions of the RKHS\n\nPosterior means given a noisy draw (noise variance 0.01).\n",
+    "2": "## Figure 2: draws of the Gaussian process\n",
+    "3": "## Figure 3: Rosenbrock and Hartmann 3\n\nThe kernel is a guess here: no function is a draw of it.\n",
+    "4": """## Figure 4: sensors
+
+(a) Readings from 8 to 9 o'clock: covariance, means and R^2 = 5 % of the average variance from the first five days of
+the record, here 1 to 5 March 2004 (28 and 29 February are missing); the functions are the readings of the two following
+days, one a trial: 12, as the record at hand is ten-minute means, where the paper had one every 30 seconds. gamma_t = 1,
+as in the paper. (b) The paper's data, of the CMU Intelligent Workplace, are not at hand: this is the light of the Intel
+laboratory, whole days, 25 readings spread over two days. Readings are divided by the root of their average variance,
+and centred by each sensor's mean.
+""",
+}
+
+
+def write(out: Path) -> None:
+    """Write RESULTS.md and claims.csv from whichever CSV files are there."""
+    claims = make_claims(out)
+    _claims.write(out, claims)
+    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
+    for figure, text in _FIGURES.items():
+        panels = [
+            panel for panel in PANELS if panel[0] == figure and (out / f"figure{panel}_trials.csv").is_file()
+        ]
+        parts += [text] * bool(panels) + [_panel(out, panel) for panel in panels]
+    if (out / "robustness.csv").is_file():
+        frame = pd.read_csv(out / "robustness.csv")
+        parts.append(
+            "## The conjecture at figure 3\n\nRosenbrock, at most 2 000 steps, regret by the kernel's lengthscale.\n"
+        )
+        parts.append(_with_errors(frame))
+    if (out / "sensitivity.csv").is_file():
+        parts.append("## Sensitivity\n\nAt most 3 000 steps; one choice changed at a time.\n")
+        parts.append(_with_errors(pd.read_csv(out / "sensitivity.csv")))
+    (out / "RESULTS.md").write_text("\n".join(parts))
+
+
+def make_claims(out: Path) -> list[Claim]:
+    """Every claim of the paper's experiment section, and those elsewhere that its experiments are to support."""
+    regrets = {panel: found for panel in PANELS if (found := _of_trials(out, panel, "regret")) is not None}
+    rows: list[tuple[str, str, Finding, str]] = []
+
+    def add(where: str, claim: str, finding: Finding, part: str) -> None:
+        rows.append((where, claim, finding, part))
+
+    for panel in PANELS:
+        found, where, part = regrets.get(panel), f"Figure {panel}", f"figure{panel[0]}"
+        for claim, finding in _of_panel(panel, found):
+            add(where, claim, finding, part)
+    for kernel in "ab":
+        first, second = regrets.get(f"1{kernel}"), regrets.get(f"2{kernel}")
+        same = same_order(first, second) if first and second else _not_run()
+        add(
+            f"Figure 2{kernel}",
+            "The methods compare on draws of the GP as on functions of the RKHS",
+            same,
+            "figure2",
+        )
+    add("Figure 3, text", _CONJECTURE, _robustness(out), "robustness")
+    add(
+        "Figure 4, text",
+        "gamma_t = 1 was found by cross-validation",
+        Finding(UNTESTED, "the paper does not say over which values or with which score"),
+        "figure4",
+    )
+    pairs = [
+        _claims.less(f["igp_ucb"], f["gp_ucb"], ("IGP-UCB", f"GP-UCB ({p})")) for p, f in regrets.items()
+    ]
+    better = _claims.every(pairs) if pairs else _not_run()
+    add("Section 4.1", "IGP-UCB is much better than GP-UCB on synthetic functions and on sensors", better, "")
+    add("Section 7", "IGP-UCB and GP-TS perform well on synthetic and real data", _perform_well(out), "")
+    rows.sort(key=lambda row: row[0])
+    short = _cut_short(out, regrets)
+    rows = [(where, claim, _flagged(found, where, short), part) for where, claim, found, part in rows]
+    return [Claim(PAPER, w, c, f.verdict, f.numbers, f"{_COMMAND} {part}".strip()) for w, c, f, part in rows]
+
+
+def _cut_short(out: Path, panels: Iterable[str]) -> dict[str, int]:
+    """The steps of the panels that were played for fewer than the paper's."""
+    steps = {panel: int(pd.read_csv(out / f"figure{panel}_facts.csv")["steps"].iloc[0]) for panel in panels}
+    return {panel: count for panel, count in steps.items() if count < _STEPS}
+
+
+def _flagged(finding: Finding, where: str, short: Mapping[str, int]) -> Finding:
+    """The finding with a word on the steps, where it rests on a panel that was cut short."""
+    panel = where.removeprefix("Figure ")
+    of = {panel: short[panel]} if panel in short else {} if where.startswith("Figure") else short
+    told = ", ".join(f"{panel} after {count} steps" for panel, count in of.items())
+    return Finding(finding.verdict, f"{finding.numbers} [not {_STEPS}: {told}]") if told else finding
+
+
+_CONJECTURE = (
+    "Conjecture: UCB and TS are less robust to the choice of the kernel than EI and PI (taken as: between the best and "
+    "the worst lengthscale the regrets of IGP-UCB and GP-TS change by a larger factor than those of GP-EI and GP-PI)"
+)
+
+
+def _of_panel(panel: str, found: Mapping[str, np.ndarray] | None) -> list[tuple[str, Finding]]:
+    """What the paper says of one panel."""
+
+    def least(own: str, rivals: Sequence[str], factor: float = 1.0) -> Finding:
+        if not found:
+            return _not_run()
+        named = {NAMES[name]: regrets for name, regrets in found.items()}
+        return _claims.least(NAMES[own], [NAMES[rival] for rival in rivals], named, factor)
+
+    def alike(first: str, second: str) -> Finding:
+        if not found:
+            return _not_run()
+        return _claims.alike(found[first], found[second], (NAMES[first], NAMES[second]), _SIMILAR)
+
+    three, others = ("gp_ucb", "igp_ucb", "gp_ts"), ("gp_ei", "gp_pi")
+    said = [("GP-EI and GP-PI perform similarly (footnote 11)", alike("gp_ei", "gp_pi"))]
+    if panel[0] == "1":
+        said += [
+            ("IGP-UCB improves on GP-UCB significantly", least("igp_ucb", ["gp_ucb"])),
+            ("IGP-UCB performs best of all", least("igp_ucb", [p for p in NAMES if p != "igp_ucb"])),
+            ("GP-TS fares reasonably well compared with GP-UCB", least("gp_ts", ["gp_ucb"], 2)),
+            ("GP-TS fares reasonably well compared with GP-EI and GP-PI", least("gp_ts", others, 2)),
+        ]
+    if panel[0] == "3":
+        better = _claims.every([least(own, three) for own in others])
+        competitive = _claims.every([least(own, others, 2) for own in three[1:]])
+        said += [
+            ("GP-EI and GP-PI perform better than the rest", better),
+            ("IGP-UCB and GP-TS are competitive (with GP-EI and GP-PI)", competitive),
+        ]
+    if panel[0] == "4":
+        said.append(
+            ("GP-TS performs better than all others", least("gp_ts", [p for p in NAMES if p != "gp_ts"]))
+        )
+    if panel == "4a":
+        said.append(("IGP-UCB and GP-UCB perform the same", alike("igp_ucb", "gp_ucb")))
+    if panel == "4b":
+        said.append(("IGP-UCB performs better than GP-EI and GP-PI", least("igp_ucb", others)))
+        return [(claim, _on_other_data(finding)) for claim, finding in said]
+    return said
+
+
+def _on_other_data(finding: Finding) -> Finding:
+    if finding.verdict == UNTESTED:
+        return finding
+    words = "the paper's data are not at hand; on the light of the Intel laboratory it"
+    return Finding(UNTESTED, f"{words} {finding.verdict}: {finding.numbers}")
+
+
+def _not_run() -> Finding:
+    return Finding(UNTESTED, "not run")
+
+
+def same_order(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> Finding:
+    """Whether no pair of policies that both panels tell apart, beyond two standard errors, changes places."""
+    kept, turned = [], []
+    for a, b in combinations(first, 2):
+        signs = []
+        for panel in (first, second):
+            pair = (panel[a], panel[b])
+            below = _claims.less(*pair, (a, b)).verdict == HOLDS
+            above = _claims.less(*pair[::-1], (b, a)).verdict == HOLDS
+            signs.append(below - above)
+        if signs[0] * signs[1]:
+            (kept if signs[0] == signs[1] else turned).append(f"{NAMES[a]} and {NAMES[b]}")
+    orders = [
+        " < ".join(NAMES[p] for p in sorted(panel, key=lambda p: panel[p].mean()))
+        for panel in (first, second)
+    ]
+    numbers = (
+        f"figure 1: {orders[0]}; figure 2: {orders[1]}; told apart in both and in the same order: {len(kept)}"
+    )
+    numbers += f" pairs, in the other order: {', '.join(turned) or 'none'}"
+    return Finding(FAILS if turned or not kept else HOLDS, numbers)
+
+
+def _robustness(out: Path) -> Finding:
+    if not (out / "robustness.csv").is_file():
+        return _not_run()
+    return robustness(pd.read_csv(out / "robustness.csv"))
+
+
+def robustness(frame: pd.DataFrame) -> Finding:
+    """Whether the regrets of IGP-UCB and GP-TS change more with the lengthscale than those of GP-EI and GP-PI."""
+    change = {p: float(frame[p].max() / frame[p].min()) for p in NAMES}
+    numbers = "worst to best: " + ", ".join(f"{NAMES[p]} {change[p]:.3g}" for p in NAMES)
+    holds = min(change["igp_ucb"], change["gp_ts"]) > max(change["gp_ei"], change["gp_pi"])
+    return Finding(HOLDS if holds else FAILS, numbers)
+
+
+def _perform_well(out: Path) -> Finding:
+    told, well = [], True
+    for panel in PANELS[:-1]:
+        late = _of_trials(out, panel, "late")
+        if late is not None:
+            random = float(pd.read_csv(out / f"figure{panel}_facts.csv")["random"].iloc[0])
+            shares = [float(late[p].mean()) / random for p in ("igp_ucb", "gp_ts")]
+            well &= max(shares) < _GOOD
+            told.append(f"{panel}: {100 * shares[0]:.2g} % and {100 * shares[1]:.2g} %")
+    if not told:
+        return _not_run()
+    return Finding(HOLDS if well else FAILS, "late regret as a share of random play's, " + ", ".join(told))
+
+
+def _of_trials(out: Path, panel: str, column: str) -> dict[str, np.ndarray] | None:
+    """A column of a panel's trials, by policy, in the order of the trials."""
+    path = out / f"figure{panel}_trials.csv"
+    if not path.is_file():
+        return None
+    frame = pd.read_csv(path).sort_values("trial")
+    return {name: frame.loc[frame["policy"] == name, column].to_numpy() for name in NAMES}
+
+
+def _panel(out: Path, panel: str) -> str:
+    regret, late = _of_trials(out, panel, "regret"), _of_trials(out, panel, "late")
+    assert regret is not None
+    assert late is not None
+    facts = pd.read_csv(out / f"figure{panel}_facts.csv").set_index("policy")
+    first, rows = facts.iloc[0], []
+    for name in sorted(regret, key=lambda p: regret[p].mean()):
+        values, width = regret[name], facts.loc[name, "width"]
+        spread, steps = values.std(ddof=1), facts.loc[name, "steps"]
+        rows.append(
+            {
+                "policy": NAMES[name],
+                "regret": f"{values.mean():.1f} ± {spread / len(values) ** 0.5:.1f}",
+                "sd": f"{spread:.1f}",
+                "a step": f"{values.mean() / steps:.3g}",
+                "late": f"{late[name].mean():.3g}",
+                "width": "" if np.isnan(width) else f"{width:.3g}",
+                "seconds": f"{facts.loc[name, 'seconds']:.0f}",
+            }
+        )
+    words = (
+        f"({panel[1]}) {first['setting']}: {first['arms']} arms, {first['trials']} trials of {first['steps']} steps, "
+        f"R^2 = {first['R^2']:.3g}, B = {first['B']:.3g} on average; random play loses {first['random']:.3g} a step.\n"
+    )
+    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{markdown(pd.DataFrame(rows))}"
+
+
+def _with_errors(frame: pd.DataFrame) -> str:
+    """Columns ``p`` and ``p se`` as one."""
+    shown = frame[
+        [column for column in frame if not column.endswith(" se") and f"{column} se" not in frame]
+    ].copy()
+    for name in NAMES:
+        if name in frame:
+            cells = zip(frame[name], frame[f"{name} se"], strict=True)
+            shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
+    return markdown(shown)

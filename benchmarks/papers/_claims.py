@@ -1,0 +1,167 @@
+"""What papers claim and whether it holds here: the claims.csv that every folder of results/ has.
+
+A page makes a ``Claim`` for every sentence of a paper that its experiments can speak to, with a verdict computed from
+the result files by one of the rules below, and writes them all with ``write``. A claim that cannot be tested here says
+why in ``numbers``.
+
+One rule for "A has less regret than B": it holds if the difference exceeds two standard errors (of the differences
+replicate by replicate, where both played the same functions and noise). A difference within two standard errors does
+not hold, and its numbers say so.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not testable here"
+VERDICTS = (HOLDS, FAILS, UNTESTED)
+
+
+class Finding(NamedTuple):
+    """A verdict and the numbers it rests on."""
+
+    verdict: str
+    numbers: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of claims.csv.
+
+    Attributes:
+        paper: authors and year, such as ``Chowdhury & Gopalan 2017``.
+        where: the figure, theorem or section.
+        claim: what the paper says, in our own words.
+        verdict: one of ``VERDICTS``.
+        numbers: what was measured, with standard errors; or why nothing could be.
+        command: the command line that gives the numbers.
+    """
+
+    paper: str
+    where: str
+    claim: str
+    verdict: str
+    numbers: str
+    command: str
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict must be one of {VERDICTS}, got {self.verdict!r}")
+        empty = [field.name for field in fields(self) if not getattr(self, field.name).strip()]
+        if empty:
+            raise ValueError(f"{', '.join(empty)} of a claim must be a text, got ''")
+
+
+COLUMNS = tuple(field.name for field in fields(Claim))
+
+
+def write(folder: Path, claims: Iterable[Claim]) -> None:
+    """Write ``folder/claims.csv``."""
+    with (folder / "claims.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(astuple(claim) for claim in claims)
+
+
+def read(folder: Path) -> list[Claim]:
+    """The claims in ``folder/claims.csv``; ValueError for other columns or a verdict that is none."""
+    with (folder / "claims.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    if tuple(header) != COLUMNS:
+        raise ValueError(f"columns of {folder / 'claims.csv'} must be {COLUMNS}, got {tuple(header)}")
+    return [Claim(*row) for row in rows]
+
+
+def table(claims: Iterable[Claim]) -> str:
+    """The claims of one paper as a Markdown table."""
+    rows = [(c.where, c.claim, f"**{c.verdict}**", c.numbers) for c in claims]
+    lines = [("where", "what the paper says", "verdict", "numbers"), ("---",) * 4, *rows]
+    return "".join(
+        f"| {' | '.join(' '.join(text.split()).replace('|', '/') for text in line)} |\n" for line in lines
+    )
+
+
+def less(
+    first: Sequence[float], second: Sequence[float], names: tuple[str, str], factor: float = 1.0
+) -> Finding:
+    """Whether the first's mean is less than ``factor`` times the second's, replicate by replicate."""
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    difference, error = _mean_and_error(factor * b - a)
+    said = f"{names[0]} {_shown(a)}, {names[1]} {_shown(b)}"
+    return _beyond(difference, error, said if factor == 1 else f"{said}, asked: below {factor:g} times")
+
+
+def less_of_means(first: tuple[float, float], second: tuple[float, float], names: tuple[str, str]) -> Finding:
+    """Whether one mean is less than another, each given as (mean, standard error) of independent replicates."""
+    (a, error), (b, other) = first, second
+    said = f"{names[0]} {a:.4g} ± {error:.2g}, {names[1]} {b:.4g} ± {other:.2g}"
+    return _beyond(b - a, float(np.hypot(error, other)), said)
+
+
+def least(
+    own: str, rivals: Iterable[str], regrets: Mapping[str, Sequence[float]], factor: float = 1.0
+) -> Finding:
+    """Whether ``own`` has less regret than ``factor`` times that of every rival, replicate by replicate.
+
+    After each rival stands how many standard errors ``own`` lies below.
+    """
+    a = np.asarray(regrets[own], dtype=float)
+    found, told = [], []
+    for rival in rivals:
+        b = np.asarray(regrets[rival], dtype=float)
+        found.append(less(a, b, (own, rival), factor))
+        difference, error = _mean_and_error(factor * b - a)
+        told.append(f"{rival} {_shown(b)} ({_z(difference, error):+.1f} se)")
+    asked = f" (asked: below {factor:g} times theirs)" if factor != 1 else ""
+    numbers = f"{own} {_shown(a)}{asked}; {', '.join(told)}"
+    return Finding(every(found).verdict, numbers)
+
+
+def alike(
+    first: Sequence[float], second: Sequence[float], names: tuple[str, str], within: float = 0.1
+) -> Finding:
+    """Whether two means differ by at most ``within`` of the larger: what a reader of a plot would call the same."""
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    share = abs(a.mean() - b.mean()) / max(a.mean(), b.mean(), 1e-300)
+    numbers = f"{names[0]} {_shown(a)}, {names[1]} {_shown(b)}: they differ by {100 * share:.3g} %"
+    return Finding(HOLDS if share <= within else FAILS, f"{numbers} (asked: at most {100 * within:g} %)")
+
+
+def every(findings: Sequence[Finding]) -> Finding:
+    """Whether all of several findings hold."""
+    verdicts = {finding.verdict for finding in findings}
+    verdict = FAILS if FAILS in verdicts else UNTESTED if UNTESTED in verdicts else HOLDS
+    return Finding(verdict, "; ".join(finding.numbers for finding in findings))
+
+
+def _beyond(difference: float, error: float, said: str) -> Finding:
+    if not np.isfinite(error):
+        return Finding(UNTESTED, f"{said}: a single replicate has no standard error")
+    z = _z(difference, error)
+    words = "beyond" if abs(z) > 2 else "within"
+    numbers = f"{said}: {difference:+.4g}, {words} two standard errors ({z:+.1f})"
+    return Finding(HOLDS if z > 2 else FAILS, numbers)
+
+
+def _z(difference: float, error: float) -> float:
+    """Without any spread a difference is beyond or within by its sign alone."""
+    if error == 0:
+        return float(np.sign(difference)) * np.inf if difference else 0.0
+    return difference / error
+
+
+def _shown(values: np.ndarray) -> str:
+    mean, error = _mean_and_error(values)
+    return f"{mean:.4g} ± {error:.2g}"
+
+
+def _mean_and_error(values: np.ndarray) -> tuple[float, float]:
+    if len(values) < 2:
+        return float(values.mean()), float("nan")
+    return float(values.mean()), float(values.std(ddof=1) / len(values) ** 0.5)

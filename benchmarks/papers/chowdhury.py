@@ -1,0 +1,245 @@
+"""Chowdhury & Gopalan 2017, On kernelized multi-armed bandits: figures 1 to 4.
+
+``python -m benchmarks.papers chowdhury [figure1|...|figure4|1a|...|4b|robustness|sensitivity|report ...] [--fast]``
+
+GP-UCB, IGP-UCB, GP-TS, GP-EI and GP-PI with the printed widths, 25 trials of 30 000 steps. Without a name all parts
+run; figure 4 needs the folder of the Intel readings, ``--data`` or $BANDITS_TORCH_DATA. Each part writes CSV files and
+pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from bandits_torch import History, run
+from bandits_torch.experiments.plots import plot_regret
+from benchmarks.papers import _chowdhury_page as page
+from benchmarks.papers._chowdhury_problems import POLICIES, Setting, build, settings, variants
+from benchmarks.papers._folders import data_folder, results_folder
+
+_POINTS = 200  # of a curve kept in a CSV file
+_LATE = 0.1  # share of the steps that "late" regret is over
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a part is run with: where results go, where data are, at what length."""
+
+    out: Path
+    data: Path | None
+    fast: bool
+    most: int | None = None
+
+    @property
+    def trials(self) -> int:
+        """Functions, or runs of one function."""
+        return 3 if self.fast else 25
+
+    def steps(self, full: int = 30_000) -> int:
+        """T, at most ``most``."""
+        return 60 if self.fast else min(full, self.most or full)
+
+
+def main(arguments: list[str]) -> None:
+    """Run the parts asked for, then write the page and the claims."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers chowdhury", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)} or report; default: all")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the Intel readings; default: $BANDITS_TORCH_DATA"
+    )
+    parser.add_argument("--fast", action="store_true", help="3 trials of 60 steps")
+    parser.add_argument(
+        "--steps", type=int, help="at most so many steps a run; the page says how many there were"
+    )
+    parser.add_argument("--out", type=Path, help="default: results/chowdhury, or results/fast/chowdhury")
+    asked = parser.parse_args(arguments)
+    unknown = sorted(set(asked.parts) - {*PARTS, *page.PANELS, "report"})
+    if unknown:
+        parser.error(
+            f"parts must be among {', '.join((*PARTS, *page.PANELS))}, report, got {', '.join(unknown)}"
+        )
+    data = data_folder(asked.data, "intel_light_humidity.npz")
+    if asked.steps is not None and asked.steps < 1:
+        parser.error(f"--steps must be at least 1, got {asked.steps}")
+    if data is None and {"figure4", "4a", "4b"} & set(asked.parts):
+        parser.error("figure 4 needs --data or $BANDITS_TORCH_DATA")
+    job = Job(results_folder("chowdhury", asked.fast, asked.out), data, asked.fast, asked.steps)
+    torch.set_num_threads(1)  # a step this short gains nothing from a second thread
+    for part in asked.parts or PARTS:
+        if part == "figure4" and data is None:
+            print("figure4 left out: no --data", flush=True)
+        elif part in PARTS:
+            PARTS[part](job)
+        elif part in page.PANELS:
+            _panel(part, job)
+    page.write(job.out)
+
+
+def figure1(job: Job) -> None:
+    """Functions lying in the RKHS of (a) the squared exponential and (b) the Matern kernel."""
+    _panels("1", job)
+
+
+def figure2(job: Job) -> None:
+    """Draws of the Gaussian process with (a) the squared exponential and (b) the Matern kernel."""
+    _panels("2", job)
+
+
+def figure3(job: Job) -> None:
+    """(a) Rosenbrock, (b) Hartmann 3."""
+    _panels("3", job)
+
+
+def figure4(job: Job) -> None:
+    """(a) Temperatures, (b) light, of the Intel laboratory."""
+    _panels("4", job)
+
+
+def robustness(job: Job) -> None:
+    """The conjecture at figure 3: how regret on Rosenbrock changes with the lengthscale that is taken for known."""
+    rows = []
+    for lengthscale in (0.05, 0.1, 0.2, 0.4, 0.8):
+        setting = settings("3a", job.trials, None, lengthscale=lengthscale)
+        histories = _play(setting, job.steps(2000), f"lengthscale {lengthscale:g}")
+        rows.append({"lengthscale": lengthscale} | _means(histories))
+        pd.DataFrame(rows).to_csv(job.out / "robustness.csv", index=False, float_format="%.5g")
+
+
+def sensitivity(job: Job) -> None:
+    """What changes when the choices that the paper leaves open, or misprints, change, one at a time."""
+    rows = []
+    for panel in ("1a", "1b"):
+        for words, (setting, options) in variants(panel, job.trials, job.steps(3000)).items():
+            names = ("gp_ucb", "igp_ucb", "gp_ts")
+            rows.append(
+                {"panel": panel, "choice": words}
+                | _means(_play(setting, job.steps(3000), f"{panel} {words}", names, **options))
+            )
+    choices: tuple[dict[str, Any], ...] = (
+        {},
+        {"prior_mean": "grand"},
+        {"scaled": False},
+        {"whole_days": None},
+    )
+    for panel in ("4a", "4b") if job.data else ():
+        for options in choices:
+            given = {key: panel == "4a" if key == "whole_days" else value for key, value in options.items()}
+            words = ", ".join(f"{key} = {value}" for key, value in given.items()) or "default"
+            histories = _play(
+                settings(panel, job.trials, job.data, **given), job.steps(3000), f"{panel} {words}"
+            )
+            rows.append({"panel": panel, "choice": words} | _means(histories))
+    pd.DataFrame(rows).to_csv(job.out / "sensitivity.csv", index=False, float_format="%.5g")
+
+
+PARTS: dict[str, Callable[[Job], None]] = {
+    part.__name__: part for part in (figure1, figure2, figure3, figure4, robustness, sensitivity)
+}
+
+
+def _panels(figure: str, job: Job) -> None:
+    for side in "ab":
+        _panel(f"{figure}{side}", job)
+
+
+def _panel(panel: str, job: Job) -> None:
+    """Curves and picture of a panel, regret of each trial, what was set."""
+    setting = settings(panel, job.trials, job.data)
+    histories = _play(setting, job.steps(), f"figure {panel}")
+    stem = f"{job.out / 'figure'}{panel}"
+    curves(histories).to_csv(f"{stem}.csv", index=False, float_format="%.5g")
+    trials(histories).to_csv(f"{stem}_trials.csv", index=False, float_format="%.6g")
+    _facts(setting, histories).to_csv(f"{stem}_facts.csv", index=False, float_format="%.4g")
+    functions = setting.problem.expected_rewards(1)
+    gap = (functions.amax(-1) - functions.mean(-1)).unsqueeze(-1).expand(-1, job.steps())
+    axes = plot_regret({page.NAMES[name]: h for name, h in histories.items()}, random=gap)
+    axes.set_title(f"Figure {panel}. {axes.get_title(loc='left')}", loc="left", fontsize=10, pad=12)
+    axes.figure.savefig(f"{stem}.png", dpi=100)
+
+
+def _play(
+    setting: Setting, horizon: int, title: str, names: tuple[str, ...] = POLICIES, **options: Any
+) -> dict[str, History]:
+    histories = {}
+    for name in names:
+        taken = options if name in ("igp_ucb", "gp_ts") else {}
+        history = run(
+            build(name, setting, horizon, **taken), setting.problem, horizon, progress=f"{title}: {name}"
+        )
+        history.meta["problem"] = setting.words
+        regret, error, wall = (
+            history.mean_cumulative_regret,
+            history.standard_error,
+            history.meta["wall_seconds"],
+        )
+        print(f"{title:34} {name:8} {regret:10.1f} ± {error:.1f}  {wall:.1f} s", flush=True)
+        histories[name] = history
+    return histories
+
+
+def curves(histories: Mapping[str, History]) -> pd.DataFrame:
+    """Cumulative regret by policy at some 200 steps: mean, standard error and standard deviation over the trials."""
+    parts = []
+    for name, history in histories.items():
+        S, T = history.arms.shape
+        kept = np.unique(np.linspace(1, T, min(T, _POINTS)).round().astype(int))
+        regret = history.cumulative_regret[:, kept - 1]
+        spread = regret.std(0).numpy()
+        columns = {"policy": name, "step": kept, "mean_cumulative_regret": regret.mean(0).numpy()}
+        parts.append(
+            pd.DataFrame(columns | {"standard_error": spread / S**0.5, "standard_deviation": spread})
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def trials(histories: Mapping[str, History]) -> pd.DataFrame:
+    """By policy and trial: the regret of the whole run, and the regret a step in the last tenth of it."""
+    parts = []
+    for name, history in histories.items():
+        late = history.regret[:, -max(1, round(_LATE * history.horizon)) :].mean(-1)
+        columns = {"policy": name, "trial": range(history.replicates)}
+        columns |= {"regret": history.regret.sum(-1).numpy(), "late": late.numpy()}
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _facts(setting: Setting, histories: Mapping[str, History]) -> pd.DataFrame:
+    """A row by policy: sizes, R^2 and B (means over the trials), regret a step of random play, last width, seconds."""
+    problem, rows = setting.problem, []
+    functions = problem.expected_rewards(1)
+    for name, history in histories.items():
+        width = history.trace.get("width")
+        rows.append(
+            {
+                "policy": name,
+                "setting": setting.words,
+                "arms": problem.num_arms,
+                "trials": history.replicates,
+                "steps": history.horizon,
+                "R^2": float(torch.as_tensor(problem.knowledge.noise_variance, dtype=torch.float64).mean()),
+                "B": float(torch.as_tensor(problem.knowledge.rkhs_bound, dtype=torch.float64).mean()),
+                "random": float((functions.amax(-1) - functions.mean(-1)).mean()),
+                "width": float("nan") if width is None else float(width[..., -1].mean()),
+                "seconds": history.meta["wall_seconds"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _means(histories: Mapping[str, History]) -> dict[str, float]:
+    """Mean regret and its standard error by policy."""
+    return {
+        key: value
+        for name, history in histories.items()
+        for key, value in ((name, history.mean_cumulative_regret), (f"{name} se", history.standard_error))
+    }

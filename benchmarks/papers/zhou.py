@@ -1,0 +1,212 @@
+"""Zhou & Shroff 2021, No-regret algorithms for time-varying Bayesian optimization: its theorems, measured.
+
+``python -m benchmarks.papers zhou [horizon|budget|gain|gap|report ...] [--fast] [--out DIR]``
+
+The paper has no experiments. Here R-GP-UCB and SW-GP-UCB, with the tuned H and w, the theorems' widths or a constant
+one, and IGP-UCB beside them, play functions whose variation budget in the RKHS norm is exact (``TurningFunctions``).
+Each part writes a CSV file; pictures, RESULTS.md and claims.csv are then made from the CSV files alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bandits_torch import History, recipes, run
+from bandits_torch.policies import Policy
+from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
+from benchmarks.papers import _zhou_page as page
+from benchmarks.papers._folders import results_folder
+from benchmarks.papers._zhou_problem import Bounds, TurningFunctions
+
+BUDGET = 4 * math.sqrt(2)  # P_T of the sweep over T, with B = 1: about one full turn, or four jumps
+HORIZONS = (500, 1000, 2000, 4000, 8000, 16_000)
+BUDGETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+LENGTHSCALES = (0.05, 0.1, 0.2, 0.4)
+WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_MIDDLE = 2000  # T of the sweeps over P_T and gamma
+_TUNING = 1000  # T at which the constant width is picked, on other functions
+_RECIPES = {"R-GP-UCB": "r_gp_ucb", "SW-GP-UCB": "sw_gp_ucb", "IGP-UCB": "igp_ucb"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where results go, and at what length."""
+
+    out: Path
+    fast: bool
+
+    @property
+    def replicates(self) -> int:
+        """S."""
+        return 3 if self.fast else 20
+
+    def some(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Those of a sweep's values that are run."""
+        return values[:2] if self.fast else values
+
+    def steps(self, full: int) -> int:
+        """T; a tenth in the short form."""
+        return full // 10 if self.fast else full
+
+
+def main(arguments: list[str]) -> None:
+    """Run the parts asked for, then make pictures, page and claims."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers zhou", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)} or report; default: all")
+    parser.add_argument(
+        "--fast", action="store_true", help="3 replicates, two values a sweep, a tenth of the steps"
+    )
+    parser.add_argument("--out", type=Path, help="default: results/zhou, or results/fast/zhou")
+    asked = parser.parse_args(arguments)
+    unknown = sorted(set(asked.parts) - set(PARTS) - {"report"})
+    if unknown:
+        parser.error(f"parts must be among {', '.join(PARTS)}, report, got {', '.join(unknown)}")
+    job = Job(results_folder("zhou", asked.fast, asked.out), asked.fast)
+    torch.set_num_threads(1)  # a step this short gains nothing from a second thread
+    for part in asked.parts or PARTS:
+        if part != "report":
+            PARTS[part](job)
+    page.write(job.out)
+
+
+def horizon(job: Job) -> None:
+    """Regret against T at a fixed P_T, for a steady drift and for jumps; P_T known."""
+    tuned, rows = _tuned_widths(job), []
+    for change in ("drift", "jumps"):
+        for T in job.some(HORIZONS if change == "drift" else HORIZONS[1::2]):
+            problem = TurningFunctions(job.steps(T), BUDGET, change, replicates=job.replicates)
+            rows += _race(
+                problem, tuned, f"{change}, T = {job.steps(T)}", {"environment": change, "x": job.steps(T)}
+            )
+            _save(rows, job.out / "horizon.csv")
+
+
+def budget(job: Job) -> None:
+    """Regret against P_T at a fixed T, drift, for H and w tuned with P_T and without."""
+    tuned, rows = _tuned_widths(job), []
+    for P in job.some(BUDGETS):
+        problem = TurningFunctions(job.steps(_MIDDLE), P, replicates=job.replicates)
+        for known in (True, False):
+            words = {"environment": "known" if known else "unknown", "x": P}
+            rows += _race(problem, tuned, f"P_T = {P:g}, {words['environment']}", words, known)
+        _save(rows, job.out / "budget.csv")
+
+
+def gain(job: Job) -> None:
+    """Regret against gamma_T at a fixed T and P_T, drift: the lengthscale sets gamma_T."""
+    tuned, rows = _tuned_widths(job), []
+    for lengthscale in job.some(LENGTHSCALES):
+        T = job.steps(_MIDDLE)
+        problem = TurningFunctions(T, BUDGET, lengthscale=lengthscale, replicates=job.replicates)
+        words = {"environment": f"lengthscale {lengthscale:g}", "x": Bounds(problem).gamma(T)}
+        rows += _race(problem, tuned, words["environment"], words)
+        _save(rows, job.out / "gain.csv")
+
+
+def gap(job: Job) -> None:
+    """|V^{-1} sum_{s<=p} phi_s phi_s^T|, which earlier work took to be at most 1; Claim 2's bound.
+
+    V = lambda I + the sum over all H steps. Designs: p steps near one direction of R^d, then the others near a second
+    one that makes a random angle with it; unit vectors.
+    """
+    generator, rows = torch.Generator().manual_seed(0), []
+    steps, early, noise = 50, 5, 0.01
+    for dim in (2, 4, 8):
+        for trial in range(20 if job.fast else 500):
+            normal = torch.randn(steps + 2, dim, generator=generator, dtype=torch.float64)
+            first, second = normal[-2], normal[-2] + 0.3 * normal[-1]
+            around = torch.cat([first.expand(early, -1), second.expand(steps - early, -1)])
+            phi = torch.nn.functional.normalize(around + 0.02 * normal[:steps], dim=-1)
+            V = phi.mT @ phi + noise * torch.eye(dim, dtype=torch.float64)
+            norm = torch.linalg.matrix_norm(torch.linalg.solve(V, phi[:early].mT @ phi[:early]), 2)
+            gamma = float(torch.logdet(V / noise)) / 2  # the realised gain, at most gamma_H
+            bound = math.sqrt(2 * steps * (1 + noise) * gamma) / noise
+            rows.append({"dim": dim, "trial": trial, "norm": float(norm), "bound": bound})
+    pd.DataFrame(rows).to_csv(job.out / "gap.csv", index=False, float_format="%.5g")
+
+
+PARTS: dict[str, Callable[[Job], None]] = {part.__name__: part for part in (horizon, budget, gain, gap)}
+
+
+def _race(
+    problem: TurningFunctions, tuned: dict[str, float], title: str, words: dict[str, Any], known: bool = True
+) -> list[dict[str, Any]]:
+    """Rows of every policy and replicate: regret, that of random play, H or w, the bound."""
+    bounds, rows, T = Bounds(problem), [], int(problem.horizon or 0)
+    functions = [problem.expected_rewards(t) for t in range(1, T + 1, max(1, T // 100))]
+    random = T * torch.stack([f.amax(-1) - f.mean(-1) for f in functions]).mean(0)
+    options = {} if known else {"variation_budget": None}
+    for name in _RECIPES if known else ("R-GP-UCB", "SW-GP-UCB"):  # IGP-UCB knows of no P_T
+        for width in ("theory", "constant"):
+            given = options if name != "IGP-UCB" else {}
+            policy = _build(name, problem, tuned[name] if width == "constant" else None, **given)
+            history = _played(policy, problem, f"{title}: {name}, {width}")
+            memory = _memory(policy, T)
+            events = math.ceil(T / memory) if name == "R-GP-UCB" else T
+            for k, regret in enumerate(history.regret.sum(-1).tolist()):
+                row = {
+                    "policy": name,
+                    "width": width,
+                    "replicate": k,
+                    "regret": regret,
+                    "random": float(random[k]),
+                }
+                rows.append(words | row | {"memory": memory, "bound": bounds.regret(memory, events)})
+    return rows
+
+
+def _build(name: str, problem: TurningFunctions, width: float | None, **options: Any) -> Policy:
+    return recipes.build(
+        _RECIPES[name],
+        problem,
+        replicates=problem.replicates,
+        horizon=int(problem.horizon or 0),
+        width=width,
+        **options,
+    )
+
+
+def _played(policy: Policy, problem: TurningFunctions, title: str) -> History:
+    history = run(policy, problem, int(problem.horizon or 0), progress=title)
+    print(
+        f"{title:50} {history.mean_cumulative_regret:9.1f}  {history.meta['wall_seconds']:.1f} s", flush=True
+    )
+    return history
+
+
+def _memory(policy: Policy, horizon: int) -> int:
+    """H or w; T for a policy that forgets nothing."""
+    rule = getattr(policy, "forgetting", None)
+    if isinstance(rule, PeriodicRestart):
+        return rule.interval
+    return rule.window if isinstance(rule, SlidingWindow) else horizon
+
+
+def _tuned_widths(job: Job) -> dict[str, float]:
+    """For each algorithm the constant width of least regret at T = 1 000, on functions that no sweep plays."""
+    path = job.out / "tuning.csv"
+    if not path.is_file():
+        problem = TurningFunctions(job.steps(_TUNING), BUDGET, replicates=job.replicates, seed=1)
+        rows = []
+        for name in _RECIPES:
+            for width in job.some(WIDTHS):
+                history = _played(_build(name, problem, width), problem, f"tuning: {name}, width {width:g}")
+                rows.append({"policy": name, "width": width, "regret": history.mean_cumulative_regret})
+        pd.DataFrame(rows).to_csv(path, index=False, float_format="%.5g")
+    frame = pd.read_csv(path)
+    best = frame.loc[frame.groupby("policy")["regret"].idxmin()]
+    return dict(zip(best["policy"], best["width"], strict=True))
+
+
+def _save(rows: list[dict[str, Any]], path: Path) -> None:
+    pd.DataFrame(rows).to_csv(path, index=False, float_format="%.5g")

@@ -1,0 +1,101 @@
+"""benchmarks/RESULTS.md: every claim of the papers with its verdict, and the way to every other page of results.
+
+    python -m benchmarks.results
+
+Written from ``papers/results/PAPER/claims.csv`` and the pages and pictures beside them, and from nothing else: a page
+that is out of date with its files is a mistake, and a test finds it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from bandits_torch.files import atomic_write
+from benchmarks.papers import _claims
+from benchmarks.speed.page import markdown
+
+HERE = Path(__file__).parent
+# A paper's module in ``benchmarks.papers``, and its title.
+PAPERS = {
+    "chowdhury": "Chowdhury & Gopalan 2017: IGP-UCB and GP-TS",
+    "zhou": "Zhou & Shroff 2021: R-GP-UCB and SW-GP-UCB",
+    "hong": "Hong, Li & Tewari 2023: OPKB, ADA-OPKB, OPNN, ADA-OPNN",
+    "calandriello": "Calandriello et al. 2019: BKB",
+    "ziomek": "Ziomek, Adachi & Osborne 2024: PE-GP-UCB",
+}
+_HEAD = """# Results
+
+Written by `python -m benchmarks.results` from the result files; run it again rather than edit it.
+
+"""
+_OTHERS = {
+    "speed/RESULTS.md": "[Speed]({}): a step's time against arms, observations, replicates, window, beside BoTorch's.",
+    "leaderboard/results/RESULTS.md": "[Leaderboard]({}): every recipe on many environments, with settings fixed once.",
+}
+_PAPERS = """
+The papers' experiments, claim by claim. A claim *holds* or *does not hold* by the numbers beside it, or is *not
+testable here* for the reason given; "A is better than B" holds if the difference exceeds two standard errors.
+
+"""
+
+
+def write(folder: Path = HERE) -> Path:
+    """Write ``RESULTS.md`` into the folder that holds ``papers/results``; returns its path."""
+    path = folder / "RESULTS.md"
+    with atomic_write(path) as file:
+        file.write(page(folder).encode())
+    return path
+
+
+def page(folder: Path = HERE) -> str:
+    """The page's text."""
+    others = "".join(f"* {line.format(link)}\n" for link, line in _OTHERS.items() if (folder / link).exists())
+    differences = (HERE / "papers" / "DIFFERENCES.md").read_text(encoding="utf-8")
+    notes = dict(re.findall(r"^## (\w+)\n\n(.*?\n)(?=\n## |\Z)", differences, re.M | re.S))
+    sections = [_section(name, notes[name], folder) for name in PAPERS]
+    return "\n".join([_HEAD + others + _PAPERS + _overview(folder), *sections])
+
+
+def _overview(folder: Path) -> str:
+    rows = []
+    for name, title in PAPERS.items():
+        counts = Counter(claim.verdict for claim in _claims_of(name, folder))
+        told = [counts[verdict] for verdict in _claims.VERDICTS] if counts else ["", "", "no claims recorded"]
+        rows.append([f"[{title}](#{name})", *told])
+    return markdown(["paper", *_claims.VERDICTS], rows)
+
+
+def _section(name: str, differences: str, folder: Path) -> str:
+    claims = _claims_of(name, folder)
+    parts = [f'<a id="{name}"></a>\n## {PAPERS[name]}\n', f"{_links(name, folder)}\n"]
+    if claims:
+        commands = dict.fromkeys(claim.command for claim in claims)
+        told = ", ".join(f"`{command}`" for command in commands)
+        parts += [_claims.table(claims), f"Run by {told}.\n"]
+    else:
+        parts.append(f"No claims recorded: `python -m benchmarks.papers {name}`.\n")
+    return "\n".join([*parts, f"Where print and published code differ from what runs here:\n\n{differences}"])
+
+
+def _claims_of(name: str, folder: Path) -> list[_claims.Claim]:
+    place = folder / "papers" / "results" / name
+    return _claims.read(place) if (place / "claims.csv").exists() else []
+
+
+def _links(name: str, folder: Path) -> str:
+    """The paper's own page and pictures, those there are."""
+    results = folder / "papers" / "results"
+    pages = [page for page in (results / name / "RESULTS.md", results / f"{name}.md") if page.exists()]
+    pictures = sorted((results / name).glob("*.png")) + sorted(results.glob(f"{name}_*.png"))
+    shown = [f"[its page]({path.relative_to(folder).as_posix()})" for path in pages]
+    shown += [f"[{path.stem}]({path.relative_to(folder).as_posix()})" for path in pictures]
+    return ", ".join(shown) if shown else "No results yet."
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        raise SystemExit("usage: python -m benchmarks.results")
+    print(f"wrote {write()}")

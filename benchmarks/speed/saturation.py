@@ -1,0 +1,121 @@
+"""How near a step comes to what the device's memory allows, when there is enough to do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Observation
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import alone, clock, copy_seconds, peak_mib
+from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.workload import Task, bytes_of_step, make_task, ucb_on_arms
+
+# Form, arms, replicates, steps before the clock starts, steps timed.
+_SIZES = (
+    ("covariance", 10_000, 1, 5, 20),
+    ("covariance", 100, 25, 200, 500),
+    ("covariance", 100, 2_500, 20, 50),
+    ("factor", 10_000, 25, 200, 100),
+    ("factor", 100_000, 1, 200, 100),
+)
+_FAST_SIZES = (("covariance", 60, 2, 3, 5), ("factor", 80, 2, 3, 5))
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """Mean time of a step over a run of steps, each size in a process of its own."""
+    rows = []
+    for size in _FAST_SIZES if settings.fast else _SIZES:
+        settings.say("{} form, {} arms, {} replicates".format(*size))
+        rows.append(alone(_measure_one, settings.device, *size))
+    return pd.DataFrame(rows)
+
+
+def _measure_one(
+    device: str, form: str, num_arms: int, replicates: int, before: int, steps: int
+) -> dict[str, Any]:
+    """The host waits for the device before and after the timed steps, not in between."""
+    task = make_task(num_arms, device, replicates=replicates)
+    policy = ucb_on_arms(task, form=form)
+    play_on(policy, task, 0, before)
+    waits = host_waits(partial(play_on, policy, task, before, 1), device)
+    start = clock(device)
+    play_on(policy, task, before + 1, steps)
+    seconds = (clock(device) - start) / steps
+    bytes_moved = bytes_of_step(policy)
+    return {
+        "form": form,
+        "arms": num_arms,
+        "replicates": replicates,
+        "bytes_per_step": bytes_moved,
+        "copy_seconds": copy_seconds(bytes_moved, device),
+        "seconds_per_step": seconds,
+        "host_waits": waits,
+        "peak_mib": peak_mib(device),
+    }
+
+
+def play_on(policy: IndexPolicy, task: Task, first: int, count: int) -> None:
+    """Choose, pull and learn, with nobody waiting for the result."""
+    for step in range(first, first + count):
+        arm = policy.choose(float(step)).arm
+        policy.learn(Observation(float(step), arm, task.reward(step, arm)))
+
+
+def host_waits(work: Callable[[], None], device: str) -> float:
+    """How often ``work`` makes the host wait for a GPU, by torch's sync debug mode; NaN on a CPU."""
+    if device != "cuda":
+        return float("nan")
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return float(sum("synchronizing" in str(warning.message) for warning in caught))
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One line a size."""
+    rows = []
+    for row in frame.to_dict("records"):
+        seconds, copy = row["seconds_per_step"], row["copy_seconds"]
+        waits = row["host_waits"]
+        rows.append(
+            (
+                row["form"],
+                whole(row["arms"]),
+                whole(row["replicates"]),
+                figures(row["bytes_per_step"] / 2**20),
+                figures(row["bytes_per_step"] / copy / 1e9),
+                duration(copy),
+                duration(seconds),
+                f"{copy / seconds:.0%}",
+                whole(row["replicates"] / seconds),
+                "" if pd.isna(waits) else whole(waits),
+                figures(row["peak_mib"] / 2**10),
+            )
+        )
+    return _WORDS + markdown(_HEADS, rows)
+
+
+_HEADS = (
+    *("form", "arms", "replicates", "MiB a step", "copy GB/s", "such a copy", "our step", "copy / step"),
+    *("replicate steps a second", "host waits a step", "peak GiB"),
+)
+_WORDS = """Steps one after another, the pull included, with nobody waiting for a result in between. Bytes that the
+form cannot avoid moving, against a copy of as many bytes in the same process. "Host waits" counts how often a step
+makes the host wait for a GPU (torch's sync debug mode).
+
+"""
+
+BENCHMARK = Benchmark(
+    "saturation", "How near to the limit of memory is a step with enough to do?", measure, describe
+)

@@ -1,0 +1,154 @@
+"""How the cost of a step grows with arms, replicates, candidate priors and window, one at a time, for each model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.policies.forgetting import SlidingWindow
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.over_priors import PriorElimination
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.simulated import make_kernel
+from bandits_torch.theory.widths import ConstantWidth
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import median
+from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.workload import (
+    DIM,
+    LENGTHSCALE,
+    NOISE_VARIANCE,
+    WIDTH,
+    Task,
+    make_task,
+    play,
+    prior,
+    ucb_on_arms,
+)
+
+# Model: axis, sizes, and the exponent that the model's documentation declares: a step costs O(size^exponent).
+_AXES: dict[str, tuple[tuple[str, tuple[int, ...], float], ...]] = {
+    "covariance form": (
+        ("arms", (1_000, 2_000, 4_000), 2),
+        ("replicates", (10, 40, 160), 1),
+        ("priors", (10, 40, 160), 1),
+    ),
+    "factor form": (
+        ("arms", (20_000, 80_000, 320_000), 1),
+        ("replicates", (5, 20, 80), 1),
+        ("window", (50, 200, 800), 2),
+    ),
+    "OnlineGP": (("arms", (1_000, 4_000, 16_000), 1), ("window", (50, 200, 800), 2)),
+    "WeightedGP": (("arms", (100, 200, 400), 3), ("replicates", (5, 20, 80), 1)),
+    "SketchedGP": (("arms", (20_000, 80_000, 320_000), 1), ("replicates", (2, 4, 8), 1)),
+}
+# Arms, replicates and window where they are not the axis; 0: no window. Priors are 1 where they are not the axis.
+_BASE: dict[str, dict[str, int]] = {
+    "covariance form": {"arms": 200, "replicates": 1, "window": 0},
+    "factor form": {"arms": 5_000, "replicates": 1, "window": 50},
+    "OnlineGP": {"arms": 1_000, "replicates": 1, "window": 50},
+    "WeightedGP": {"arms": 100, "replicates": 1, "window": 0},
+    "SketchedGP": {"arms": 5_000, "replicates": 1, "window": 0},
+}
+_FAST_SIZES = (6, 12)
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """Median time of a step for each model and size of each axis, once the window is full."""
+    rows: list[dict[str, Any]] = []
+    for model, axis, size, declared in _sizes(settings.fast):
+        settings.say(f"{model}, {size} {axis}")
+        base = dict.fromkeys(_BASE[model], 5) if settings.fast else dict(_BASE[model])
+        sizes = {"priors": 0, **base, axis: size}
+        before, steps = (2 * sizes["window"] + 1, 3) if settings.fast else (sizes["window"] + 60, 30)
+        task = make_task(sizes["arms"], settings.device, replicates=sizes["replicates"])
+        policy = _BUILD[model](task, sizes)
+        for step in range(before):
+            play(policy, task, step)
+        seconds = median([play(policy, task, before + step)[2] for step in range(steps)])
+        row = {"model": model, "axis": axis, "size": size, "declared_exponent": declared}
+        rows.append({**row, "seconds_per_step": seconds})
+    return pd.DataFrame(rows)
+
+
+def _sizes(fast: bool) -> Iterator[tuple[str, str, int, float]]:
+    for model, axes in _AXES.items():
+        for axis, sizes, declared in axes:
+            for size in _FAST_SIZES if fast else sizes:
+                yield model, axis, size, declared
+
+
+def _arm_gp(form: str, task: Task, sizes: dict[str, int]) -> Policy:
+    if sizes["priors"]:
+        lengths = [0.1 + 0.9 * p / sizes["priors"] for p in range(sizes["priors"])]
+        candidates = [CandidatePrior(make_kernel("matern", length)) for length in lengths]
+        model = arm_gp_over_priors(
+            task.arms, candidates, NOISE_VARIANCE, replicates=len(task.functions), form=form
+        )
+        return PriorElimination(model, ConstantWidth(WIDTH))
+    forgetting = SlidingWindow(sizes["window"]) if sizes["window"] else None
+    return ucb_on_arms(task, form=form, forgetting=forgetting)
+
+
+def _online_gp(task: Task, sizes: dict[str, int]) -> Policy:
+    shape, device = (sizes["replicates"],), task.arms.device
+    model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=shape, device=device)
+    rule = SlidingWindow(sizes["window"])
+    return IndexPolicy(
+        model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=rule, arms=task.arms
+    )
+
+
+def _weighted_gp(task: Task, sizes: dict[str, int]) -> Policy:
+    model = WeightedGP(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
+    by_index = torch.arange(model.num_arms).to(task.arms).unsqueeze(-1)
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), arms=by_index)
+
+
+def _sketched_gp(task: Task, sizes: dict[str, int]) -> Policy:
+    model = SketchedGP(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH))
+
+
+_BUILD: dict[str, Callable[[Task, dict[str, int]], Policy]] = {
+    "covariance form": partial(_arm_gp, "covariance"),
+    "factor form": partial(_arm_gp, "factor"),
+    "OnlineGP": _online_gp,
+    "WeightedGP": _weighted_gp,
+    "SketchedGP": _sketched_gp,
+}
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One line for each model and axis."""
+    rows = []
+    for (model, axis), part in frame.groupby(["model", "axis"], sort=False):
+        sizes, seconds = part["size"].tolist(), part["seconds_per_step"].tolist()
+        measured = math.log(seconds[-1] / seconds[-2]) / math.log(sizes[-1] / sizes[-2])
+        times = " / ".join(duration(value) for value in seconds)
+        at = " / ".join(whole(size) for size in sizes)
+        rows.append((model, axis, at, times, figures(measured, 2), whole(part.declared_exponent.iloc[0])))
+    heads = ("model", "axis", "at", "a step", "exponent measured", "declared")
+    return _WORDS + markdown(heads, rows)
+
+
+_WORDS = f"""Median step when one size grows and the others stay small. The measured exponent is that between the last
+two sizes; the declared one is what the model's documentation promises as sizes go to infinity, so the measured one
+should not be larger, except where the numbers outgrow a cache on the way. Lengthscale {LENGTHSCALE}; with priors,
+lengthscales from 0.1 to 1 and PE-GP-UCB.
+
+"""
+
+BENCHMARK = Benchmark(
+    "scaling", "How does a step grow with arms, replicates, priors and window?", measure, describe
+)

@@ -1,0 +1,108 @@
+"""Writes a page for every public name, and one for every room that lists its names: what ``__all__`` says is public.
+
+So a new name appears by itself. A name that several packages export is documented in the deepest of them and linked
+from the others.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import docstrings
+
+import bandits_torch
+
+_KINDS = {
+    "Classes": inspect.isclass,
+    "Functions": inspect.isfunction,
+    "Tables": lambda value: not callable(value),
+}
+
+
+def write(folder: Path) -> None:
+    """Write the pages that differ from those there; remove those of names that are gone."""
+    rooms = public_names()
+    shallow_first = sorted(rooms, key=lambda room: room.count("."))
+    home = {id(value): f"{room}.{name}" for room in shallow_first for name, value in rooms[room].items()}
+    pages = {"index": _index(rooms)}
+    for room, members in rooms.items():
+        links = {name: home[id(value)] for name, value in members.items()}
+        pages[room] = _room(room, members, links)
+        own = {name: link for name, link in links.items() if link == f"{room}.{name}"}
+        pages |= {link: _page(link, members[name]) for name, link in own.items()}
+    folder.mkdir(exist_ok=True)
+    for name, text in pages.items():
+        path = folder / f"{name}.rst"
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    for path in folder.glob("*.rst"):
+        if path.stem not in pages:
+            path.unlink()
+
+
+def public_names() -> dict[str, dict[str, object]]:
+    """Every package with an ``__all__`` and the values of its names: functions, classes and tables."""
+    packages = ["bandits_torch"]
+    packages += [info.name for info in pkgutil.walk_packages(bandits_torch.__path__, "bandits_torch.")]
+    modules = [importlib.import_module(name) for name in packages if not name.endswith("__main__")]
+    return {module.__name__: _members(module) for module in modules if hasattr(module, "__all__")}
+
+
+def _members(module) -> dict[str, object]:
+    members = {name: getattr(module, name) for name in module.__all__ if not name.startswith("__")}
+    return {name: value for name, value in members.items() if not inspect.ismodule(value)}
+
+
+def _index(rooms) -> str:
+    entries = [(f":doc:`{room}`", _first_line(importlib.import_module(room))) for room in rooms]
+    text = "Every public name, by the package that holds it."
+    return "\n".join([_title("Reference"), text, "", *_table(entries), *_toctree(rooms)])
+
+
+def _room(room: str, members, links) -> str:
+    own = [link for name, link in links.items() if link == f"{room}.{name}"]
+    lines = [_title(room), f".. automodule:: {room}", "   :no-members:", ""]
+    for kind, is_kind in _KINDS.items():
+        names = [name for name, value in members.items() if is_kind(value)]
+        entries = [(f":py:obj:`{name} <{links[name]}>`", _summary(members[name])) for name in names]
+        lines += [f".. rubric:: {kind}", "", *_table(entries)] if entries else []
+    return "\n".join(lines + _toctree(own, f"{room}."))
+
+
+def _page(link: str, value: object) -> str:
+    room, _, name = link.rpartition(".")
+    head = [_title(name), f".. currentmodule:: {room}", ""]
+    if inspect.isclass(value):
+        return "\n".join([*head, f".. autoclass:: {name}", "   :members:", "   :show-inheritance:", ""])
+    if inspect.isfunction(value):
+        return "\n".join([*head, f".. autofunction:: {name}", ""])
+    return "\n".join([*head, f".. py:data:: {name}", "", f"   {_summary(value)}", ""])
+
+
+def _summary(value: object) -> str:
+    """What a name is, in a line; a table's is what it holds, since values have no docstrings of their own."""
+    if callable(value):
+        return _first_line(value)
+    return f"A {type(value).__name__} of {', '.join(f'``{item}``' for item in value)}."
+
+
+def _first_line(thing: object) -> str:
+    """The first sentence: a line, or the whole paragraph if it runs on."""
+    paragraph = (inspect.getdoc(thing) or "").partition("\n\n")[0].splitlines() or [""]
+    ends = paragraph[0].endswith((".", ":", ")"))
+    return docstrings.escaped_line(paragraph[0] if ends else " ".join(paragraph))
+
+
+def _table(entries) -> list[str]:
+    rows = [line for name, text in entries for line in (f"   * - {name}", f"     - {text}")]
+    return [".. list-table::", "   :widths: 35 65", "", *rows, ""]
+
+
+def _toctree(names, prefix: str = "bandits_torch.") -> list[str]:
+    titles = [f"   {name.removeprefix(prefix)} <{name}>" for name in names]
+    return [".. toctree::", "   :hidden:", "", *titles, ""]
+
+
+def _title(text: str) -> str:
+    return f"{text}\n{'=' * len(text)}\n"

@@ -1,0 +1,63 @@
+"""How the documentation is built: ``sphinx-build -W docs docs/_build/html``. Nothing is fetched from anywhere."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import api_pages
+import docstrings
+import repository
+
+import bandits_torch
+
+project = "bandits_torch"
+author = "the authors of bandits_torch"
+copyright = author
+version = release = bandits_torch.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build", "repository/README.md"]
+default_role = "literal"
+highlight_language = "none"
+toc_object_entries_show_parents = "hide"
+
+# Notebooks are shown with the outputs they are committed with; `python -m notebooks` makes those.
+nb_execution_mode = "off"
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence", "deflist"]
+suppress_warnings = ["myst.header"]  # levels of headings may be skipped in results of benchmarks
+
+autodoc_typehints_format = "short"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 80
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]  # so that "a, b: what they are" stays together
+
+html_theme = "furo"
+html_title = "bandits_torch"
+html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["style.css"]
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0072B2"},
+    "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
+}
+copybutton_prompt_text = "$ "
+
+
+def setup(app):
+    here = Path(__file__).parent
+    repository.mirror(here.parent, here / "repository")
+    api_pages.write(here / "api")
+    app.connect("source-read", repository.start_page)
+    app.connect("autodoc-process-docstring", docstrings.to_restructured_text, priority=400)  # before napoleon

@@ -1,0 +1,81 @@
+"""plot_arms: dots where arms were pulled, a line where the best one was."""
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch.experiments import best_arms, plot_arms
+from bandits_torch.history import History
+from bandits_torch.problems import make
+
+ARMS = torch.tensor([[0, 2, 1, 1], [3, 3, 0, 2]])
+BEST = torch.tensor([[2, 2, 1, 1], [3, 0, 0, 0]])
+
+
+def history() -> History:
+    zeros = torch.zeros(ARMS.shape, dtype=torch.float64)
+    meta = {"policy": "one", "problem": "made up"}
+    return History(ARMS, zeros, zeros, zeros, zeros[0], zeros[0], {}, meta)
+
+
+def test_dots_are_the_arms_of_one_replicate_and_the_line_its_best_arms() -> None:
+    ax = plot_arms(history(), replicate=1, best=BEST)
+    np.testing.assert_allclose(ax.collections[0].get_offsets(), [[1, 3], [2, 3], [3, 0], [4, 2]])
+    np.testing.assert_allclose(ax.lines[0].get_xydata(), [[1, 3], [2, 0], [3, 0], [4, 0]])
+    assert ax.get_title("left") == "made up: one, replicate 1"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["arm pulled", "best arm"]
+
+
+@pytest.mark.parametrize("best", [BEST[1], BEST[1:]])
+def test_one_row_of_best_arms_serves_every_replicate(best: torch.Tensor) -> None:
+    ax = plot_arms(history(), replicate=0, best=best)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [3, 0, 0, 0])
+
+
+def test_positions_place_dots_and_line() -> None:
+    ax = plot_arms(history(), best=BEST, positions=torch.tensor([0.1, 0.2, 0.3, 0.4]))
+    np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.3, 0.2, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [0.3, 0.3, 0.2, 0.2], rtol=1e-6)
+
+
+def test_the_legend_stands_above_the_axes() -> None:
+    ax = plot_arms(history(), best=BEST)
+    ax.figure.draw_without_rendering()
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1 - 1
+
+
+def test_bad_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"replicate must be an integer in 0, ..., 1, got 2"):
+        plot_arms(history(), replicate=2)
+    with pytest.raises(
+        ValueError, match=r"best must have shape \(4,\), \(1, 4\) or \(2, 4\), got shape \(3, 4\)"
+    ):
+        plot_arms(history(), best=torch.zeros(3, 4))
+    with pytest.raises(ValueError, match=r"positions must have shape \(N,\), with N at least 4"):
+        plot_arms(history(), best=BEST, positions=torch.zeros(3))
+
+
+def test_best_arms_are_those_of_regret_zero() -> None:
+    problem = make("hills", replicates=3)  # every other step some arms are not available
+    best = best_arms(problem, 4)
+    assert best.shape == (3, 4)
+    for step in range(1, 5):
+        rewards = problem.expected_rewards(step)
+        mask = problem.available(step)
+        shown = rewards if mask is None else rewards.masked_fill(~mask, -torch.inf)
+        at_best = shown.gather(1, best[:, step - 1 : step]).squeeze(1)
+        torch.testing.assert_close(at_best, shown.amax(1))
+    assert len(set(best[0].tolist())) > 1
+
+
+def test_points_are_drawn_by_one_coordinate() -> None:
+    points = torch.arange(8.0, dtype=torch.float64).reshape(1, 4, 2)
+    zeros = torch.zeros(1, 4, dtype=torch.float64)
+    played = History(points, zeros, zeros, zeros, zeros[0], zeros[0])
+    ax = plot_arms(played, coordinate=1)
+    np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [1, 3, 5, 7])
+    assert ax.get_ylabel() == "coordinate 1"
+    with pytest.raises(ValueError, match=r"coordinate must be an integer in 0, \.\.\., 1, got 2"):
+        plot_arms(played, coordinate=2)
+    with pytest.raises(ValueError, match="best must be None where points were played"):
+        plot_arms(played, best=BEST)

@@ -1,0 +1,166 @@
+"""Observations that arrive late, and arms that arrive late: as if they had been there in time."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
+from bandits_torch.models.arm_gp import ArmGP
+from tests.reference.dense_arm_gp import DenseArmGP, forgetting, wiener
+
+N, NOISE = 7, 0.1
+ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
+MORE = torch.tensor([[0.05], [1.3]], dtype=torch.float64)
+SPACE = RBFKernel().double()
+SPACE.lengthscale = 0.3
+KERNELS = {
+    "static": (SPACE, None),
+    "fading": (
+        SpatioTemporalKernel(SPACE, ExponentialForgettingKernel(torch.tensor(0.1, dtype=torch.float64))),
+        forgetting(0.1),
+    ),
+    "wandering": (
+        SpatioTemporalKernel(SPACE, WienerKernel(torch.tensor(0.2, dtype=torch.float64))),
+        wiener(0.2),
+    ),
+}
+# arm, reward, time, in the order of arrival: late ones, one older than all, two of one time, the same again
+ARRIVALS = [
+    (0, 0.3, 2.0),
+    (3, -1.0, 4.0),
+    (3, 0.5, 1.0),
+    (6, 0.2, 4.0),
+    (1, 1.1, 3.0),
+    (1, 1.1, 3.0),
+    (5, 0.0, 9.5),
+    (2, -0.7, 4.0),
+]
+
+
+def told(model, arrivals):
+    for arm, reward, time in arrivals:
+        model.observe_arms(torch.tensor(arm), torch.tensor(reward, dtype=torch.float64), time, late=True)
+    return model
+
+
+def twin(kind, arrivals, arms=ARMS, mean=0.0):
+    dense = DenseArmGP(SPACE(arms).to_dense().detach(), NOISE, mean, KERNELS[kind][1])
+    for arrival in arrivals:
+        dense.observe(*arrival)
+    return dense
+
+
+def assert_agree(model, dense, time):
+    answers = dense.answers(time)
+    mean, covariance = model.joint(time if model.drifts else None)
+    torch.testing.assert_close(mean, answers.mean, rtol=0, atol=1e-10)
+    torch.testing.assert_close(covariance, answers.covariance, rtol=0, atol=1e-10)
+    assert float(model.information_gain) == pytest.approx(answers.information_gain, abs=1e-10)
+    assert float(model.log_likelihood) == pytest.approx(answers.log_likelihood, abs=1e-9)
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_late_observations_are_learnt_exactly(kind, form):
+    model = told(ArmGP(ARMS, KERNELS[kind][0], NOISE, form=form), ARRIVALS)
+    assert_agree(model, twin(kind, ARRIVALS), 9.5)
+    assert_agree(model, twin(kind, ARRIVALS), 30.0)
+    assert model.now == (0.0 if kind == "static" else 9.5)
+
+
+@pytest.mark.parametrize("kind", ["fading", "wandering"])
+def test_after_a_late_observation_the_oldest_by_time_is_forgotten_first(kind):
+    model = told(ArmGP(ARMS, KERNELS[kind][0], NOISE), ARRIVALS)
+    model.forget(2)
+    in_time = sorted(ARRIVALS, key=lambda arrival: arrival[2])
+    assert_agree(model, twin(kind, in_time[2:]), 10.0)
+
+
+def test_members_may_be_late_on_their_own():
+    model = ArmGP(ARMS, KERNELS["fading"][0], NOISE, batch_shape=(3,))
+    both = torch.tensor([1, 2, 3])
+    model.observe_arms(both, both.double(), 5.0)
+    which = torch.tensor([True, False, True])
+    model.observe_arms(both, -both.double(), 2.0, which, late=True)
+    mean, _ = model.marginals(6.0)
+    for k, late in enumerate(which.tolist()):
+        arrivals = [(k + 1, k + 1.0, 5.0)] + [(k + 1, -k - 1.0, 2.0)] * late
+        torch.testing.assert_close(mean[k], twin("fading", arrivals).answers(6.0).mean)
+
+
+@pytest.mark.parametrize(
+    ("arm", "reward", "time", "name"),
+    [(0, float("nan"), 1.0, "reward"), (N, 0.0, 1.0, "arm"), (0, 0.0, float("nan"), "time")],
+)
+def test_a_bad_late_observation_is_refused_and_changes_nothing(arm, reward, time, name):
+    model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), ARRIVALS)
+    with pytest.raises(ValueError, match=name):
+        told(model, [(arm, reward, time)])
+    assert_agree(model, twin("fading", ARRIVALS), 9.5)
+
+
+def test_without_late_the_past_is_refused():
+    model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), ARRIVALS)
+    with pytest.raises(ValueError, match=r"time must be .* at or after the latest observation, 9.5, got 9.0"):
+        model.observe_arms(torch.tensor(0), torch.tensor(0.0), 9.0)
+
+
+# -- more arms -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["auto", "factor"])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_new_arms_are_as_if_they_had_always_been_there(kind, form):
+    model = told(ArmGP(ARMS, KERNELS[kind][0], NOISE, prior_mean=0.4, form=form), ARRIVALS)
+    wider = model.with_arms(MORE)
+    everything = torch.cat([ARMS, MORE])
+    assert torch.equal(wider.arms, everything)
+    dense = twin(kind, ARRIVALS, everything, mean=0.4)
+    assert_agree(wider, dense, 9.5)
+    told(wider, [(8, 2.0, 11.0), (2, 0.1, 12.0)])
+    for arrival in ((8, 2.0, 11.0), (2, 0.1, 12.0)):
+        dense.observe(*arrival)
+    assert_agree(wider, dense, 13.0)
+    assert_agree(model, twin(kind, ARRIVALS, mean=0.4), 9.5)  # which stays what it was
+
+
+def test_new_arms_have_prior_means_of_their_own():
+    means = torch.arange(N).double()
+    model = ArmGP(ARMS, SPACE, NOISE, prior_mean=means, batch_shape=(2,))
+    wider = model.with_arms(MORE, torch.tensor([7.0, 8.0]))
+    assert wider.marginals()[0].tolist() == [list(range(N + 2))] * 2
+    with pytest.raises(ValueError, match="prior_mean must be given: the arms there are have several"):
+        model.with_arms(MORE)
+
+
+def test_a_model_that_had_to_change_form_to_forget_forgets_on():
+    model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), [(1, 0.5, 1.0), (2, 0.7, 2.0), (1, 0.1, 3.0)])
+    model.forget(1)
+    wider = model.with_arms(MORE)
+    wider.forget(1)
+    assert_agree(wider, twin("fading", [(1, 0.1, 3.0)], torch.cat([ARMS, MORE])), 3.0)
+    wider.forget(1)
+    assert wider.with_arms(MORE + 1).now == 3.0  # which it still knows to be over
+
+
+@pytest.mark.parametrize(
+    ("model", "arms", "message"),
+    [
+        (ArmGP(ARMS, SPACE, NOISE), MORE.squeeze(-1), r"arms must have shape \(n, 1\)"),
+        (ArmGP(ARMS, SPACE, NOISE), MORE[:0], r"arms must have shape \(n, 1\)"),
+        (ArmGP(ARMS, SPACE, NOISE), MORE / 0, "arms must be finite"),
+        (
+            ArmGP(N, ArmCovarianceKernel(SPACE(ARMS).to_dense().detach()), NOISE),
+            MORE,
+            "9 x 9, one row per arm",
+        ),
+    ],
+)
+def test_arms_that_cannot_be_added_are_refused(model, arms, message):
+    with pytest.raises(ValueError, match=message):
+        model.with_arms(arms)

@@ -1,0 +1,291 @@
+"""Live systems: rewards late, twice, out of order or never; time that jumps; arms that come; processes that go."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.checkpoint import described, load_policy, save_policy
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.policies.ask_tell import AskTell
+from bandits_torch.policies.forgetting import EventTriggeredRestart, SlidingWindow
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
+from bandits_torch.theory.widths import ConstantWidth
+from tests.reference import all_recipes, live_system
+from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
+
+ROOT = Path(__file__).parents[2]
+IN_TURN = {
+    "opkb",
+    "ada_opkb",
+    "opnn",
+    "ada_opnn",
+    "master_gp_ucb",
+}  # learn of the choice since the last reward
+T = 30
+
+
+def live(name="tv_gp_ucb"):
+    return AskTell(all_recipes.build(name, 1, T)[0])
+
+
+def reward_of(question):
+    return float(torch.sin(question.time + question.arm.double()))
+
+
+def unchanged(asked, act, message):
+    before = described(asked.state_dict())
+    with pytest.raises(ValueError, match=message):
+        act()
+    assert described(asked.state_dict()) == before
+
+
+# -- late, out of order ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe_takes_or_refuses_late_rewards_as_documented(name):
+    """Three questions open at once, answered in another order than asked."""
+    asked = live(name)
+    for step in range(0, 12, 3):
+        questions = [asked.ask(float(step + k)) for k in range(3)]
+        first, late = questions[2], (questions[0], questions[1])
+        assert asked.tell(first.id, reward_of(first))
+        for question in late:
+            tell = lambda q=question: asked.tell(q.id, reward_of(q))  # noqa: E731
+            if name in IN_TURN:
+                unchanged(asked, tell, r"why\['turn'\] must be \d+, of a choice made since the last reward")
+                assert question.id in asked.open
+            else:
+                assert tell()
+    assert len(asked.open) == (8 if name in IN_TURN else 0)
+    asked.ask(13.0)  # and it goes on
+
+
+@pytest.mark.parametrize("name", ["tv_gp_ucb", "ui_gp_ucb", "gp_ucb", "igp_ucb"])
+def test_rewards_in_any_order_lead_to_the_same_beliefs(name):
+    choices = [(step, step * 5 % 12) for step in range(10)]
+    orders = (list(range(10)), [3, 0, 9, 1, 2, 8, 7, 4, 6, 5])
+    beliefs = []
+    for order in orders:
+        policy = all_recipes.build(name, 1, T)[0]
+        for k in order:
+            step, arm = choices[k]
+            reward = torch.tensor([0.1 * step - 0.3 * arm]).double()
+            policy.learn(Observation(float(step), torch.tensor([arm]), reward))
+        beliefs.append(torch.stack(policy.model.marginals(11.0)))
+    torch.testing.assert_close(*beliefs, rtol=0, atol=1e-11)
+
+
+def test_under_drift_the_window_goes_by_time():
+    def policy():
+        model = arm_gp((1,), kernel=drifting(KERNEL))
+        return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=SlidingWindow(3))
+
+    late, in_time = policy(), policy()
+    told = {1.0: 5, 4.0: 1, 2.0: 3, 6.0: 0, 3.0: 4, 5.0: 2}  # in the order of arrival
+    for model, times in ((late, told), (in_time, sorted(told))):
+        for time in times:
+            arm = torch.tensor([told[time]])
+            model.learn(Observation(time, arm, arm.double()))
+    assert late.model.num_observations.tolist() == [3]
+    torch.testing.assert_close(
+        torch.stack(late.model.marginals(7.0)), torch.stack(in_time.model.marginals(7.0))
+    )
+
+
+def test_what_must_predict_a_reward_first_cannot_do_so_for_a_past_that_drifted():
+    model = arm_gp((1,), kernel=drifting(KERNEL))
+    rule = EventTriggeredRestart(0.1)
+    asked = AskTell(IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=rule))
+    first, second = asked.ask(1.0), asked.ask(2.0)
+    asked.tell(second.id, 0.5)
+    unchanged(
+        asked, lambda: asked.tell(first.id, 0.5), r"time must be .* at or after the latest observation, 2.0"
+    )
+    assert asked.drop(before=2.0) == 1
+
+
+# -- twice, never, wrong --------------------------------------------------------------------------------
+
+
+def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
+    asked = live()
+    question = asked.ask(1.0)
+    assert asked.tell(question.id, 0.5)
+    before = described(asked.state_dict())
+    assert not asked.tell(question.id, 0.5)
+    assert not asked.tell(question.id, 99.0)
+    assert described(asked.state_dict()) == before
+
+
+def test_without_numbers_an_observation_learnt_twice_counts_as_two():
+    policy = POLICIES["ucb"]()
+    observation = Observation(1.0, torch.tensor([0, 1, 2]), torch.ones(3).double())
+    policy.learn(observation)
+    policy.learn(observation)
+    assert policy.model.num_observations.tolist() == [2, 2, 2]
+
+
+def test_what_is_never_told_leaves_the_same_policy_as_what_was_never_asked():
+    asked, plain = live("sw_gp_ucb"), all_recipes.build("sw_gp_ucb", 1, T)[0]
+    for step in range(20):
+        question = asked.ask(float(step))
+        if step % 3 == 0:
+            continue
+        asked.tell(question.id, reward_of(question))
+        choice = plain.choose(float(step))
+        assert torch.equal(choice.arm, question.arm)
+        plain.learn(
+            Observation(float(step), choice.arm, torch.tensor([reward_of(question)]).double(), choice.why)
+        )
+    assert described(asked.policy.state_dict()) == described(plain.state_dict())
+    assert asked.open == (0, 3, 6, 9, 12, 15, 18)
+    assert asked.drop(before=9.0) == 3
+    assert asked.open == (9, 12, 15, 18)
+    assert not asked.tell(3, 1.0)
+
+
+@pytest.mark.parametrize("id", [5, -1, 0.0, True, "0", None])
+def test_a_number_never_asked_is_refused(id):
+    asked = live()
+    asked.ask(1.0)
+    unchanged(asked, lambda: asked.tell(id, 1.0), "id must be of a question asked, 0 to 0")
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), torch.ones(2), torch.ones(1, 1)])
+def test_a_reward_that_is_none_is_refused_and_the_question_stays(reward):
+    for policy in (RandomPolicy(4), POLICIES["one replicate"]()):
+        asked = AskTell(policy)
+        question = asked.ask(1.0)
+        unchanged(asked, lambda asked=asked, id=question.id: asked.tell(id, reward), "reward must")
+        assert asked.tell(question.id, 1.0)
+
+
+def test_replicates_are_told_together():
+    asked = AskTell(POLICIES["ucb"]())
+    question = asked.ask(1.0)
+    assert question.arm.shape == (3,)
+    assert asked.tell(question.id, torch.tensor([1.0, 2.0, 3.0]))
+    assert asked.policy.model.train_targets.tolist() == [[1.0], [2.0], [3.0]]
+
+
+# -- time and arms --------------------------------------------------------------------------------------
+
+
+def test_after_a_long_time_under_drift_nothing_is_known():
+    asked = live("tv_gp_ucb")
+    for step in range(5):
+        asked.tell(asked.ask(float(step)).id, 2.0)
+    asked.ask(1e9)
+    mean, variance = asked.policy.model.marginals(1e9)
+    prior = all_recipes.build("tv_gp_ucb", 1, T)[0].model.marginals(0.0)
+    torch.testing.assert_close(torch.stack([mean, variance]), torch.stack(prior))
+    with pytest.raises(ValueError, match=r"time must be .* at or after the latest observation, 4.0, got 3.0"):
+        asked.ask(3.0)
+    for time in (float("nan"), float("inf"), None):
+        with pytest.raises(ValueError, match="time must be a finite number"):
+            asked.ask(time)
+
+
+def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
+    policy = IndexPolicy(arm_gp((1,)), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1), seed=1)
+    asked = AskTell(policy)
+    pending = asked.ask(0.0)
+    for step in range(1, 6):
+        gone = torch.ones(N, dtype=torch.bool)
+        gone[step % N] = False
+        question = asked.ask(float(step), gone)
+        assert int(question.arm) != step % N
+        asked.tell(question.id, -1.0)
+    with pytest.raises(ValueError, match="width must be given: SrinivasBayesianWidth counts the arms"):
+        policy.add_arms(ARMS[:1] + 5)
+    policy.add_arms(ARMS[:1] + 5, width=SrinivasBayesianWidth(N + 1, 0.1))
+    assert policy.num_arms == N + 1
+    assert asked.tell(pending.id, -1.0)  # asked of the smaller set
+    question = asked.ask(7.0)
+    assert int(question.arm) == N  # of which nothing is known
+    assert float(policy.trace()["width"]) == pytest.approx(
+        float(SrinivasBayesianWidth(N + 1, 0.1)(7, policy.model))
+    )
+
+    always = ArmGP(torch.cat([ARMS, ARMS[:1] + 5]), KERNEL, 0.1, batch_shape=(1,))
+    arm, reward = policy.model.train_inputs[0], policy.model.train_targets
+    always.observe(arm, reward.unsqueeze(-1))
+    torch.testing.assert_close(torch.stack(policy.model.marginals()), torch.stack(always.marginals()))
+
+
+def test_arms_can_be_added_to_arm_gps_alone():
+    policy = all_recipes.build("bkb", 1, T)[0]
+    with pytest.raises(ValueError, match="model must be an ArmGP to take up more arms, got 'SketchedGP'"):
+        policy.add_arms(torch.zeros(1, 1))
+
+
+# -- processes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_open_questions_move_between_processes_with_the_policy(name, tmp_path):
+    """Saved and loaded into fresh objects between all calls; the last question is open at every save."""
+    kept, moving = live(name), live(name)
+    for step in range(12):
+        question = kept.ask(float(step))
+        assert torch.equal(moving.ask(float(step)).arm, question.arm)
+        save_policy(tmp_path / "live", moving)
+        moving = live(name)
+        load_policy(tmp_path / "live", moving)
+        assert moving.open == (question.id,)
+        for asked in (kept, moving):
+            assert asked.tell(question.id, reward_of(question))
+    assert described(moving.state_dict()) == described(kept.state_dict())
+
+
+class Process:
+    """One of the processes of a live system: ``python -m tests.reference.live_system FILE``."""
+
+    def __init__(self, file):
+        command = [sys.executable, "-m", "tests.reference.live_system", str(file)]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def do(self, *words):
+        print(*words, file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def test_two_processes_share_a_policy_and_one_is_replaced(tmp_path):
+    alone = live_system.build()
+    asking, telling = Process(tmp_path / "live"), Process(tmp_path / "live")
+    answers = []  # arrive two questions late, the second of each pair first; every fourth is lost; all come twice
+    for step in range(12):
+        asked = asking.do("ask", float(step))
+        question = alone.ask(float(step))
+        assert asked == {"id": question.id, "arm": int(question.arm)}
+        answers.append((question.id, reward_of(question)))
+        if step == 5:
+            asking.kill()
+            asking = Process(tmp_path / "live")
+        if step % 2 and step >= 3:
+            for id, reward in (answers[step - 2], answers[step - 3]):
+                if id % 4 == 2:
+                    continue
+                assert telling.do("tell", id, reward) == {"learnt": alone.tell(id, reward)}
+                assert telling.do("tell", id, reward) == {"learnt": False}
+    assert asking.do("open") == {"open": list(alone.open)} == {"open": [2, 6, 10, 11]}
+    for process in (asking, telling):
+        process.kill()

@@ -1,0 +1,21 @@
+"""Plays every recipe on a number of CPU threads and prints the arms: python -m tests.reference.play_all THREADS.
+
+200 arms, so that the work on a covariance is shared: torch splits what has more than 32 768 numbers.
+"""
+
+import sys
+
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.loop import run
+from tests.reference import all_recipes
+
+ARMS, STEPS, REPLICATES = 200, 8, 1
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(sys.argv[1]))
+    for name in recipes.RECIPES:
+        policy, problem = all_recipes.build(name, REPLICATES, STEPS, num_arms=ARMS)
+        history = run(policy, problem, STEPS, seed=7)
+        print(name, *history.arms.flatten().tolist(), flush=True)

@@ -1,0 +1,417 @@
+"""A run that is cut off and taken up again is the run that never stopped, whatever the policy."""
+
+import json
+import math
+import os
+import shutil
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch import checkpoint, recipes
+from bandits_torch.checkpoint import load_policy, save_policy
+from bandits_torch.loop import run
+from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch.recorder import Recorder
+from bandits_torch.state_files import write_state
+from tests.reference import all_recipes
+from tests.reference.stubs import TableProblem
+
+T = 40
+
+
+class Cut(Exception):
+    """The end of a process, in the middle of a step: the arm is chosen, its reward never comes."""
+
+
+@pytest.fixture
+def cut_at(monkeypatch):
+    """A function that has every later run end in step ``step`` (None: run on)."""
+    whole = Recorder.pulled
+
+    def set_step(step):
+        def pulled(self, now, *rest):
+            if now == step:
+                raise Cut
+            whole(self, now, *rest)
+
+        monkeypatch.setattr(Recorder, "pulled", pulled)
+
+    return set_step
+
+
+def same(one, other):
+    """Whether two Histories agree in every bit, but for seconds."""
+    names = ("arms", "rewards", "expected_rewards", "best", "times")
+    assert one.trace.keys() == other.trace.keys()
+    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
+    pairs += [(one.trace[name], other.trace[name]) for name in one.trace]
+    return all(np.array_equal(a.numpy(), b.numpy(), equal_nan=True) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
+    undisturbed = run(*all_recipes.build(name, 2, T), T, seed=2)
+    for step in (2, 19, 34):  # each time a new process would build everything anew
+        cut_at(step)
+        with pytest.raises(Cut):
+            run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run", every=3)
+    cut_at(None)
+    assert same(run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run"), undisturbed)
+
+
+@pytest.mark.parametrize("name", all_recipes.OVER_POINTS)
+def test_over_points_too(name, cut_at, tmp_path, monkeypatch):
+    monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long
+    steps = 10
+    undisturbed = run(*all_recipes.build_over_points(name, 2, steps), steps, seed=2)
+    cut_at(6)
+    with pytest.raises(Cut):
+        run(
+            *all_recipes.build_over_points(name, 2, steps),
+            steps,
+            seed=2,
+            checkpoint=tmp_path / "run",
+            every=2,
+        )
+    cut_at(None)
+    again = run(*all_recipes.build_over_points(name, 2, steps), steps, seed=2, checkpoint=tmp_path / "run")
+    assert same(again, undisturbed)
+
+
+def states(policy, steps, first=0):
+    """Play without a problem: rewards depend on step and arm alone. The arms, one list a step."""
+    arms = []
+    for step in range(first, first + steps):
+        choice = policy.choose(float(step + 1))
+        reward = torch.sin(1.7 * step + choice.arm.double() / 3)
+        policy.learn(Observation(float(step + 1), choice.arm, reward, choice.why))
+        arms.append(choice.arm.tolist())
+    return arms
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe_s_state_goes_through_a_file(name, tmp_path):
+    old, new = (all_recipes.build(name, 2, T)[0] for _ in range(2))
+    states(old, 17)
+    save_policy(tmp_path / "policy", old)
+    load_policy(tmp_path / "policy", new)
+    expected = states(old, 20, first=17)
+    assert states(new, 20, first=17) == expected
+    assert checkpoint.described(old.state_dict()) == checkpoint.described(new.state_dict())
+    used = all_recipes.build(name, 2, T)[0]  # and into a policy that has lived before
+    states(used, 21)
+    load_policy(tmp_path / "policy", used)
+    assert states(used, 20, first=17) == expected
+
+
+TABLE = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]]]
+
+
+class Rotated(TableProblem):
+    """Other rewards behind the same settings."""
+
+    name = "TableProblem"
+
+    def __init__(self, noise_scale):
+        super().__init__(TABLE, noise_scale=noise_scale)
+
+    def expected_rewards(self, step):
+        return super().expected_rewards(step).roll(1, -1) + 1
+
+
+def small(**changes):
+    """Arguments of a run of no great length."""
+    made = {
+        "policy": RandomPolicy(3, 2, seed=4),
+        "problem": TableProblem(TABLE, noise_scale=1.0),
+        "horizon": 20,
+        "seed": 5,
+    }
+    return made | changes
+
+
+def interrupted(path, cut_at, **changes):
+    cut_at(11)
+    with pytest.raises(Cut):
+        run(**small(**changes), checkpoint=path, every=5)
+    cut_at(None)
+
+
+def test_only_the_steps_since_the_last_checkpoint_are_played_again(cut_at, tmp_path):
+    interrupted(tmp_path / "run", cut_at)
+    policy, times = RandomPolicy(3, 2, seed=4), []
+    policy.__class__ = type("RandomPolicy", (RandomPolicy,), {"learn": lambda self, o: times.append(o.time)})
+    history = run(**small(policy=policy), checkpoint=tmp_path / "run", every=5)
+    assert times == [10.0 * step for step in range(11, 21)]
+    assert same(history, run(**small()))
+
+
+def test_a_run_that_is_over_gives_its_history_again(tmp_path):
+    first = run(**small(), checkpoint=tmp_path / "run", every=7)
+    policy = RandomPolicy(3, 2, seed=4)
+    policy.__class__ = type("RandomPolicy", (RandomPolicy,), {"learn": lambda self, o: pytest.fail("played")})
+    again = run(**small(policy=policy), checkpoint=tmp_path / "run", every=7)
+    assert same(first, again)
+    assert torch.equal(first.seconds, again.seconds)
+    assert again.meta["wall_seconds"] > 0
+
+
+def test_wall_seconds_add_up_over_the_pieces(cut_at, tmp_path):
+    interrupted(tmp_path / "run", cut_at)
+    header, state = checkpoint.read_state(tmp_path / "run", "run")
+    write_state(tmp_path / "run", "run", {**header, "seconds": 1000.0}, state)
+    history = run(**small(), checkpoint=tmp_path / "run")
+    assert 1000 < history.meta["wall_seconds"] < 1100
+
+
+def test_the_numbers_of_torch_itself_go_on_too(cut_at, tmp_path):
+    """BoTorch's Monte-Carlo acquisitions seed themselves from them."""
+
+    class Global(RandomPolicy):
+        def choose(self, time, available=None):
+            drawn = torch.randint(0, 3, (2,))
+            return type(super().choose(time))(drawn)
+
+    torch.manual_seed(3)
+    undisturbed = run(**small(policy=Global(3, 2, seed=4)))
+    torch.manual_seed(3)
+    interrupted(tmp_path / "run", cut_at, policy=Global(3, 2, seed=4))
+    torch.manual_seed(99)
+    assert same(run(**small(policy=Global(3, 2, seed=4)), checkpoint=tmp_path / "run"), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"horizon": 21}, "horizon was 20 and is 21"),
+        ({"seed": 6}, "seed was 5 and is 6"),
+        ({"policy": RandomPolicy(3, 2, seed=5)}, "policy's state.streams.generators was"),
+        ({"policy": RandomPolicy(3, 1, seed=4)}, "replicates was 2 and is 1"),
+        ({"first_replicate": 1}, "first_replicate was 0 and is 1"),
+        ({"problem": TableProblem([[[0.0, 1.0, 0.6]] * 2], noise_scale=1.0)}, "problem.table was"),
+        ({"problem": Rotated(noise_scale=1.0)}, "problem's rewards at step 1 was"),
+    ],
+)
+def test_another_run_is_refused_by_what_differs(changes, message, cut_at, tmp_path):
+    interrupted(tmp_path / "run", cut_at)
+    policy = changes.get("policy", RandomPolicy(3, 2, seed=4))
+    before = checkpoint.described(policy.state_dict())
+    with pytest.raises(ValueError, match="checkpoint .* must be of the run asked for: .*" + message):
+        run(**small(**{"policy": policy, **changes}), checkpoint=tmp_path / "run")
+    assert checkpoint.described(policy.state_dict()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        ("igp_ucb", {"delta": 0.2}, r"policy.width.delta was 0.1 and is 0.2"),
+        ("igp_ucb", {"noise_variance": 0.3}, r"policy's state.model.noise_variance was"),
+        ("sw_gp_ucb", {"window": 8}, r"policy.forgetting.window was \d+ and is 8"),
+        ("gp_ei", {"form": "factor"}, r"policy.model.form was 'auto' and is 'factor'"),
+        ("opkb", {"constants": "theory"}, r"policy.constants.sigma was 100.0 and is 1.0"),
+        ("master_gp_ucb", {"thresholds": "theory"}, r"policy.thresholds.inflation was 4.0 and is"),
+    ],
+)
+def test_settings_that_are_no_state_are_compared_too(name, option, message, tmp_path):
+    policy, problem = all_recipes.build(name, 2, 10)
+    run(policy, problem, 10, checkpoint=tmp_path / "run")
+    other = recipes.build(name, problem, replicates=2, horizon=10, seed=3, **option)
+    with pytest.raises(ValueError, match=message):
+        run(other, problem, 10, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 0.5, -1])
+def test_a_truncated_file_is_refused(length, tmp_path):
+    run(**small(), checkpoint=tmp_path / "run")
+    size = os.path.getsize(tmp_path / "run")
+    os.truncate(tmp_path / "run", int(size * length) if isinstance(length, float) else length % size)
+    with pytest.raises(ValueError, match="run' is not a whole run file"):
+        run(**small(), checkpoint=tmp_path / "run")
+
+
+def test_a_file_with_a_flipped_bit_is_refused(tmp_path):
+    run(**small(), checkpoint=tmp_path / "run")
+    content = bytearray((tmp_path / "run").read_bytes())
+    refused = 0
+    for at in range(200, len(content), len(content) // 60):
+        content[at] ^= 4
+        (tmp_path / "run").write_bytes(content)
+        try:
+            history = run(**small(), checkpoint=tmp_path / "run")
+        except ValueError:
+            refused += 1
+        else:  # a byte that says nothing: padding, or a date of the archive's
+            assert same(history, run(**small()))
+        content[at] ^= 4
+    assert refused > 40
+
+
+def rewritten(path, change):
+    """The archive with its JSON header changed."""
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    header = json.loads(arrays["header"].tobytes())
+    change(header)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 99}, "has state format 99, and this version reads up to 1"),
+        ({"version": "1"}, "has state format 1, and"),
+        ({"format": "another"}, "is not a run file: its header says"),
+        ({"kind": "policy"}, "must be a run file, got a policy file"),
+        ({"state": {"code": "x"}}, "is not a whole run file: unknown entry 'code'"),
+        ({"state": {"tensor": ["float64", 0, [10**9], "cpu"]}}, "is not a whole run file"),
+    ],
+)
+def test_foreign_and_newer_files_are_refused(change, message, tmp_path):
+    run(**small(), checkpoint=tmp_path / "run")
+    rewritten(tmp_path / "run", lambda header: header.update(change))
+    with pytest.raises(ValueError, match=message):
+        run(**small(), checkpoint=tmp_path / "run")
+
+
+def test_files_of_other_programs_are_refused(tmp_path):
+    for name, content in {"text": b"hello", "pickle": b"\x80\x04K\x01."}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match="is not a whole run file: truncated, or of another kind"):
+            run(**small(), checkpoint=tmp_path / name)
+    torch.save({"a": 1}, tmp_path / "torch")
+    with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
+        archive.writestr("header.npy", b"\x80\x04K\x01.")
+    for name in ("torch", "zip"):
+        with pytest.raises(ValueError, match="is not a whole run file"):
+            run(**small(), checkpoint=tmp_path / name)
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    """An array of objects is where a NumPy archive could hide code."""
+    with open(tmp_path / "run", "wb") as file:
+        np.savez(file, header=np.array([os.getcwd], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        run(**small(), checkpoint=tmp_path / "run")
+
+
+def test_other_versions_are_warned_of(tmp_path):
+    run(**small(), checkpoint=tmp_path / "run")
+    rewritten(tmp_path / "run", lambda header: header["versions"].update(torch="1.0", threads="7"))
+    with pytest.warns(
+        UserWarning, match=r"was written with torch 1\.0, now .*; threads 7, now 1: .*last bits"
+    ):
+        run(**small(), checkpoint=tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(**small(), checkpoint=tmp_path / "other")
+
+
+def test_a_failed_write_leaves_the_last_checkpoint(cut_at, tmp_path, monkeypatch):
+    interrupted(tmp_path / "run", cut_at)
+    kept = (tmp_path / "run").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(**small(), checkpoint=tmp_path / "run", every=1)
+    assert (tmp_path / "run").read_bytes() == kept
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_file_and_then_its_name_reach_the_disk(tmp_path, monkeypatch):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda f: (calls.append("folder" if os.path.isdir(f"/proc/self/fd/{f}") else "file"), fsync(f)),
+    )
+    monkeypatch.setattr(os, "replace", lambda a, b: (calls.append("rename"), replace(a, b)))
+    run(**small(), checkpoint=tmp_path / "run", every=20)
+    assert calls == ["file", "rename", "folder"]
+
+
+def test_what_killed_writers_left_is_cleared_away(tmp_path):
+    for name in (".run.0123abcd.part", ".other.0123abcd.part"):
+        (tmp_path / name).write_bytes(b"half")
+    run(**small(), checkpoint=tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.0123abcd.part", "run"]
+
+
+@pytest.mark.parametrize("every", [0, -3, 2.5, True])
+def test_a_bad_interval_is_refused(every, tmp_path):
+    with pytest.raises(ValueError, match="every must be an integer >= 1"):
+        run(**small(), checkpoint=tmp_path / "run", every=every)
+
+
+def test_a_policy_s_file_is_for_policies_of_its_name_and_size(tmp_path):
+    save_policy(tmp_path / "policy", RandomPolicy(3, 2))
+    with pytest.raises(ValueError, match=r"sizes was \[2, 3\] and is \[2, 4\]"):
+        load_policy(tmp_path / "policy", RandomPolicy(4, 2))
+    with pytest.raises(ValueError, match="policy was 'RandomPolicy' and is 'IndexPolicy'"):
+        load_policy(tmp_path / "policy", all_recipes.build("gp_ucb", 2, 5)[0])
+    with pytest.raises(ValueError, match="must be a run file, got a policy file"):
+        run(**small(), checkpoint=tmp_path / "policy")
+    with pytest.raises(FileNotFoundError, match="no policy file at"):
+        load_policy(tmp_path / "nowhere", RandomPolicy(3, 2))
+
+
+@pytest.mark.parametrize(("one", "other"), [("gp_ucb", "tv_gp_ucb"), ("gp_ucb", "bkb")])
+def test_a_policy_that_a_state_does_not_fit_is_left_as_it_was(one, other, tmp_path):
+    saved, policy, twin = (all_recipes.build(name, 2, T)[0] for name in (one, other, other))
+    states(saved, 9)
+    save_policy(tmp_path / "policy", saved)
+    states(policy, 5)
+    states(twin, 5)
+    with pytest.raises(ValueError, match="must be of a policy built in the same way"):
+        load_policy(tmp_path / "policy", policy)
+    assert states(policy, 9, first=5) == states(twin, 9, first=5)
+
+
+def test_what_cannot_be_written_is_refused_by_its_place_and_nothing_is_written(tmp_path):
+    for value, kind in (({1}, "set"), (torch.zeros(2, dtype=torch.bfloat16), "bfloat16"), (len, "builtin")):
+        with pytest.raises(TypeError, match=r"state\['a'\]\[1\] must be .*" + kind):
+            write_state(tmp_path / "file", "run", {}, {"a": [0, value]})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_nesting_comes_back_as_it_was(tmp_path):
+    state = {
+        "a": [1, 2.5, math.inf, None, True, "x"],
+        3: (torch.tensor(7), {"b": torch.zeros(0, 4)}),
+        "tensor": torch.arange(6, dtype=torch.float32).reshape(2, 3).T,
+        "bools": torch.tensor([[True], [False]]),
+        "views": torch.ones(1).expand(3),
+    }
+    write_state(tmp_path / "file", "thing", {"why": "x"}, state)
+    header, back = checkpoint.read_state(tmp_path / "file", "thing")
+    assert header["why"] == "x"
+    assert list(back) == list(state)
+    assert back["a"] == state["a"]
+    assert isinstance(back[3], tuple)
+    for one, other in (
+        (back[3][0], state[3][0]),
+        (back[3][1]["b"], state[3][1]["b"]),
+        *((back[name], state[name]) for name in ("tensor", "bools", "views")),
+    ):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    back["views"][0] = 5.0  # memory of its own
+    assert back["views"].tolist() == [5.0, 1.0, 1.0]
+
+
+def test_a_copied_checkpoint_works_elsewhere(cut_at, tmp_path):
+    interrupted(tmp_path / "run", cut_at)
+    shutil.move(tmp_path / "run", tmp_path / "elsewhere")
+    assert same(run(**small(), checkpoint=tmp_path / "elsewhere"), run(**small()))

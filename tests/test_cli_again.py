@@ -1,0 +1,190 @@
+"""Races that are run again: from their record, or on from where they were cut off."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bandits_torch import cli
+from bandits_torch.recorder import Recorder
+
+SMALL = ["--horizon", 40, "--replicates", 2, "--policies", "random,gp_ts,sw_gp_ucb", "--seed", 3]
+SMALL += ["--option", "num_arms=8", "--option", "switches=[0.25, 30]", "--option", "sw_gp_ucb.window=6"]
+
+
+def call(*arguments):
+    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+
+
+def raced(out, *arguments):
+    result = call("race", *arguments, "--out", out)
+    assert result.exit_code == 0, result.output
+    return (out / "regret.csv").read_bytes()
+
+
+def changed(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+# -- from the record -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        SMALL,
+        ["--policies", "pe_gp_ucb,bkb", "--problem", "hills", "--horizon", 30, "--option", "num_arms=21"],
+        ["--policies", "tv_gp_ucb", "--problem", "tv-gp", "--horizon", 30, "--option", "num_arms=8"],
+    ],
+)
+def test_a_record_is_enough_to_run_again(arguments, tmp_path):
+    table = raced(tmp_path / "first", *arguments)
+    result = call("rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "second")
+    assert result.exit_code == 0, result.output
+    assert "regret as recorded" in result.stdout
+    assert (tmp_path / "second" / "regret.csv").read_bytes() == table
+    third = call("rerun", tmp_path / "second" / "run.json", "--out", tmp_path / "third")
+    assert third.exit_code == 0
+    assert (tmp_path / "third" / "regret.csv").read_bytes() == table
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A table of rewards as a file, raced over as many steps as it has."""
+    rows = np.random.default_rng(0).normal(size=(50, 4)).cumsum(0)
+    np.savetxt(tmp_path / "data.csv", rows, delimiter=",", header="a,b,c,d", comments="")
+    arguments = ["--problem", "replay", "--data", tmp_path / "data.csv", "--policies", "gp_ucb"]
+    return raced(tmp_path / "first", *arguments, "--option", "warm_up=0.3")
+
+
+def test_a_race_on_data_runs_again_wherever_they_are_now(measured, tmp_path):
+    record = tmp_path / "first" / "run.json"
+    (tmp_path / "data.csv").rename(tmp_path / "moved.csv")
+    lost = call("rerun", record, "--out", tmp_path / "second")
+    assert (lost.exit_code, lost.stderr.count("\n")) == (2, 1)
+    assert "data.csv: No such file" in lost.stderr
+    found = call("rerun", record, "--out", tmp_path / "second", "--data", tmp_path / "moved.csv")
+    assert found.exit_code == 0, found.output
+    assert (tmp_path / "second" / "regret.csv").read_bytes() == measured
+
+
+def test_other_data_under_the_same_name_are_refused(measured, tmp_path):
+    (tmp_path / "data.csv").write_text((tmp_path / "data.csv").read_text() + "1,2,3,4\n")
+    result = call("rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "second")
+    assert result.exit_code == 2
+    assert "data must be the file with SHA-256" in result.stderr
+    assert not (tmp_path / "second").exists()
+
+
+def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(tmp_path):
+    raced(tmp_path / "first", *SMALL)
+    record = tmp_path / "first" / "run.json"
+    results = json.loads(record.read_text())["results"]
+    results["gp_ts"]["cumulative_regret"][1] += 1e-9
+    changed(record, results=results)
+    result = call("rerun", record, "--out", tmp_path / "second")
+    assert result.exit_code == 1
+    assert "regret differs from the record's: gp_ts\n" in result.stdout
+
+
+def test_other_versions_are_told(tmp_path):
+    raced(tmp_path / "first", *SMALL)
+    record = tmp_path / "first" / "run.json"
+    changed(record, versions=json.loads(record.read_text())["versions"] | {"torch": "1.0"})
+    result = call("rerun", record, "--out", tmp_path / "second")
+    assert result.exit_code == 0
+    assert result.stderr == "note: written with torch 1.0: numbers may differ in the last bits\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not a race's run.json"),
+        ("[1]", "is not a race's run.json"),
+        ('{"format": "x"}', "is not a race's run.json"),
+        (
+            '{"format": "bandits_torch race", "format_version": 9}',
+            "has race format 9, and this version reads 2",
+        ),
+    ],
+)
+def test_what_is_no_record_is_refused(content, message, tmp_path):
+    (tmp_path / "run.json").write_text(content)
+    result = call("rerun", tmp_path / "run.json", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+# -- on from where it was cut off ----------------------------------------------------------------------
+
+
+def cut_off(out, monkeypatch):
+    """A race that stops at step 17 of its second policy."""
+    whole, played = Recorder.pulled, []
+
+    def pulled(self, step, *rest):
+        played.append(step)
+        if step == 17 and played.count(17) == 2:
+            raise KeyboardInterrupt
+        whole(self, step, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "pulled", pulled)
+        assert call("race", *SMALL, "--checkpoint", 5, "--out", out).exit_code != 0
+
+
+def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
+    table = raced(tmp_path / "whole", *SMALL)
+    cut_off(tmp_path / "cut", monkeypatch)
+    assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == ["gp_ts", "random"]
+    steps, whole = [], Recorder.pulled
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "pulled", lambda self, step, *r: (steps.append(step), whole(self, step, *r)))
+        assert raced(tmp_path / "cut", *SMALL, "--resume") == table
+    assert steps == [*range(16, 41), *range(1, 41)]
+    assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == [
+        "regret.csv",
+        "regret.png",
+        "run.json",
+    ]
+
+
+def test_a_race_is_not_continued_unasked_nor_under_other_settings(monkeypatch, tmp_path):
+    cut_off(tmp_path, monkeypatch)
+    for arguments in ([], ["--checkpoint", 5]):
+        result = call("race", *SMALL, *arguments, "--out", tmp_path)
+        assert result.exit_code == 2
+        assert "continue it with --resume, or remove" in result.stderr
+    other = call("race", *SMALL, "--option", "gp_ts.delta=0.2", "--resume", "--out", tmp_path)
+    assert other.exit_code == 2
+    assert "policy.width.delta was 0.1 and is 0.2" in other.stderr
+    assert (tmp_path / "checkpoints" / "gp_ts").exists()
+
+
+def test_resume_where_nothing_was_begun_begins(tmp_path):
+    assert raced(tmp_path / "a", *SMALL, "--resume") == raced(tmp_path / "b", *SMALL)
+
+
+def test_checkpoints_need_a_number_of_steps(tmp_path):
+    result = call("race", *SMALL, "--checkpoint", 0, "--out", tmp_path)
+    assert (result.exit_code, result.stderr) == (2, "error: checkpoint must be an integer >= 1, got 0\n")
+
+
+def test_a_killed_process_s_race_goes_on(tmp_path):
+    arguments = ["--horizon", 3000, "--replicates", 1, "--policies", "random", "--option", "num_arms=4"]
+    command = [sys.executable, "-m", "bandits_torch", "race", *map(str, arguments), "--checkpoint", "10"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "cut")], stderr=subprocess.DEVNULL)
+    while not (tmp_path / "cut" / "checkpoints" / "random").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "cut" / "run.json").exists()
+    assert raced(tmp_path / "cut", *arguments, "--resume") == raced(tmp_path / "whole", *arguments)

@@ -1,0 +1,112 @@
+"""The sweep of the command line."""
+
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bandits_torch import cli
+from bandits_torch.experiments import ProblemSetting, RecipeSetting, sweep
+
+SMALL = ["--problems", "gp,switching", "--policies", "random,sw_gp_ucb", "--horizon", 12, "--replicates", 3]
+SMALL += ["--option", "num_arms=8"]
+
+
+def call(*arguments):
+    return CliRunner().invoke(cli.app, ["sweep", *map(str, arguments)])
+
+
+def test_a_sweep_writes_a_table_for_each_problem_and_every_total(tmp_path):
+    result = call(*SMALL, "--block", 2, "--option", "sw_gp_ucb.window=5", "--seed", 4, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    for name in ("gp", "switching"):
+        assert f"{name}: 12 steps, 3 replicates, seed 4" in result.output
+    assert result.output.count("random (expected)") == 2
+    rows = pd.read_csv(tmp_path / "sweep.csv")
+    assert rows.groupby(["problem", "policy"]).size().tolist() == [3, 3, 3, 3]
+    assert len(list((tmp_path / "cells").iterdir())) == 8
+
+    problems = {name: ProblemSetting(name, {"num_arms": 8}) for name in ("gp", "switching")}
+    policies = {"random": RecipeSetting("random"), "sw_gp_ucb": RecipeSetting("sw_gp_ucb", {"window": 5})}
+    histories = sweep(problems, policies, 12, replicates=3, block=2, seed=4)
+    for (problem, policy), group in rows.groupby(["problem", "policy"]):
+        expected = histories[problem][policy].regret.sum(-1).tolist()
+        assert group["cumulative_regret"].tolist() == pytest.approx(expected, rel=1e-9)
+
+
+def test_finished_cells_are_used_again_only_when_that_is_asked_for(tmp_path, monkeypatch):
+    assert call(*SMALL, "--out", tmp_path).exit_code == 0
+    first = pd.read_csv(tmp_path / "sweep.csv")
+    again = call(*SMALL, "--out", tmp_path)
+    assert again.exit_code == 2
+    assert "error: out holds 4 finished cells of this sweep" in again.stderr
+    monkeypatch.setattr("bandits_torch.experiments.engines.play", None)  # nothing is left to play
+    assert call(*SMALL, "--out", tmp_path, "--resume").exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "sweep.csv"), first)
+
+
+def test_a_failed_cell_is_named_and_the_others_kept(tmp_path):
+    result = call(*SMALL, "--option", "sw_gp_ucb.window=0", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "failed: gp, sw_gp_ucb, replicates 0 to 2: ValueError: window must be" in result.stderr
+    assert set(pd.read_csv(tmp_path / "sweep.csv")["policy"]) == {"random"}
+
+
+def test_data_go_to_the_problems_that_read_them(tmp_path):
+    table = tmp_path / "table.csv"
+    rows = [",".join(str((n * step) % 7) for n in (1, 2, 3)) for step in range(40)]
+    table.write_text("\n".join(["a,b,c", *rows]))
+    result = call(
+        *("--problems", "replay,gp", "--policies", "random", "--horizon", 50, "--replicates", 2),
+        *("--data", table, "--out", tmp_path),
+    )
+    assert result.exit_code == 0, result.output
+    assert "replay: 32 steps, 2 replicates" in result.output
+    assert "gp: 50 steps, 2 replicates" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--problems", "gp,gp"], "problems must be different names"),
+        (["--problems", "gpp"], "problem must be one of gp, rkhs"),
+        (["--policies", "frist"], "policy must be one of random, gp_ucb"),
+        (["--engine", "cloud"], "engine must be one of local, processes, ray, got 'cloud'"),
+        (["--option", "windw=3"], "'windw' is accepted by nobody; there are gp's options"),
+        (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),
+    ],
+)
+def test_bad_arguments_are_one_line(tmp_path, arguments, message):
+    result = call("--problems", "gp", "--policies", "random", "--horizon", 3, "--out", tmp_path, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
+    asked = ["--problems", "gp,switching", "--policies", "random,gp_ucb,sw_gp_ucb", "--horizon", "200"]
+    asked += ["--replicates", "4", "--block", "1", "--option", "num_arms=20"]
+    command = [sys.executable, "-m", "bandits_torch", "sweep", *asked, "--out", str(tmp_path / "cut")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and len(list((tmp_path / "cut").glob("cells/*.npz"))) < 3:
+            time.sleep(0.01)
+        process.kill()
+    finished = {path.name: path.read_bytes() for path in (tmp_path / "cut" / "cells").glob("*.npz")}
+    assert 3 <= len(finished) < 24, "killed on the way"
+    assert not (tmp_path / "cut" / "sweep.csv").exists()
+    assert call(*asked, "--out", tmp_path / "cut", "--resume").exit_code == 0
+    for name, before in finished.items():
+        assert (tmp_path / "cut" / "cells" / name).read_bytes() == before
+    assert call(*asked, "--out", tmp_path / "whole").exit_code == 0
+    cut, whole = (pd.read_csv(tmp_path / name / "sweep.csv") for name in ("cut", "whole"))
+    pd.testing.assert_frame_equal(cut.drop(columns="ms_per_step"), whole.drop(columns="ms_per_step"), rtol=0)
+
+
+def test_real_data_that_are_not_given_fail_their_cells_alone(tmp_path):
+    result = call("--problems", "molene-wind,gp", "--policies", "random", "--horizon", 3, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "failed: molene-wind, random, replicates 0 to 9: ValueError: data must be given" in result.stderr
+    assert set(pd.read_csv(tmp_path / "sweep.csv")["problem"]) == {"gp"}

@@ -1,0 +1,157 @@
+"""The code of README and of the documentation's pages runs, and the pages find what they point at."""
+
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bandits_torch import cli, recipes
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in DOCS}
+
+
+def blocks(text, *languages):
+    return [
+        body
+        for language, body in re.findall(r"^```(\w+)\n(.*?)^```", text, re.S | re.M)
+        if language in languages
+    ]
+
+
+@pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
+def test_python_blocks_of_a_page_run_in_order_as_one_session(page):
+    namespace = {}
+    for block in blocks(PAGES[page], "python"):
+        exec(compile(block, f"{page}.md", "exec"), namespace)
+
+
+COMMANDS = {
+    line.partition("  #")[0].strip()
+    for text in [*PAGES.values(), (ROOT / "README.md").read_text(encoding="utf-8")]
+    for block in blocks(text, "sh")
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("bandits-torch ")
+}
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)).cumsum(0), columns=list("abcd"))
+    for name in re.findall(r"\S+\.csv", command):
+        table.to_csv(tmp_path / name, index=False)
+    arguments = shlex.split(command)[1:]
+    if arguments[0] == "race":
+        arguments = [*arguments, "--horizon", "30", "--replicates", "2"]  # the last of each counts
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert result.output
+
+
+def test_no_block_is_left_out():
+    """Every block is in a language that is run here, by .ci/run ('Two commands'), or is no code."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    known = {"python", "sh", "text", "toctree"}
+    for text in [readme, *PAGES.values()]:
+        assert set(re.findall(r"^```\{?(\w*)\}?\n(?=.)", text, re.M)) - {""} <= known
+        for block in blocks(text, "sh"):
+            setup = block in readme.split("## Two commands")[1].split("\n## ")[0]
+            lines = block.replace("\\\n", " ").splitlines()
+            assert setup or all(
+                line.startswith(("bandits-torch ", "sphinx-build ", "python -m ")) for line in lines
+            )
+
+
+def test_which_algorithm_names_recipes_that_there_are_and_leads_to_every_kind():
+    named = set(re.findall(r"`([a-z_]+)`", PAGES["which_algorithm"]))
+    assert len(named & set(recipes.RECIPES)) >= 12
+    looks_like_a_recipe = {name for name in named if re.search(r"_ucb$|_ts$|opkb|opnn|^b?bkb$", name)}
+    assert looks_like_a_recipe <= set(recipes.RECIPES)
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = PAGES["index"].split()
+    notebooks = {f"repository/notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {page for page in PAGES if page != "index"} | notebooks <= set(listed)
+
+
+def docs_module(name):
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+    return module
+
+
+def test_every_public_name_gets_a_page_and_a_line_on_the_page_of_its_package(tmp_path):
+    api = docs_module("api_pages")
+    api.write(tmp_path)
+    rooms = api.public_names()
+    assert "bandits_torch.models" in rooms
+    for room, members in rooms.items():
+        text = (tmp_path / f"{room}.rst").read_text()
+        for name in members:
+            (target,) = re.findall(rf":py:obj:`{name} <(.*?)>`", text)
+            assert f":: {name}\n" in (tmp_path / f"{target}.rst").read_text()
+    (tmp_path / "gone.rst").write_text("of a name that is no longer there")
+    api.write(tmp_path)
+    assert not (tmp_path / "gone.rst").exists()
+
+
+def test_docstrings_lose_no_word_on_their_way_to_restructured_text():
+    docstrings = docs_module("docstrings")
+    before = [
+        "k(t, t') = (1 - eps)^{|t - t'|/2} for (*batch, N) and x_ but ``*literal*``.",
+        "",
+        "    mean = a * b",
+        "    |x|",
+        "",
+        "Args:",
+        "    a: first |a|",
+        "* item",
+    ]
+    lines = list(before)
+    docstrings.to_restructured_text(None, None, None, None, None, lines)
+    assert lines == [
+        r"k(t, t') = (1 - eps)^{\|t - t'\|/2} for (\*batch, N) and x\_ but ``*literal*``.",
+        "",
+        "::",
+        "",
+        "    mean = a * b",
+        "    |x|",
+        "",
+        "Args:",
+        r"    a: first \|a\|",
+        "* item",
+    ]
+
+
+def test_links_of_the_start_page_point_at_copies_of_what_they_name():
+    repository = docs_module("repository")
+
+    class App:
+        srcdir = ROOT / "docs"
+
+    source = ["end"]
+    repository.start_page(App, "index", source)
+    assert source[0].endswith("end")
+    targets = re.findall(r"\]\(([^)#:\s]+)\)", source[0])
+    assert len(targets) >= 4
+    for target in targets:
+        place = (
+            ROOT / target.removeprefix("repository/")
+            if target.startswith("repository/")
+            else ROOT / "docs" / target
+        )
+        assert place.is_file(), target

@@ -1,0 +1,59 @@
+"""Same seed, same result: whatever the batch around a replicate, or the number of CPU threads.
+
+That two runs of one seed agree is part of what tests/test_checkpoint.py compares.
+
+With more threads the last bits of a posterior differ where its covariance is large enough to be shared, so arms may
+differ between two whose indices are that close; in these runs none do.
+
+A GPU is given the same random numbers (they are drawn on the CPU) but adds up in another order: its posterior means
+agree with a CPU's to rounding, and an arm differs where two indices are that close.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.loop import run
+from tests.reference import all_recipes
+
+ROOT = Path(__file__).parent.parent
+T, S = 30, 25
+
+
+def played(name, replicates, first=0):
+    policy, problem = all_recipes.build(name, replicates, T, first=first)
+    return run(policy, problem, T, seed=7, first_replicate=first)
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_a_replicate_of_25_is_the_replicate_alone(name):
+    together = played(name, S)
+    for k in (0, 13, 24):
+        alone = played(name, 1, first=k)
+        for values in ("arms", "rewards", "expected_rewards", "best"):
+            assert torch.equal(getattr(alone, values)[0], getattr(together, values)[k])
+        for note, values in alone.trace.items():
+            kept = together.trace[note]
+            kept = kept[k] if kept.dim() == 2 else kept
+            assert torch.equal(values.reshape(-1).nan_to_num(nan=-9.0), kept.nan_to_num(nan=-9.0)), note
+
+
+def arms_with(threads):
+    command = [sys.executable, "-m", "tests.reference.play_all", str(threads)]
+    waiting = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}  # or it would burn the cores
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | waiting
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_one_thread_or_two_play_the_same_arms():
+    one, two = arms_with(1), arms_with(2)
+    assert [line.split()[0] for line in one] == list(recipes.RECIPES)
+    assert one == two
