@@ -32,6 +32,7 @@ class ContinuousPriorElimination(PriorElimination):
     Source: Ziomek et al. 2024, Algorithm 1 and Theorem 4.1 B.
     """
 
+    _MODELS = (OnlineGP,)
     model: OnlineGP  # type: ignore[assignment]
 
     def __init__(
