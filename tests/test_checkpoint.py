@@ -304,8 +304,10 @@ def test_nothing_in_a_file_is_executed(tmp_path):
 
 def test_other_versions_are_warned_of(tmp_path):
     run(**small(), checkpoint=tmp_path / "run")
-    rewritten(tmp_path / "run", lambda header: header["versions"].update(torch="1.0"))
-    with pytest.warns(UserWarning, match=r"was written by torch 1\.0, now .*last bits"):
+    rewritten(tmp_path / "run", lambda header: header["versions"].update(torch="1.0", threads="7"))
+    with pytest.warns(
+        UserWarning, match=r"was written with torch 1\.0, now .*; threads 7, now 1: .*last bits"
+    ):
         run(**small(), checkpoint=tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -363,6 +365,18 @@ def test_a_policy_s_file_is_for_policies_of_its_name_and_size(tmp_path):
         run(**small(), checkpoint=tmp_path / "policy")
     with pytest.raises(FileNotFoundError, match="no policy file at"):
         load_policy(tmp_path / "nowhere", RandomPolicy(3, 2))
+
+
+@pytest.mark.parametrize(("one", "other"), [("gp_ucb", "tv_gp_ucb"), ("gp_ucb", "bkb")])
+def test_a_policy_that_a_state_does_not_fit_is_left_as_it_was(one, other, tmp_path):
+    saved, policy, twin = (all_recipes.build(name, 2, T)[0] for name in (one, other, other))
+    states(saved, 9)
+    save_policy(tmp_path / "policy", saved)
+    states(policy, 5)
+    states(twin, 5)
+    with pytest.raises(ValueError, match="must be of a policy built in the same way"):
+        load_policy(tmp_path / "policy", policy)
+    assert states(policy, 9, first=5) == states(twin, 9, first=5)
 
 
 def test_what_cannot_be_written_is_refused_by_its_place_and_nothing_is_written(tmp_path):

@@ -7,6 +7,7 @@ from bandits_torch.acquisition.over_priors import (
     OverPriors,
 )
 from bandits_torch.acquisition.pathwise import PathwiseThompsonSampling
+from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.acquisition.playing_probability import PlayingProbability
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
@@ -17,6 +18,7 @@ __all__ = [
     "LikeliestPrior",
     "OptimisticOverPriors",
     "OverPriors",
+    "PathwisePointDraw",
     "PathwiseThompsonSampling",
     "PlayingProbability",
     "PointSearch",
