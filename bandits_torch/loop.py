@@ -108,6 +108,8 @@ def run(
 
 
 def _check_sizes(policy: Policy, problem: Problem, horizon: int) -> None:
+    validation.instance("policy", policy, Policy, "a Policy")
+    validation.instance("problem", problem, Problem, "a Problem")
     validation.positive_integer("horizon", horizon)
     end = problem.horizon
     validation.require(end is None or horizon <= end, "horizon", horizon, f"at most the problem's {end}")

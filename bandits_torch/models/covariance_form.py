@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.online_model import ResizableState
 
 
@@ -43,7 +43,6 @@ class CovarianceForm(ResizableState):
     lose k / lambda of machine precision, and the removal of a lone observation as much again.
     """
 
-    frail = False
     mean: Tensor
     covariance: Tensor
     prior_covariance: Tensor
@@ -53,6 +52,9 @@ class CovarianceForm(ResizableState):
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
         super().__init__()
+        self.frail = (
+            False  # whether a removal since the last rebuild has cost too many figures; seen on a CPU only
+        )
         self.prior = prior
         self.register_buffer("prior_covariance", prior.matrix())
         self.register_buffer("noise_variance", noise_variance)
@@ -109,6 +111,10 @@ class CovarianceForm(ResizableState):
         variance = column.gather(-1, at)
         tiny = torch.finfo(column.dtype).eps * self.noise_variance
         rest = (self.noise_variance - variance).clamp_min(tiny)
+        if (
+            rest.is_cpu
+        ):  # error / rest: what is left of an arm that one observation alone told of is mostly rounding
+            self.frail = self.frail or bool((rest < FRAIL * self.noise_variance).logical_and_(mask).any())
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
@@ -162,11 +168,12 @@ class CovarianceForm(ResizableState):
         noise, K = self.noise_variance.double(), self.prior_covariance.double()
         arm = count.argmax(-1)
         kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
-        drifted = self._drifted(count, total, arm, K).nonzero().flatten().tolist()
+        drifted = (self._drifted(count, total, arm, K) | self.frail).nonzero().flatten().tolist()
+        self.frail = False
         for m in drifted:
             exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
-            mean, v = exact.at(K[kernel[m]])
-            self.covariance[m], self.mean[m], self.gain[m] = exact.among(K[kernel[m]], v), mean, exact.gain
+            self.mean[m], self.covariance[m] = exact.among()
+            self.gain[m] = exact.gain
             self.surprise[m] = exact.surprise(count[m], total[m], squares[m], noise[m])
             if self.root is not None:
                 self.root[m] = _root(self.covariance[m])

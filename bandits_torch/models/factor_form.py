@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.covariance_form import half_log1p
 from bandits_torch.models.observed_points import ObservedPoints
-
-_FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
 
 
 class FactorForm(ObservedPoints):
@@ -151,7 +149,7 @@ class FactorForm(ObservedPoints):
         if (
             rest.is_cpu
         ):  # error / rest: what is left of a point that alone knew its arm's value is mostly rounding
-            self.frail = self.frail or bool((rest < _FRAIL * self.noise_variance).logical_and_(mask).any())
+            self.frail = self.frail or bool((rest < FRAIL * self.noise_variance).logical_and_(mask).any())
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
@@ -205,9 +203,8 @@ class FactorForm(ObservedPoints):
             noise = self.noise_variance[m, 0]
             n, y = self.point_count[m, held], self.point_total[m, held]
             exact = posterior_of_counts(K, n, y, noise)
-            _, v = exact.at(K)
             self.covariance[m] = 0.0
-            self.covariance[m, held.unsqueeze(-1), held] = exact.among(K, v)
+            self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
             weight = torch.as_tensor(self._weights(now)).expand(self.point_count.shape)[m, held].unsqueeze(-1)
             self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
             present = torch.as_tensor(self.prior.over_time(now, now)).expand(len(self.mean), 1)[m]

@@ -53,6 +53,8 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
         kernel: over space, or a ``SpatioTemporalKernel``. It is not changed.
         dim: number of inputs of space.
         replicates: S; the batch shape is (S,), or () for one.
+
+    Raises ValueError for several replicates of a kernel that is neither squared exponential nor Matern.
     """
     batch = torch.Size([replicates] if replicates > 1 else [])
     if isinstance(kernel, SpatioTemporalKernel):
@@ -122,9 +124,10 @@ def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
     if isinstance(model, OnlineGP):
         rows = model.data.rows()
         batch, t = model.batch_shape, model.data.size
-        held = rows.held.expand(*batch, t).reshape(-1, t)[member]
-        inputs = rows.inputs.expand(*batch, t, rows.inputs.shape[-1]).reshape(-1, t, rows.inputs.shape[-1])
-        return inputs[member][held], rows.targets.reshape(-1, t)[member][held]
+        b, d = batch.numel(), rows.inputs.shape[-1]
+        held = rows.held.expand(*batch, t).reshape(b, t)[member]
+        inputs = rows.inputs.expand(*batch, t, d).reshape(b, t, d)[member]
+        return inputs[held], rows.targets.reshape(b, t)[member][held]
     arm, reward, time, valid = (column[member] for column in model._belief.observations.held())
     inputs = model.prior.inputs
     features = inputs.reshape(-1, *inputs.shape[-2:])[member % (inputs[..., 0, 0].numel())][arm[valid]]

@@ -84,6 +84,7 @@ def ada_opkb_calibrated(
     ``run_length``: mean number of steps between false alarms. Source: Hong et al. 2023, changed as ``CalibratedOPKB``
     says.
     """
+    validation.positive_integer("replicates", replicates)
     model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
     return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
 
@@ -110,7 +111,7 @@ def opnn(
     """
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -142,7 +143,7 @@ def ada_opnn(
     """
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -177,12 +178,16 @@ def master_gp_ucb(
 
     Raises ValueError for other ``thresholds``.
     """
+    validation.instance(
+        "thresholds", thresholds, (str, MasterThresholds), "'theory', 'calibrated' or MasterThresholds"
+    )
     if isinstance(thresholds, str):
         named = ("theory", "calibrated")
         validation.require(
             thresholds in named, "thresholds", thresholds, "'theory', 'calibrated' or MasterThresholds"
         )
-    lam = float(torch.as_tensor(noise_variance).mean())
+    validation.positive_integer("horizon", horizon)
+    lam = _one_noise(noise_variance)
     scale = math.sqrt(lam) if noise_scale is None else noise_scale
     bound = torch.as_tensor(rkhs_bound)
 
@@ -247,6 +252,7 @@ def w_gp_ucb(
     replicates: int = 1,
 ) -> IndexPolicy:
     """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022)."""
+    validation.positive_integer("replicates", replicates)
     model = WeightedGP(arms, kernel, noise_variance, discount=discount, batch_shape=(replicates,))
     scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
     own = IGPWidth(rkhs_bound, scale, delta, RealisedGain())
@@ -255,9 +261,15 @@ def w_gp_ucb(
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, arms=index)
 
 
+def _one_noise(noise_variance: Number) -> float:
+    """lambda, the average where replicates differ."""
+    like = torch.zeros((), dtype=torch.float64)
+    return float(validation.numbers("noise_variance", noise_variance, like).mean())
+
+
 def _features(arms: Tensor | int, kernel: Kernel | Tensor, noise_variance: Number) -> Tensor:
     """phi (N, p) with the kernel's Gram matrix over the arms."""
-    lam = float(torch.as_tensor(noise_variance).mean())
+    lam = _one_noise(noise_variance)
     return features_of_covariance(ArmGP(arms, kernel, lam).prior.matrix().squeeze(0))
 
 

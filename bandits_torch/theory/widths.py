@@ -79,6 +79,7 @@ class SrinivasRKHSWidth(Width):
     def __init__(self, rkhs_bound: Parameter, delta: Parameter, gain: GainProvider) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
         self.delta = checked(validation.probability, "delta", delta)
+        validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain = gain
 
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
@@ -113,6 +114,7 @@ class _SelfNormalisedWidth(Width):
         self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
+        validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain, self.form = gain, form
 
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
@@ -265,6 +267,7 @@ class DriftAwareWidth(Width):
     """
 
     def __init__(self, base: Width, drift: Parameter) -> None:
+        validation.instance("base", base, Width, "a Width")
         self.base = base
         self.drift = checked(validation.non_negative, "drift", drift)
 

@@ -1,13 +1,30 @@
-"""Calandriello et al. (2019): Figure 2, regret beside the exact sampler, times, and the growth of the dictionary.
+"""Calandriello et al. (2019), BKB: their Figure 2, regret beside the exact sampler, the dictionary's growth, times.
 
-    python -m benchmarks.papers calandriello [starvation] [regret] [times] [growth] [accuracy] [adaptive]
+    python -m benchmarks.papers calandriello [PART ...] [--fast] [--out DIR]
 
-Each part prints its table; ``starvation`` also writes calandriello_figure_2.png into the current folder.
+| part | what |
+|---|---|
+| `2`, `starvation` | Figure 2: BKB beside two posteriors that starve |
+| `regret` | cumulative regret of sketched samplers and the exact one, under three widths |
+| `settings` | regret of the exact sampler on several kinds of functions: which were published? |
+| `growth` | dictionary, arms pulled and time of a step as t grows, beside the exact posterior |
+| `adaptive` | the dictionary on smoother and rougher functions |
+| `accuracy` | Theorem 1 in 200 runs |
+| `times` | seconds in the settings of the published code, beside the exact posterior |
+| `report` | claims.csv and RESULTS.md from the CSV files there are |
+
+Without a part all are run. One thread.
 """
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import matplotlib as mpl
+import pandas as pd
 import torch
 
 from bandits_torch import loop, recipes
@@ -16,159 +33,231 @@ from bandits_torch.problems import GPDraws
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
+from benchmarks.papers import _calandriello_page, _calandriello_settings
 from benchmarks.papers._starving import random_fourier_features, subset_of_regressors
 
 mpl.use("Agg")
 LAMBDA, NOISE, DELTA = 0.01, 0.1, 0.1
+FIGURES = {"2": "starvation"}
 
 
-def starvation() -> None:
+def main(arguments: list[str]) -> None:
+    """Run the parts named, or all, and write the page."""
+    parts: dict[str, Callable[[Path, bool], None]] = {
+        part.__name__: part for part in (starvation, regret, settings, growth, adaptive, accuracy, times)
+    }
+    parts["report"] = lambda out, fast: None
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers calandriello",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", help="default: all")
+    parser.add_argument("--fast", action="store_true", help="small sizes, to see that everything runs")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "calandriello")
+    asked = parser.parse_args(arguments)
+    wanted = [FIGURES.get(part, part) for part in asked.parts] or list(parts)
+    unknown = sorted(set(wanted) - set(parts))
+    if unknown:
+        parser.error(f"parts must be among {', '.join([*FIGURES, *parts])}, got {', '.join(unknown)}")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    for part in wanted:
+        parts[part](asked.out, asked.fast)
+    _calandriello_page.write(asked.out)
+
+
+def starvation(out: Path, fast: bool) -> None:
     """Figure 2: squared exponential kernel on [0, 1], t = 6, 63, 215 points in [0, 0.5]; mean +- 3 sigma."""
     import matplotlib.pyplot as plt
 
     problem = GPDraws(num_arms=1000, layout="grid", lengthscale=0.1, noise_scale=NOISE, seed=1)
     generator = torch.Generator().manual_seed(0)
     order = torch.randint(500, (215,), generator=generator)
-    noise = NOISE * torch.randn(215, generator=generator, dtype=torch.float64)
-    rewards = problem.functions[0, order] + noise
-    kernel = problem.knowledge.kernel
-    figure, axes = plt.subplots(3, 3, figsize=(12, 8), sharex=True, sharey=True)
-    print("smallest sigma on [0.8, 1] (the prior's is 1), share of arms within 3 sigma; m points or features")
+    rewards = problem.functions[0, order] + NOISE * torch.randn(215, generator=generator, dtype=torch.float64)
+    kernel, f, x = problem.knowledge.kernel, problem.functions[0], problem.arms[:, 0]
+    figure, axes = plt.subplots(3, 3, figsize=(13, 8), sharex=True, sharey=True)
+    rows = []
     for column, t in enumerate((6, 63, 215)):
         model = SketchedGP(problem.arms, kernel, LAMBDA, sampling=LeverageSampling.practical(5.0, 1.0))
         model.observe(order[:t, None].double(), rewards[:t, None])
-        dictionary = model.sketches[0].arm[model.sketches[0].dictionary]
+        dictionary = model.sketches[0].embedding.inducing
         m = max(2, len(dictionary))
+        seen = (order[:t], rewards[:t])
         found = {
             "BKB": model.marginals(),
-            "subset of regressors": subset_of_regressors(
-                kernel, problem.arms, order[:t], rewards[:t], dictionary, LAMBDA
-            ),
-            "random Fourier features": random_fourier_features(
-                problem.arms, order[:t], rewards[:t], 0.1, m + m % 2, LAMBDA
-            ),
+            "subset of regressors": subset_of_regressors(kernel, problem.arms, *seen, dictionary, LAMBDA),
+            "random Fourier features": random_fourier_features(problem.arms, *seen, 0.1, m + m % 2, LAMBDA),
         }
         for row, (name, (mean, variance)) in enumerate(found.items()):
             deviation = variance.clamp_min(0).sqrt()
-            inside = ((problem.functions[0] - mean).abs() <= 3 * deviation).double().mean()
-            far = float(deviation[800:].min())
-            print(f"t {t:3d}  m {m:3d}  {name:24s} sigma {far:.3f}  within {100 * float(inside):5.1f} %")
-            x, axis = problem.arms[:, 0], axes[row, column]
-            axis.plot(x, problem.functions[0], "k", lw=1)
-            axis.fill_between(x, mean - 3 * deviation, mean + 3 * deviation, alpha=0.3)
-            axis.plot(x, mean)
-            axis.set_title(f"{name}, t = {t}", fontsize=9)
+            inside = (f - mean).abs() <= 3 * deviation
+            far, axis = slice(800, 1000), axes[row, column]
+            rows.append(
+                {
+                    "t": t,
+                    "posterior": name,
+                    "points_or_features": m + (row == 2) * (m % 2),
+                    "smallest_deviation_far": float(deviation[far].min()),
+                    "share_within_3_sigma": float(inside.double().mean()),
+                    "share_within_3_sigma_far": float(inside[far].double().mean()),
+                }
+            )
+            axis.axvspan(0.5, 1.0, color="0.95", lw=0)
+            axis.fill_between(
+                x, mean - 3 * deviation, mean + 3 * deviation, alpha=0.3, label="mean ± 3 sigma"
+            )
+            axis.plot(x, mean, lw=1.2)
+            axis.plot(x, f, "k", lw=1, label="function")
+            axis.plot(x[order[:t]], rewards[:t], "k.", ms=2, label="rewards")
+            axis.set_title(f"{name}, t = {t}, m = {rows[-1]['points_or_features']}", fontsize=9)
             axis.set_ylim(-4, 4)
+    axes[0, 0].legend(fontsize=7, loc="upper left")
+    for axis in axes[-1]:
+        axis.set_xlabel("arm")
     figure.tight_layout()
-    figure.savefig("calandriello_figure_2.png", dpi=100)
+    figure.savefig(out / "figure_2.png", dpi=100)
+    plt.close(figure)
+    pd.DataFrame(rows).to_csv(out / "starvation.csv", index=False, float_format="%.4g")
 
 
-def regret(num_arms: int = 1000, horizon: int = 1000, replicates: int = 5) -> None:
-    """Regret of sketched samplers beside the exact one, with BKB's width and the realised-information width."""
-    problem = GPDraws(
-        num_arms=num_arms, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=0, replicates=replicates
-    )
-    scale = problem.functions.abs().amax(-1, keepdim=True)
-    problem.functions = problem.functions / scale  # as in the published runs, |f| <= 1
+def regret(out: Path, fast: bool) -> None:
+    """Regret of sketched samplers beside the exact one, A = 1 000, d = 2, by width."""
+    horizon, replicates = (20, 2) if fast else (1000, 5)
+    problem = GPDraws(num_arms=1000, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=0, replicates=replicates)
+    problem.functions = problem.functions / problem.functions.abs().amax(-1, keepdim=True)  # |f| <= 1
     arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
-    widths = {
-        "BKB": BKBWidth(1.0, NOISE, DELTA),
-        "BKB printed": BKBWidth(1.0, NOISE, DELTA, form="printed"),
-        "realised": RealisedInformationWidth(1.0, NOISE, DELTA),
+    widths: dict[str, Any] = {
+        "BKB": BKBWidth(1.0, NOISE, DELTA, form="printed"),
+        "realised information": RealisedInformationWidth(1.0, NOISE, DELTA),
+        "sqrt(2)": 2**0.5,
     }
-    samplers = {
+    samplers: dict[str, dict[str, float]] = {
         "exact": {"oversampling": 1e12, "growth": 1.0},
-        "qbar 1": {"oversampling": 1.0, "growth": 1.0},
-        "qbar 5": {"oversampling": 5.0, "growth": 1.0},
-        "qbar 5, C 2": {"oversampling": 5.0, "growth": 2.0},
-        "batch, C 5": {"oversampling": 5.0, "growth": 5.0},
+        "BKB, qbar 1": {"oversampling": 1.0, "growth": 1.0},
+        "BKB, qbar 2": {"oversampling": 2.0, "growth": 1.0},
+        "BKB, qbar 5": {"oversampling": 5.0, "growth": 1.0},
+        "BKB, qbar 5, C 2": {"oversampling": 5.0, "growth": 2.0},
+        "batch BKB, qbar 5, C 5": {"oversampling": 5.0, "growth": 5.0},
     }
-    print(
-        f"A = {num_arms}, d = 2, RBF 0.2, T = {horizon}, lambda = {LAMBDA}, {replicates} functions: mean regret, sd; m"
-    )
-    for name, width in widths.items():
-        for sampler, options in samplers.items():
-            build = recipes.bbkb if sampler.startswith("batch") else recipes.bkb
+    rows = []
+    for width_name, width in widths.items():
+        for name, options in samplers.items():
+            build = recipes.bbkb if name.startswith("batch") else recipes.bkb
             policy = build(*arguments, width=width, replicates=replicates, **options)
             history = loop.run(policy, problem, horizon)
-            total = (
-                problem.functions.amax(-1, keepdim=True) - problem.functions.gather(-1, history.arms)
-            ).sum(-1)
-            sizes = policy.model.dictionary_size.double().mean()
-            spread = f"{float(total.mean()):8.1f} {float(total.std()):6.1f}"
-            print(f"{name:12s} {sampler:12s} {spread}  m {float(sizes):.0f}", flush=True)
+            total = history.regret.sum(-1)
+            sizes, drawn = (history.trace[key][..., -1].double() for key in ("dictionary_size", "last_draw"))
+            for k in range(replicates):
+                row = {"width": width_name, "sampler": name, "replicate": k, "regret": float(total[k])}
+                rows.append({**row, "dictionary": int(sizes[k]), "last_draw": int(drawn[k])})
+            print(f"regret: {width_name}, {name}: {float(total.mean()):.1f}", flush=True)
+    pd.DataFrame(rows).to_csv(out / "regret.csv", index=False, float_format="%.5g")
 
 
-def times() -> None:
-    """Seconds of the policy alone (choose and learn), one thread: BKB and batch BKB in the published settings."""
-    torch.set_num_threads(1)
-    width = BKBWidth(1.0, NOISE, DELTA, form="printed")
-    print("A      T     policy            seconds  m    draws")
-    for num_arms, horizon in ((1000, 2000), (10_000, 500)):
-        side = 1000 if num_arms == 1000 else 100
-        problem = (
-            GPDraws(num_arms=side, dim=2, noise_scale=NOISE, seed=1)
-            if num_arms == 1000
-            else GridDraws(side=side, dim=2, noise_scale=NOISE, seed=1)
+def settings(out: Path, fast: bool) -> None:
+    """The exact sampler's regret by kind of function and width."""
+    frame = _calandriello_settings.compare(fast, NOISE, LAMBDA, DELTA)
+    frame.to_csv(out / "settings.csv", index=False)
+
+
+def growth(out: Path, fast: bool) -> None:
+    """Dictionary, arms pulled, and time of a step as t grows; the exact posterior beside."""
+    import matplotlib.pyplot as plt
+
+    horizon = 60 if fast else 4000
+    problem = GPDraws(num_arms=1000, dim=2, lengthscale=0.4, noise_scale=NOISE, seed=1)
+    arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
+    width = RealisedInformationWidth(1.0, NOISE, DELTA)
+    bkb = loop.run(recipes.bkb(*arguments, width=width, growth=1.0), problem, horizon)
+    exact = loop.run(recipes.gp_ucb(*arguments, width=width, form="factor"), problem, horizon)
+    sizes, drawn = (bkb.trace[key].squeeze() for key in ("dictionary_size", "last_draw"))
+    ends = [round(horizon * share) for share in (0.025, 0.05, 0.1, 0.25, 0.5, 1.0)]
+    rows = []
+    for start, t in zip([0, *ends], ends, strict=False):
+        rows.append(
+            {
+                "t": t,
+                "arms_pulled": len(set(bkb.arms.flatten()[:t].tolist())),
+                "last_draw": int(drawn[t - 1]),
+                "dictionary": int(sizes[t - 1]),
+                "ms_per_step": 1e3 * float(bkb.seconds[start:t].median()),
+                "exact_ms_per_step": 1e3 * float(exact.seconds[start:t].median()),
+            }
         )
-        arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
-        runs = {
-            "BKB, every step": recipes.bkb(*arguments, width=width, growth=1.0),
-            "BKB, C 2": recipes.bkb(*arguments, width=width),
-            "batch BKB, C 5": recipes.bbkb(*arguments, width=width),
-            "batch BKB, C 20": recipes.bbkb(*arguments, width=width, growth=20.0),
-        }
-        for name, policy in runs.items():
-            history = loop.run(policy, problem, horizon)
-            seconds, model = float(history.seconds.sum()), policy.model
-            m, draws = int(model.dictionary_size), int(model.draws)
-            print(f"{num_arms:6d} {horizon:5d} {name:17s} {seconds:7.2f}  {m:4d} {draws:5d}", flush=True)
+    pd.DataFrame(rows).to_csv(out / "growth.csv", index=False, float_format="%.4g")
+    figure, axis = plt.subplots(figsize=(6, 4))
+    pulled = torch.tensor([len(set(bkb.arms.flatten()[:t].tolist())) for t in range(1, horizon + 1)])
+    steps = range(1, horizon + 1)
+    for series, label in ((pulled, "arms pulled"), (sizes, "dictionary held"), (drawn, "last draw")):
+        axis.plot(steps, series, label=label, lw=1)
+    axis.set(xlabel="step", ylabel="arms", title="BKB, qbar 5, a draw at every step")
+    axis.legend()
+    figure.tight_layout()
+    figure.savefig(out / "growth.png", dpi=100)
+    plt.close(figure)
 
 
-def growth() -> None:
-    """Dictionary size and arms pulled over time: sublinear in t."""
-    problem = GPDraws(num_arms=1000, dim=2, noise_scale=NOISE, seed=1)
-    policy = recipes.bkb(problem.arms, problem.knowledge.kernel, LAMBDA, width=BKBWidth(1.0, NOISE, DELTA))
-    history = loop.run(policy, problem, 4000)
-    sizes = history.trace["dictionary_size"].squeeze()
-    for t in (100, 200, 500, 1000, 2000, 4000):
-        pulled = len(set(history.arms.flatten()[:t].tolist()))
-        print(f"t {t:5d}  m {int(sizes[t - 1]):4d}  distinct arms pulled {pulled:4d}")
+def adaptive(out: Path, fast: bool) -> None:
+    """On a smoother function the dictionary is smaller."""
+    rows = []
+    for lengthscale in (0.1, 0.2, 0.4, 0.8):
+        problem = GPDraws(num_arms=1000, dim=2, lengthscale=lengthscale, noise_scale=NOISE, seed=1)
+        kernel, width = make_kernel("se", lengthscale), RealisedInformationWidth(1.0, NOISE, DELTA)
+        policy = recipes.bkb(problem.arms, kernel, LAMBDA, width=width, growth=1.0)
+        history = loop.run(policy, problem, 40 if fast else 500)
+        rows.append(
+            {
+                "lengthscale": lengthscale,
+                "effective_dimension": float(policy.model.effective_dimension),
+                "last_draw": int(history.trace["last_draw"][..., -1]),
+                "dictionary": int(policy.model.dictionary_size),
+                "arms_pulled": len(set(history.arms.flatten().tolist())),
+            }
+        )
+    pd.DataFrame(rows).to_csv(out / "adaptive.csv", index=False, float_format="%.4g")
 
 
-def accuracy() -> None:
-    """Theorem 1 in 200 runs: shares of runs in which all variances stay within a factor alpha, by oversampling."""
+def accuracy(out: Path, fast: bool) -> None:
+    """Theorem 1: shares of runs in which all variances stay within a factor alpha at all steps, by oversampling."""
     from tests.claims.test_sketch_accuracy import DELTA as failure
-    from tests.claims.test_sketch_accuracy import STEPS, share_of_runs_within
+    from tests.claims.test_sketch_accuracy import RUNS, STEPS, share_of_runs_within
 
-    for name, sampling in {
+    samplings = {
         "theory": LeverageSampling.theory(STEPS, failure),
         "qbar 5": LeverageSampling(5.0),
         "qbar 1": LeverageSampling(1.0),
-    }.items():
-        print(
-            f"{name:8s} qbar {sampling.oversampling:6.1f}: {100 * share_of_runs_within(sampling):.1f} % of 200 runs"
+    }
+    rows = [
+        {"preset": name, "qbar": one.oversampling, "runs": RUNS, "share_within": share_of_runs_within(one)}
+        for name, one in samplings.items()
+    ]
+    pd.DataFrame(rows).to_csv(out / "accuracy.csv", index=False, float_format="%.5g")
+
+
+def times(out: Path, fast: bool) -> None:
+    """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
+    width, rows = BKBWidth(1.0, NOISE, DELTA, form="printed"), []
+    exact_width = RealisedInformationWidth(1.0, NOISE, DELTA)
+    for num_arms, horizon, lengthscale in ((1000, 2000, 0.2), (10_000, 500, 0.2), (10_000, 2000, 0.5)):
+        problem = (
+            GPDraws(num_arms=1000, dim=2, lengthscale=lengthscale, noise_scale=NOISE, seed=1)
+            if num_arms == 1000
+            else GridDraws(side=100, dim=2, lengthscale=lengthscale, noise_scale=NOISE, seed=1)
         )
-
-
-def adaptive() -> None:
-    """On a smoother function the dictionary is smaller."""
-    for lengthscale in (0.1, 0.2, 0.4, 0.8):
-        problem = GPDraws(num_arms=1000, dim=2, lengthscale=lengthscale, noise_scale=NOISE, seed=1)
-        kernel = make_kernel("se", lengthscale)
-        policy = recipes.bkb(problem.arms, kernel, LAMBDA, width=BKBWidth(1.0, NOISE, DELTA))
-        loop.run(policy, problem, 500)
-        d = float(policy.model.effective_dimension)
-        print(
-            f"lengthscale {lengthscale}: d_eff {d:6.1f}, dictionary {int(policy.model.dictionary_size)} after 500 steps"
-        )
-
-
-def main(arguments: list[str]) -> None:
-    """Run the parts named, or all."""
-    parts = {part.__name__: part for part in (starvation, regret, times, growth, accuracy, adaptive)}
-    unknown = sorted(set(arguments) - set(parts))
-    if unknown:
-        raise SystemExit(f"parts are {', '.join(parts)}, got {', '.join(unknown)}")
-    for asked in arguments or parts:
-        parts[asked]()
+        arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
+        runs = {
+            "BKB, a draw a step": lambda a=arguments: recipes.bkb(*a, width=width, growth=1.0),
+            "BKB, C 2": lambda a=arguments: recipes.bkb(*a, width=width),
+            "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
+            "exact, factor form": lambda a=arguments: recipes.gp_ucb(*a, width=exact_width, form="factor"),
+        }
+        for name, build in runs.items():
+            policy = build()
+            history = loop.run(policy, problem, 20 if fast else horizon)
+            pulled = len(set(history.arms.flatten().tolist()))
+            held = int(getattr(policy.model, "dictionary_size", torch.tensor(pulled)))
+            row = {"arms": num_arms, "steps": horizon, "lengthscale": lengthscale, "policy": name}
+            rows.append({**row, "seconds": float(history.seconds.sum()), "held": held, "arms_pulled": pulled})
+            print("times:", *rows[-1].values(), flush=True)
+    pd.DataFrame(rows).to_csv(out / "times.csv", index=False, float_format="%.4g")

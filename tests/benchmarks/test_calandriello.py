@@ -1,0 +1,58 @@
+"""The figures of Calandriello et al. (2019) come from one command, and verdicts from the files it wrote."""
+
+import pandas as pd
+import pytest
+
+from benchmarks.papers import __main__ as papers
+from benchmarks.papers import _calandriello_page, _claims
+from benchmarks.papers._claims import FAILS, HOLDS
+
+
+def test_figure_2_is_drawn_and_its_claims_hold(tmp_path) -> None:
+    papers.main(["calandriello", "2", "--out", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "figure_2.png",
+        "starvation.csv",
+        "RESULTS.md",
+        "claims.csv",
+    }
+    assert [claim.verdict for claim in _claims.read(tmp_path)] == [HOLDS, HOLDS]
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert "![Figure 2](figure_2.png)" in page
+    assert "## Times" not in page
+
+
+def test_the_other_parts_run(tmp_path) -> None:
+    papers.main(["calandriello", "growth", "adaptive", "times", "--fast", "--out", str(tmp_path)])
+    frame = pd.read_csv(tmp_path / "growth.csv")
+    assert (frame["last_draw"] <= frame["dictionary"]).all()
+    assert (frame["dictionary"] <= frame["arms_pulled"]).all()
+    assert len(pd.read_csv(tmp_path / "times.csv")) == 12
+    assert "when to prefer the exact posterior" in (tmp_path / "RESULTS.md").read_text()
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(104.0, HOLDS), (106.0, FAILS)])
+def test_regret_is_compared_with_the_exact_sampler(tmp_path, ours, verdict) -> None:
+    rows = [
+        {
+            "width": "w",
+            "sampler": name,
+            "replicate": k,
+            "regret": regret + k,
+            "dictionary": 9,
+            "last_draw": 5,
+        }
+        for name, regret in (("exact", 100.0), ("BKB, qbar 5", ours))
+        for k in range(2)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "regret.csv", index=False)
+    _calandriello_page.write(tmp_path)
+    assert [claim.verdict for claim in _claims.read(tmp_path)] == [verdict]
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.95, HOLDS), (0.85, FAILS)])
+def test_accuracy_is_asked_in_nine_runs_of_ten(tmp_path, share, verdict) -> None:
+    row = {"preset": "theory", "qbar": 700, "runs": 200, "share_within": share}
+    pd.DataFrame([row]).to_csv(tmp_path / "accuracy.csv", index=False)
+    _calandriello_page.write(tmp_path)
+    assert [claim.verdict for claim in _claims.read(tmp_path)] == [verdict]
