@@ -10,6 +10,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models import arm_embedding
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketched_gp import SketchedGP
@@ -288,3 +289,17 @@ def bad_inputs(arms, kernel):
 def test_bad_input_is_named(name, arms, kernel):
     with pytest.raises(ValueError, match=name):
         bad_inputs(arms, kernel)[name]()
+
+
+def test_more_arms_than_are_worked_on_at_once(arms, kernel, generator, monkeypatch):
+    """Features and kernels of many arms are computed piece by piece: the same posterior."""
+    sampling = LeverageSampling.practical(2.0, 1.0)
+    models = [SketchedGP(arms, kernel, 0.01, sampling=sampling) for _ in range(2)]
+    arm, reward = pulls(generator, 30, among=N)
+    for _ in play(models[0], arm, reward):
+        pass
+    monkeypatch.setattr(arm_embedding, "_ARMS_AT_ONCE", 13)
+    for _ in play(models[1], arm, reward):
+        pass
+    for whole, pieces in zip(models[0].marginals(), models[1].marginals(), strict=True):
+        torch.testing.assert_close(pieces, whole, rtol=1e-9, atol=1e-9)
