@@ -68,7 +68,7 @@ class RunCheckpoint:
         """Take up what the file holds; how many steps were done, 0 if there is no file.
 
         Raises ValueError if the file is damaged or of another run, with nothing changed; warns if it was written by
-        other versions, whose numbers may differ in the last bits.
+        other versions or on another number of threads, whose numbers may differ in the last bits.
         """
         if self.path is None:
             return 0
@@ -89,7 +89,7 @@ class RunCheckpoint:
         if self.path is None or (step % self.every and step != self.horizon):
             return
         seconds = self.earlier_seconds + perf_counter() - self._begun
-        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": versions()}
+        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": _versions()}
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         write_state(self.path, "run", header, {"parts": parts, "torch": torch.get_rng_state()})
 
@@ -162,13 +162,17 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other) or both_nan
 
 
+def _versions() -> dict[str, str]:
+    """What the last bits of a run's numbers depend on."""
+    return versions() | {"threads": str(torch.get_num_threads())}
+
+
 def _warn_of_versions(path: str, written: Mapping[str, str]) -> None:
-    changed = [
-        f"{name} {written[name]}, now {now}" for name, now in versions().items() if written[name] != now
-    ]
+    now = _versions()
+    changed = [f"{name} {was}, now {now[name]}" for name, was in written.items() if now[name] != was]
     if changed:
         warnings.warn(
-            f"{path!r} was written by {'; '.join(changed)}: what follows may differ in the last bits",
+            f"{path!r} was written with {'; '.join(changed)}: what follows may differ in the last bits",
             stacklevel=4,
         )
 
@@ -183,7 +187,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
 
     ``path``: of the file, written whole or not at all.
     """
-    header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": versions()}
+    header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": _versions()}
     write_state(path, "policy", header, policy.state_dict())
 
 
@@ -191,7 +195,7 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
     """Let a policy, built in the same way as the one that ``save_policy`` wrote, continue where that one stood.
 
     Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or newer, or of a policy of
-    another name or size; the policy is then as it was. Warns of other versions.
+    another name, size or make; the policy is then as it was. Warns of other versions.
 
     ``path``: of the file that ``save_policy`` wrote.
     """
@@ -199,7 +203,12 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
     own = {"policy": name_of(policy), "sizes": _sizes(policy)}
     _require_same_run(os.fspath(path), {key: header[key] for key in own}, own)
     _warn_of_versions(os.fspath(path), header["versions"])
-    policy.load_state_dict(state)
+    before = policy.state_dict()
+    try:
+        policy.load_state_dict(state)
+    except Exception as error:
+        policy.load_state_dict(before)
+        raise ValueError(f"{os.fspath(path)!r} must be of a policy built in the same way: {error}") from error
 
 
 def _sizes(policy: Any) -> list[int | None]:

@@ -48,7 +48,8 @@ class ReplicateStreams:
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
-        validation.require(isinstance(seed, int) and seed >= 0, "seed", seed, "an integer >= 0")
+        validation.natural("seed", seed)
+        validation.natural("first_replicate", first)
         validation.require(purpose in _PURPOSES, "purpose", purpose, f"one of {sorted(_PURPOSES)}")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.dtype, self.device = dtype, torch.device(device)

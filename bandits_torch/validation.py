@@ -36,6 +36,18 @@ def non_negative(name: str, value: float) -> float:
     return float(value)
 
 
+def at_least_one(name: str, value: float) -> float:
+    """A finite number at or above 1, as a float."""
+    require(_is_number(value) and math.isfinite(value) and value >= 1, name, value, "a finite number >= 1")
+    return float(value)
+
+
+def below_one(name: str, value: float) -> float:
+    """A number in [0, 1), as a float."""
+    require(_is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
+    return float(value)
+
+
 def probability(name: str, value: float) -> float:
     """A number strictly between 0 and 1, as a float."""
     require(_is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")
@@ -56,8 +68,40 @@ def finite_number(name: str, value: float) -> float:
     return float(value)
 
 
+def natural(name: str, value: int) -> int:
+    """An integer at or above 0."""
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    require(ok, name, value, "an integer >= 0")
+    return value
+
+
+def instance(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raise a ValueError that names the type found, unless the value is of the kind."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be {expected}, got {_shown(value)} of type {type(value).__name__}")
+
+
+def function(name: str, value: Any, expected: str) -> None:
+    """Raise a ValueError unless the value can be called."""
+    require(callable(value), name, value, expected)
+
+
+def tensor(name: str, value: Any) -> Tensor:
+    """A tensor, as it is."""
+    instance(name, value, Tensor, "a tensor")
+    return value
+
+
+def numbers(name: str, value: Any, like: Tensor) -> Tensor:
+    """A number or a tensor of numbers, at least one, as a tensor of the dtype and device of ``like``, detached."""
+    ok = (isinstance(value, Tensor) and value.numel() > 0) or _is_number(value)
+    require(ok, name, value, "a number or a tensor of numbers")
+    return torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
+
+
 def finite_tensor(name: str, value: Tensor) -> Tensor:
     """A tensor without NaN or infinity. Looks at the values, so it waits for the device."""
+    tensor(name, value)
     if not bool(torch.isfinite(value).all()):
         bad = value[~torch.isfinite(value)]
         raise ValueError(
@@ -68,6 +112,7 @@ def finite_tensor(name: str, value: Tensor) -> Tensor:
 
 def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
     """Raise a ValueError that shows the tensor's shape beside the expected one."""
+    tensor(name, value)
     if not ok:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
 

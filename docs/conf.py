@@ -32,8 +32,7 @@ toc_object_entries_show_parents = "hide"
 nb_execution_mode = "off"
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
-# A results page of a benchmark may begin below the first level of headings, and is on its own no page of a tree.
-suppress_warnings = ["myst.header", "misc.highlighting_failure"]
+suppress_warnings = ["myst.header"]  # levels of headings may be skipped in results of benchmarks
 
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"

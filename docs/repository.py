@@ -5,11 +5,11 @@ links between them hold.
 """
 
 import re
-import shutil
 from pathlib import Path
 
 PAGES = ("README.md", "CHANGELOG.md", "notebooks/*.ipynb", "benchmarks/**/*.md", "benchmarks/**/*.png")
 _LINK = re.compile(r"(\]\()([^)#:\s]+)")
+_ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$', re.M)  # what GitHub links to; here it is a label
 
 
 def mirror(root: Path, to: Path) -> None:
@@ -17,8 +17,11 @@ def mirror(root: Path, to: Path) -> None:
     wanted = {to / path.relative_to(root): path for pattern in PAGES for path in root.glob(pattern)}
     for target, source in wanted.items():
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists() or target.read_bytes() != source.read_bytes():
-            shutil.copyfile(source, target)
+        content = source.read_bytes()
+        if source.suffix == ".md":
+            content = _ANCHOR.sub(r"(\1)=", content.decode()).encode()
+        if not target.exists() or target.read_bytes() != content:
+            target.write_bytes(content)
     for path in to.rglob("*"):
         if path.is_file() and path not in wanted:
             path.unlink()

@@ -65,6 +65,26 @@ def test_every_recipe_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
     assert same(run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run"), undisturbed)
 
 
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb"])
+def test_hyperparameters_learned_on_the_way_are_kept(name, cut_at, tmp_path):
+    def built():
+        _, problem = all_recipes.build(name, 2, 30)
+        schedule = {"every": 10, "first": 4}
+        policy = recipes.build(
+            name, problem, replicates=2, horizon=30, seed=3, learn_hyperparameters=schedule
+        )
+        return policy, problem
+
+    undisturbed = run(*built(), 30, seed=2)
+    assert undisturbed.trace["refits"][:, -1].min() >= 2
+    for step in (3, 17):  # before the first fit and after it
+        cut_at(step)
+        with pytest.raises(Cut):
+            run(*built(), 30, seed=2, checkpoint=tmp_path / "run", every=1)
+    cut_at(None)
+    assert same(run(*built(), 30, seed=2, checkpoint=tmp_path / "run"), undisturbed)
+
+
 @pytest.mark.parametrize("name", all_recipes.OVER_POINTS)
 def test_over_points_too(name, cut_at, tmp_path, monkeypatch):
     monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long
@@ -304,8 +324,10 @@ def test_nothing_in_a_file_is_executed(tmp_path):
 
 def test_other_versions_are_warned_of(tmp_path):
     run(**small(), checkpoint=tmp_path / "run")
-    rewritten(tmp_path / "run", lambda header: header["versions"].update(torch="1.0"))
-    with pytest.warns(UserWarning, match=r"was written by torch 1\.0, now .*last bits"):
+    rewritten(tmp_path / "run", lambda header: header["versions"].update(torch="1.0", threads="7"))
+    with pytest.warns(
+        UserWarning, match=r"was written with torch 1\.0, now .*; threads 7, now 1: .*last bits"
+    ):
         run(**small(), checkpoint=tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -363,6 +385,18 @@ def test_a_policy_s_file_is_for_policies_of_its_name_and_size(tmp_path):
         run(**small(), checkpoint=tmp_path / "policy")
     with pytest.raises(FileNotFoundError, match="no policy file at"):
         load_policy(tmp_path / "nowhere", RandomPolicy(3, 2))
+
+
+@pytest.mark.parametrize(("one", "other"), [("gp_ucb", "tv_gp_ucb"), ("gp_ucb", "bkb")])
+def test_a_policy_that_a_state_does_not_fit_is_left_as_it_was(one, other, tmp_path):
+    saved, policy, twin = (all_recipes.build(name, 2, T)[0] for name in (one, other, other))
+    states(saved, 9)
+    save_policy(tmp_path / "policy", saved)
+    states(policy, 5)
+    states(twin, 5)
+    with pytest.raises(ValueError, match="must be of a policy built in the same way"):
+        load_policy(tmp_path / "policy", policy)
+    assert states(policy, 9, first=5) == states(twin, 9, first=5)
 
 
 def test_what_cannot_be_written_is_refused_by_its_place_and_nothing_is_written(tmp_path):

@@ -1,5 +1,9 @@
 """The sweep of the command line."""
 
+import subprocess
+import sys
+import time
+
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -80,6 +84,25 @@ def test_bad_arguments_are_one_line(tmp_path, arguments, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
+    asked = ["--problems", "gp,switching", "--policies", "random,gp_ucb,sw_gp_ucb", "--horizon", "200"]
+    asked += ["--replicates", "4", "--block", "1", "--option", "num_arms=20"]
+    command = [sys.executable, "-m", "bandits_torch", "sweep", *asked, "--out", str(tmp_path / "cut")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and len(list((tmp_path / "cut").glob("cells/*.npz"))) < 3:
+            time.sleep(0.01)
+        process.kill()
+    finished = {path.name: path.read_bytes() for path in (tmp_path / "cut" / "cells").glob("*.npz")}
+    assert 3 <= len(finished) < 24, "killed on the way"
+    assert not (tmp_path / "cut" / "sweep.csv").exists()
+    assert call(*asked, "--out", tmp_path / "cut", "--resume").exit_code == 0
+    for name, before in finished.items():
+        assert (tmp_path / "cut" / "cells" / name).read_bytes() == before
+    assert call(*asked, "--out", tmp_path / "whole").exit_code == 0
+    cut, whole = (pd.read_csv(tmp_path / name / "sweep.csv") for name in ("cut", "whole"))
+    pd.testing.assert_frame_equal(cut.drop(columns="ms_per_step"), whole.drop(columns="ms_per_step"), rtol=0)
 
 
 def test_real_data_that_are_not_given_fail_their_cells_alone(tmp_path):

@@ -30,34 +30,15 @@ SHAPE = re.compile(
     r"\([A-Za-z0-9*., '|+-]*,[A-Za-z0-9*., '|+-]*\)"  # (S, N), (N,), (*batch, N)
     r"|\bnumbers?\b|\binteger|\bscalar|\bshape|\w+ x \w+|\bboolean"
 )
-REFUSES = re.compile(r"Raises|ValueError|refuse|must ")
+REFUSES = re.compile(r"Raises|ValueError|refuse")
 SOURCE = re.compile(r"\b(1[89]|20)\d\d\b|Source:|derived|no paper|No theorem|BoTorch's|chapter \d")
 IMPLEMENTS = ("acquisition", "kernels", "models", "policies", "recipes", "theory")
 # Containers, contracts and helpers: no equation of anybody's.
-NO_SOURCE = {
-    *(
-        "Choice",
-        "Observation",
-        "Question",
-        "AskTell",
-        "Policy",
-        "IndexPolicy",
-        "OnlineModel",
-        "Width",
-        "ForgettingRule",
-    ),
-    *(
-        "KeepEverything",
-        "RandomPolicy",
-        "FeatureSource",
-        "CandidatePrior",
-        "Design",
-        "random",
-        "build",
-        "options_of",
-    ),
-    *("arm_gp_of_prior", "arm_gp_over_priors", "OverPriors", "UnknownPriorPolicy"),
-}
+NO_SOURCE = """
+AskTell CandidatePrior Choice ContinuousIndexPolicy Design FeatureSource ForgettingRule IndexPolicy
+KeepEverything LearnedHyperparameters Observation OnlineModel OverPriors PointSearch Policy Question RandomPolicy
+UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build options_of random
+"""
 
 
 def functions_of(value):
@@ -137,12 +118,18 @@ def test_says_the_shapes_of_tensors():
 
 
 def test_says_what_it_refuses():
-    assert failing(lambda value: not validates(value) or REFUSES.search(docs_of(value))) == ""
+    def check(value):
+        own = [
+            inspect.getdoc(thing) or "" for thing in [value, *functions_of(value)]
+        ]  # a base's is not enough
+        return not validates(value) or REFUSES.search("\n".join(own))
+
+    assert failing(check) == ""
 
 
 def test_names_its_source():
     rooms = [name for name in PUBLIC if name.split(".")[1] in IMPLEMENTS]
-    names = [name for name in rooms if name.rpartition(".")[2] not in NO_SOURCE]
+    names = [name for name in rooms if name.rpartition(".")[2] not in NO_SOURCE.split()]
     assert failing(lambda value: SOURCE.search(inspect.getdoc(value) or ""), names) == ""
 
 
@@ -172,4 +159,4 @@ def test_the_checks_can_fail():
 
 
 def test_nothing_is_exempt_that_is_not_there():
-    assert {name.rpartition(".")[2] for name in PUBLIC} >= NO_SOURCE
+    assert {name.rpartition(".")[2] for name in PUBLIC} >= set(NO_SOURCE.split())

@@ -2,6 +2,9 @@
 
 That two runs of one seed agree is part of what tests/test_checkpoint.py compares.
 
+With more threads the last bits of a posterior differ where its covariance is large enough to be shared, so arms may
+differ between two whose indices are that close; in these runs none do.
+
 A GPU is given the same random numbers (they are drawn on the CPU) but adds up in another order: its posterior means
 agree with a CPU's to rounding, and an arm differs where two indices are that close.
 """
@@ -19,7 +22,7 @@ from bandits_torch.loop import run
 from tests.reference import all_recipes
 
 ROOT = Path(__file__).parent.parent
-T, S = 24, 25
+T, S = 30, 25
 
 
 def played(name, replicates, first=0):
@@ -30,7 +33,7 @@ def played(name, replicates, first=0):
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_a_replicate_of_25_is_the_replicate_alone(name):
     together = played(name, S)
-    for k in (0, 24):
+    for k in (0, 13, 24):
         alone = played(name, 1, first=k)
         for values in ("arms", "rewards", "expected_rewards", "best"):
             assert torch.equal(getattr(alone, values)[0], getattr(together, values)[k])

@@ -7,7 +7,9 @@ from bandits_torch.acquisition.over_priors import (
     OverPriors,
 )
 from bandits_torch.acquisition.pathwise import PathwiseThompsonSampling
+from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.acquisition.playing_probability import PlayingProbability
+from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 
@@ -16,8 +18,10 @@ __all__ = [
     "LikeliestPrior",
     "OptimisticOverPriors",
     "OverPriors",
+    "PathwisePointDraw",
     "PathwiseThompsonSampling",
     "PlayingProbability",
+    "PointSearch",
     "ThompsonSampling",
     "UpperConfidenceBound",
 ]

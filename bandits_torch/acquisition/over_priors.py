@@ -31,6 +31,7 @@ class OverPriors(AcquisitionFunction, ABC):
     """
 
     def __init__(self, base: AcquisitionFunction) -> None:
+        validation.instance("base", base, AcquisitionFunction, "a BoTorch acquisition function")
         super().__init__(model=base.model)
         batch_shape = base.model.batch_shape
         validation.require(
@@ -58,7 +59,7 @@ class OverPriors(AcquisitionFunction, ABC):
         return self.reduce(self.base(X.unsqueeze(-3)))[1]
 
     def _of_priors(self, name: str, value: Tensor) -> Tensor:
-        fits = value.shape[-1:] == (self.num_priors,)
+        fits = validation.tensor(name, value).shape[-1:] == (self.num_priors,)
         validation.shape_is(name, value, fits, f"(..., {self.num_priors}), a number for each prior")
         return value
 
@@ -71,11 +72,14 @@ class OptimisticOverPriors(OverPriors):
     Args:
         base: see ``OverPriors``.
         surviving: booleans that broadcast to ``model.batch_shape``; at least one prior must survive. Default: all.
+
+    Raises ValueError unless ``surviving`` are booleans, True for at least one prior.
     """
 
     def __init__(self, base: AcquisitionFunction, surviving: Tensor | None = None) -> None:
         super().__init__(base)
         if surviving is not None:
+            validation.tensor("surviving", surviving)
             validation.require(surviving.dtype == torch.bool, "surviving", surviving.dtype, "booleans")
             self._of_priors("surviving", surviving)
             if surviving.is_cpu:  # looking at values would make a GPU wait

@@ -61,7 +61,7 @@ class PathwiseThompsonSampling:
         validation.require(one, "model", tuple(model.prior.batch_shape), "one kernel for the whole batch")
         even = validation.positive_integer("features", features) % 2 == 0
         validation.require(even, "features", features, "an even number")
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(validation.natural("seed", seed))
         if root is not None:
             fits = root.dim() == 2 and root.shape[0] == model.num_arms
             validation.shape_is("root", root, fits, f"({model.num_arms}, r)")

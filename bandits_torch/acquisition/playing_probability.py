@@ -29,6 +29,7 @@ class PlayingProbability(AcquisitionFunction):
     """
 
     def __init__(self, model: Model, probabilities: Tensor) -> None:
+        validation.instance("model", model, Model, "a BoTorch model")
         super().__init__(model=model)
         validation.finite_tensor("probabilities", probabilities)
         total = probabilities.sum(-1)

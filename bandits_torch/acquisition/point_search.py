@@ -24,6 +24,9 @@ class PointSearch:
         raw_samples: points of a Sobol sequence that are scored to find starts.
         warm_start: begin a search at the optimum of the step before, too.
         options: of ``optimize_acqf``, such as ``{"maxiter": 50}``.
+
+    Raises ValueError unless ``num_restarts`` and ``raw_samples`` are integers >= 1, with no fewer samples than
+    restarts.
     """
 
     num_restarts: int = 4

@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
@@ -28,22 +29,58 @@ class UpperConfidenceBound(AcquisitionFunction):
         model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
         width: a number >= 0, a tensor that broadcasts to ``model.batch_shape``, or a ``Width``.
 
+        posterior_transform: as for BoTorch's analytic acquisitions, such as a change of sign to minimise.
+
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values in units of reward (broadcast with the
     model's batch shape). Differentiable in X where the model is. Source: Srinivas et al. 2010, equation 6.
+
+    Batches of q > 1 points are chosen one after the other, as BoTorch does with ``sequential=True``: at pending points
+    (``set_X_pending``, m x d) the posterior mean is taken for an observation, which leaves mu as it is and lowers
+    sigma (GP-BUCB, Desautels et al. 2014, section 3.2). The width stays: their theorem multiplies it by a constant.
+
+    Raises ValueError for a ``model`` that is none and a ``width`` that is negative or of another shape.
     """
 
-    def __init__(self, model: Model, width: float | Tensor | Width) -> None:
+    def __init__(
+        self,
+        model: Model,
+        width: float | Tensor | Width,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> None:
+        validation.instance("model", model, Model, "a BoTorch model")
         super().__init__(model=model)
         self.register_buffer("width", width_now(width, model))
         self.width: Tensor
+        self.posterior_transform = posterior_transform
+        self.X_pending = None  # type: ignore[assignment]
+        self._hallucinated: Model | None = None
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Points chosen and not yet observed, ``m x d``; None: there are none. Cost: that of m observations."""
+        super().set_X_pending(X_pending)
+        self._hallucinated = None
+        if self.X_pending is None or not len(self.X_pending):
+            return
+        with torch.no_grad():
+            mean = cast(GPyTorchPosterior, self.model.posterior(self.X_pending)).mean
+            self._hallucinated = self.model.condition_on_observations(self.X_pending, mean)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Upper confidence bounds of X, ``t_batch x 1 x d``."""
-        posterior = cast(GPyTorchPosterior, self.model.posterior(X))
+        posterior = self._posterior(self.model, X)
         mean = posterior.mean.squeeze(-1).squeeze(-1)
+        if self._hallucinated is not None:
+            posterior = self._posterior(self._hallucinated, X)
         deviation = posterior.variance.squeeze(-1).squeeze(-1).clamp_min(1e-12).sqrt()
         return torch.addcmul(mean, self.width.to(mean), deviation)
+
+    def _posterior(self, model: Model, X: Tensor) -> GPyTorchPosterior:
+        transform = self.posterior_transform
+        posterior = (
+            model.posterior(X) if transform is None else model.posterior(X, posterior_transform=transform)
+        )
+        return cast(GPyTorchPosterior, posterior)
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
@@ -61,6 +98,9 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
 
 @acqf_input_constructor(UpperConfidenceBound)
 def _inputs_of_upper_confidence_bound(
-    model: Model, width: float | Tensor | Width = 2.0, **_unused: Any
+    model: Model,
+    width: float | Tensor | Width = 2.0,
+    posterior_transform: PosteriorTransform | None = None,
+    **_unused: Any,
 ) -> dict[str, Any]:
-    return {"model": model, "width": width}
+    return {"model": model, "width": width, "posterior_transform": posterior_transform}

@@ -101,7 +101,8 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
         ValueError: for a table that is not two-dimensional, holds infinities, or has an arm with fewer than 2
             rewards; for another shrinkage.
     """
-    validation.shape_is("table", table, table.dim() == 2, "(T, N)")
+    validation.tensor("table", table)
+    validation.shape_is("table", table, table.dim() == 2 and table.numel() > 0, "(T, N)")
     validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
     automatic = isinstance(shrinkage, str) and shrinkage == "auto"
     ok = automatic or (isinstance(shrinkage, (int, float)) and 0 <= shrinkage <= 1)
@@ -144,6 +145,7 @@ def _nearest_psd(matrix: Tensor) -> Tensor:
 
 
 def _checked(covariance: Tensor) -> Tensor:
+    validation.tensor("covariance", covariance)
     square = covariance.dim() >= 2 and covariance.shape[-1] == covariance.shape[-2] > 0
     validation.shape_is("covariance", covariance, square, "(*batch_shape, N, N)")
     validation.finite_tensor("covariance", covariance)

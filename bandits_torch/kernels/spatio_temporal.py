@@ -25,7 +25,7 @@ class SpatioTemporalKernel(Kernel):
     both kernels and one product, O(n m) beyond theirs.
 
     Raises:
-        TypeError: if one of the two is no kernel. ValueError: for inputs of fewer than 2 columns.
+        ValueError: if one of the two is no kernel; for inputs of fewer than 2 columns.
 
     Source: Bogunovic et al. 2016, section 3, for exponential forgetting; a product of kernels is a kernel (Rasmussen
     & Williams 2006, section 4.2.4).
@@ -34,8 +34,7 @@ class SpatioTemporalKernel(Kernel):
     def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for name, kernel in (("space_kernel", space_kernel), ("time_kernel", time_kernel)):
-            if not isinstance(kernel, Kernel):
-                raise TypeError(f"{name} must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}")
+            validation.instance(name, kernel, Kernel, "a gpytorch.kernels.Kernel")
         self.space_kernel = space_kernel
         self.time_kernel = time_kernel
 

@@ -72,7 +72,7 @@ class MarkovTimeKernel(Kernel, ABC):
     def _set(self, name: str, value: float | Tensor, expected: str) -> None:
         """Check a value and store its raw form."""
         raw, constraint = getattr(self, f"raw_{name}"), getattr(self, f"raw_{name}_constraint")
-        tensor = torch.as_tensor(value).detach().to(raw)
+        tensor = validation.numbers(name, value, raw)
         inside = bool(((tensor > constraint.lower_bound) & (tensor < constraint.upper_bound)).all())
         validation.require(inside, name, value, expected)
         if tensor.shape != raw.shape:

@@ -2,6 +2,7 @@
 
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
 from bandits_torch.models.leverage_sampling import LeverageSampling
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
@@ -16,4 +17,6 @@ __all__ = [
     "SketchedGP",
     "arm_gp_of_prior",
     "arm_gp_over_priors",
+    "fit_hyperparameters",
+    "learnable",
 ]

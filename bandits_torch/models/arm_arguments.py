@@ -18,8 +18,7 @@ def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
     matrix a kernel over indices."""
     if isinstance(kernel, Tensor):
         return ArmCovarianceKernel(kernel.to(arms))
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a gpytorch.kernels.Kernel or a tensor, got {type(kernel).__name__}")
+    validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel or a tensor")
     parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
     values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
     values = [v for v in values if v.is_floating_point()]
@@ -30,7 +29,7 @@ def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
 
 def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
     """Noise variance > 0, a copy: ``load_state_dict`` writes into buffers, and must not write into the caller's."""
-    noise = torch.as_tensor(noise_variance, dtype=arms.dtype, device=arms.device).detach().clone()
+    noise = validation.numbers("noise_variance", noise_variance, arms).clone()
     ok = bool((torch.isfinite(noise) & (noise > 0)).all())
     validation.require(ok, "noise_variance", noise, "finite and > 0")
     return noise
@@ -38,7 +37,7 @@ def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
 
 def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
     """Finite prior mean, () or (*batch, N), a copy."""
-    mean = torch.as_tensor(prior_mean, dtype=arms.dtype, device=arms.device).detach().clone()
+    mean = validation.numbers("prior_mean", prior_mean, arms).clone()
     validation.finite_tensor("prior_mean", mean)
     num_arms = arms.shape[-2]
     if mean.dim():
@@ -46,8 +45,11 @@ def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
     return mean
 
 
-def common_batch(**shapes: tuple[int, ...]) -> torch.Size:
-    """What batches named as arguments broadcast to."""
+def common_batch(batch_shape: tuple[int, ...], **shapes: tuple[int, ...]) -> torch.Size:
+    """What ``batch_shape`` and the batches named as arguments broadcast to."""
+    sizes = all(isinstance(size, int) and size >= 1 for size in batch_shape)
+    validation.require(sizes, "batch_shape (replicates)", tuple(batch_shape), "integers >= 1")
+    shapes = {"batch_shape": tuple(batch_shape), **shapes}
     try:
         return torch.broadcast_shapes(*map(torch.Size, shapes.values()))
     except RuntimeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -206,10 +207,10 @@ class ArmGP(ArmModel):
             late = late and self.now is not None and float(time) < self.now  # type: ignore[arg-type]
             validation.finite_number("time", float(time))  # type: ignore[arg-type]
             if not late:
-                self._check_not_past(float(time))  # type: ignore[arg-type]
+                self._check_not_past(time)  # type: ignore[arg-type]
         expected = f"int64 from 0 to {self.num_arms - 1}"
-        validation.require(arm.dtype == torch.long, "arm", arm, expected)
-        if reward.is_cpu:
+        validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
+        if validation.tensor("reward", reward).is_cpu:
             validation.finite_tensor("reward", reward)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
@@ -277,8 +278,8 @@ class ArmGP(ArmModel):
                 kept = self._candidates = self._arm_inputs()
             return kept
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+        self._check_not_past(time)  # type: ignore[arg-type]
         moment = float(time)  # type: ignore[arg-type]
-        self._check_not_past(moment)
         index = self._arm_inputs()
         self._candidates = torch.cat([index, torch.full_like(index, moment)], -1)
         self._candidates_time = moment
@@ -305,7 +306,7 @@ class ArmGP(ArmModel):
             noise = observation_noise.squeeze(-1)
         elif observation_noise:
             noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
-        if X is self._candidates:
+        if X is self._candidates and X is not None:
             mean, variance = self.marginals(self._candidates_time)
             posterior: GPyTorchPosterior = MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
@@ -363,9 +364,9 @@ class ArmGP(ArmModel):
         return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
 
     def _check_not_past(self, time: float) -> None:
+        validation.finite_number("time", time)
         ok = self.now is None or time >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
-        validation.finite_number("time", time)
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
@@ -415,6 +416,12 @@ class ArmGP(ArmModel):
         belief.forgets = self._belief.forgets
         belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
         return model
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        noise, own = state_dict[prefix + "noise_variance"], self.noise_variance
+        if noise.shape != own.shape and noise.shape in ((), self._batch_shape):  # learned since, or not yet
+            self.noise_variance = own.new_empty(noise.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""

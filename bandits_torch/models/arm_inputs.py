@@ -15,6 +15,7 @@ def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.dev
     if isinstance(arms, int):
         validation.positive_integer("arms", arms)
         return torch.arange(arms, dtype=dtype or torch.float64, device=device).unsqueeze(-1)
+    validation.tensor("arms", arms)
     validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
     dtype = dtype or (arms.dtype if arms.is_floating_point() else torch.float64)
     return validation.finite_tensor("arms", arms.detach().to(dtype=dtype, device=device, copy=True))
@@ -24,9 +25,9 @@ def split(X: Tensor, num_arms: int, drifts: bool) -> tuple[Tensor, Tensor | None
     """Indices (integers) and times (None without drift) of inputs X, ``batch x q x 1`` or ``batch x q x 2``."""
     width = 2 if drifts else 1
     columns = "[arm index, time]" if drifts else "[arm index]"
-    validation.shape_is(
-        "X", X, X.dim() >= 2 and X.shape[-1] == width, f"batch_shape x q x {width}: {columns}"
-    )
+    validation.tensor("X", X)
+    ok = X.dim() >= 2 and X.shape[-1] == width and X.shape[-2] > 0
+    validation.shape_is("X", X, ok, f"batch_shape x q x {width} with q >= 1: {columns}")
     validation.finite_tensor("X", X)
     index = X[..., 0].long()
     ok = bool(((index == X[..., 0]) & (index >= 0) & (index < num_arms)).all())
@@ -40,6 +41,7 @@ def observations(
     """Arms (b, n) and rewards (b, n) of a block of observations, and their times as X has them (None without drift).
     X: ``batch x n x 1`` (or 2), Y: ``batch x n x 1``."""
     index, times = split(X, num_arms, drifts)
+    validation.tensor("Y", Y)
     validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
     n = X.shape[-2]
     validation.shape_is("Y", Y, Y.shape[-2] == n, f"batch_shape x {n} x 1, as X has")
@@ -72,7 +74,8 @@ def flat(name: str, value: Tensor, batch_shape: torch.Size, *tail: int) -> Tenso
 
 def flat_mask(where: Tensor, batch_shape: torch.Size) -> Tensor:
     """``where``, booleans that must broadcast to ``batch_shape``, as (b,)."""
-    validation.require(where.dtype == torch.bool, "where", where, "a boolean tensor")
+    boolean = isinstance(where, Tensor) and where.dtype == torch.bool
+    validation.require(boolean, "where", where, "a boolean tensor")
     return flat("where", where, batch_shape)
 
 

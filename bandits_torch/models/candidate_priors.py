@@ -76,7 +76,7 @@ def arm_gp_over_priors(
         positive = features.new_tensor([max(rate, _ALMOST_STATIC) for rate in rates]).unsqueeze(-1)
         time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
         kernel = SpatioTemporalKernel(kernel, time_kernel)
-    given = torch.as_tensor(noise_variance, dtype=features.dtype, device=features.device)
+    given = validation.numbers("noise_variance", noise_variance, features)
     own = [prior.noise_variance for prior in priors]
     noise = torch.stack([given if value is None else torch.full_like(given, value) for value in own], -1)
     return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(*runs, len(priors)))
@@ -95,7 +95,7 @@ def arm_gp_of_prior(
     ``arms``, ``noise_variance``, ``replicates`` and ``form`` as for ``arm_gp_over_priors``. Raises ValueError for
     ``replicates`` below 1.
     """
-    check_priors([prior])
+    validation.instance("prior", prior, CandidatePrior, "a CandidatePrior")
     validation.positive_integer("replicates", replicates)
     features = _features(arms)
     kernel: Kernel = _kernel([prior], features)
@@ -111,10 +111,14 @@ def arm_gp_of_prior(
 
 def check_priors(priors: Sequence[CandidatePrior]) -> None:
     """Raise ValueError for an empty set or a forgetting rate outside [0, 1)."""
+    validation.instance("priors", priors, Sequence, "a sequence of CandidatePrior")
     validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
     for p, prior in enumerate(priors):
-        rate = prior.forgetting_rate
-        validation.require(0 <= rate < 1, f"priors[{p}].forgetting_rate", rate, "a number in [0, 1)")
+        validation.instance(f"priors[{p}]", prior, CandidatePrior, "a CandidatePrior")
+        validation.instance(
+            f"priors[{p}].kernel", prior.kernel, (Kernel, Tensor), "a gpytorch.kernels.Kernel or a tensor"
+        )
+        validation.below_one(f"priors[{p}].forgetting_rate", prior.forgetting_rate)
 
 
 def _features(arms: Tensor | int) -> Tensor:
@@ -124,7 +128,7 @@ def _features(arms: Tensor | int) -> Tensor:
 
 
 def _mean(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
-    mean = torch.as_tensor(prior.mean, dtype=arms.dtype, device=arms.device)
+    mean = validation.numbers(f"priors[{p}].mean", prior.mean, arms)
     n = arms.shape[-2]
     expected = f"() or ({n},), as many as there are arms"
     validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), expected)

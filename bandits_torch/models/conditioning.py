@@ -42,15 +42,25 @@ class GaussianPrior:
             return to_dense(self.kernel(x, diag=True))
 
 
-def new_rows(prior: GaussianPrior, data: GrowingCholesky, X: Tensor, Y: Tensor, where: Tensor | None) -> Rows:
+def new_rows(
+    prior: GaussianPrior,
+    data: GrowingCholesky,
+    X: Tensor,
+    Y: Tensor,
+    where: Tensor | None,
+    variances: Tensor | None = None,
+) -> Rows:
     """The rows that n observations add; null rows for members with ``where`` False. O(n t^2 + n^3).
 
     [[L, 0], [V^T, D]] is the factor of [[L L^T, B], [B^T, C]] with V = L^{-1} B and D D^T = C - V^T V.
 
     Args:
         X: ``batch x n x d``, Y: ``batch x n``, where: ``batch``.
+        variances: ``batch x n``, of the noise on these, in place of lambda.
     """
     old, noise = data.rows(), prior.noise_variance[..., None, None]
+    if variances is not None:
+        noise = variances.unsqueeze(-1)
     one = torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
     held = torch.ones(1, dtype=torch.bool, device=X.device) if where is None else where.unsqueeze(-1)
     V = _whiten(prior, data, X) * held.unsqueeze(-1)

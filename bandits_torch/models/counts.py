@@ -25,11 +25,13 @@ class CountsPosterior:
     Attributes:
         root, factor: W^{1/2}, (n,), and the lower Cholesky factor L of B, n x n.
         whitened: L^{-1} (lambda c)^{-1/2} y, (n,).
+        prior: K, (n, n), without its negative eigenvalues where those would have counted.
     """
 
     root: Tensor
     factor: Tensor
     whitened: Tensor
+    prior: Tensor
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (m,) of points whose prior covariances with those observed are ``cross`` (n, m), and V = L^{-1} W^{1/2}
@@ -37,18 +39,20 @@ class CountsPosterior:
         v = torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
         return self.whitened @ v, v
 
-    def among(self, K: Tensor, v: Tensor) -> Tensor:
-        """P among the points themselves, V being that of their own K.
+    def among(self) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and covariance P (n, n) of the points themselves.
 
         Of points that the observations pin down, P is close to W^{-1}, and what it falls short of it by, B^{-1} scaled,
         must keep its figures: an observation's removal divides by it. For others K is what P is close to.
         """
-        pinned = self.root.square() * K.diagonal() > 1
+        mean, v = self.at(self.prior)
+        pinned = self.root.square() * self.prior.diagonal() > 1
         spread = torch.where(pinned, self.root, 1.0).reciprocal()
         near_spread = (
             torch.diag(spread.square()) - spread.unsqueeze(-1) * torch.cholesky_inverse(self.factor) * spread
         )
-        return torch.where(pinned.unsqueeze(-1) & pinned, near_spread, K - v.mT @ v)
+        near_prior = self.prior - v.mT @ v
+        return mean, torch.where(pinned.unsqueeze(-1) & pinned, near_spread, near_prior)
 
     @property
     def gain(self) -> Tensor:
@@ -65,6 +69,8 @@ class CountsPosterior:
 # units of the prior deviation plus the largest mean.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
+FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
+
 
 def posterior_of_counts(K: Tensor, count: Tensor, total: Tensor, noise: Tensor) -> CountsPosterior:
     """The posterior; K (n, n), count and total (n,), noise a number in a tensor, all float64."""
@@ -76,7 +82,7 @@ def posterior_of_counts(K: Tensor, count: Tensor, total: Tensor, noise: Tensor) 
         factor = torch.linalg.cholesky(_lifted(root, K))
     scaled = torch.where(count > 0, total / (noise * count.clamp_min(1.0)).sqrt(), 0.0)
     whitened = torch.linalg.solve_triangular(factor, scaled.unsqueeze(-1), upper=False).squeeze(-1)
-    return CountsPosterior(root, factor, whitened)
+    return CountsPosterior(root, factor, whitened, K)
 
 
 def _lifted(root: Tensor, K: Tensor) -> Tensor:

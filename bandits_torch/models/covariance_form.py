@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.online_model import ResizableState
 
 
@@ -43,12 +43,12 @@ class CovarianceForm(ResizableState):
     lose k / lambda of machine precision, and the removal of a lone observation as much again.
     """
 
-    frail = False
     mean: Tensor
     covariance: Tensor
     prior_covariance: Tensor
     gain: Tensor
     surprise: Tensor
+    frail: Tensor  # (b,), whether a removal since the last rebuild has cost too many figures
     root: Tensor | None
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
@@ -64,6 +64,7 @@ class CovarianceForm(ResizableState):
         self.register_buffer("mean", torch.zeros_like(self.prior_variance))
         self.register_buffer("gain", self.prior_covariance.new_zeros(batch))
         self.register_buffer("surprise", self.prior_covariance.new_zeros(batch))
+        self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
         self.register_buffer("root", None)
@@ -109,6 +110,8 @@ class CovarianceForm(ResizableState):
         variance = column.gather(-1, at)
         tiny = torch.finfo(column.dtype).eps * self.noise_variance
         rest = (self.noise_variance - variance).clamp_min(tiny)
+        # error / rest: what is left of an arm that one observation alone told of is mostly rounding
+        self.frail |= (rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
@@ -149,11 +152,11 @@ class CovarianceForm(ResizableState):
         """Only static priors can be rebuilt from counts."""
         return self.prior.time_kernel is None
 
-    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float) -> bool:
-        """Rebuild the members whose state has drifted from what the observations say, in float64; were there any?
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
+        """Rebuild those of the members to ``look`` at, (b,), that have drifted from what was observed; which?
 
         Looks at the mean and at the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
-        Waits for the device.
+        Computes in float64. Waits for the device.
 
         Args:
             count: (b, N), how often each arm was observed.
@@ -162,15 +165,16 @@ class CovarianceForm(ResizableState):
         noise, K = self.noise_variance.double(), self.prior_covariance.double()
         arm = count.argmax(-1)
         kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
-        drifted = self._drifted(count, total, arm, K).nonzero().flatten().tolist()
+        drifted = ((self._drifted(count, total, arm, K) | self.frail) & look).nonzero().flatten().tolist()
+        self.frail &= ~look
         for m in drifted:
             exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
-            mean, v = exact.at(K[kernel[m]])
-            self.covariance[m], self.mean[m], self.gain[m] = exact.among(K[kernel[m]], v), mean, exact.gain
+            self.mean[m], self.covariance[m] = exact.among()
+            self.gain[m] = exact.gain
             self.surprise[m] = exact.surprise(count[m], total[m], squares[m], noise[m])
             if self.root is not None:
                 self.root[m] = _root(self.covariance[m])
-        return bool(drifted)
+        return drifted
 
     def _drifted(self, count: Tensor, total: Tensor, arm: Tensor, K: Tensor) -> Tensor:
         """Which members are off by more than the tolerance: (b,)."""
@@ -198,6 +202,7 @@ class CovarianceForm(ResizableState):
             self.mean.zero_()
             self.gain.zero_()
             self.surprise.zero_()
+            self.frail.zero_()
             self.root = None
             return
         covariance.copy_(torch.where(self._by_prior(where[:, None, None]), prior, covariance))
@@ -206,6 +211,7 @@ class CovarianceForm(ResizableState):
         self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
         self.gain.masked_fill_(where, 0.0)
         self.surprise.masked_fill_(where, 0.0)
+        self.frail.masked_fill_(where, False)
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""

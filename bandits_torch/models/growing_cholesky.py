@@ -125,7 +125,7 @@ class GrowingCholesky(ResizableState):
         """As ``append``, into new tensors, which keeps the graph of autograd; widens as needed. O(t^2)."""
         old, t, n = self.rows(), self.size, new.targets.shape[-1]
         batch, d = self.batch_shape, self.inputs.shape[-1]
-        factor = torch.broadcast_shapes(self.factor_shape, new.columns.shape[:-2])
+        factor = torch.broadcast_shapes(self.factor_shape, new.columns.shape[:-2], new.corner.shape[:-2])
         top = torch.cat([old.corner.expand(*factor, t, t), new.columns.expand(*factor, t, n)], -1)
         below = torch.cat([top.new_zeros(*factor, n, t), new.corner.expand(*factor, n, n)], -1)
         self.upper = torch.cat([top, below], -2)

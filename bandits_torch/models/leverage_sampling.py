@@ -32,7 +32,7 @@ class LeverageSampling:
 
     def __post_init__(self) -> None:
         validation.positive("oversampling", self.oversampling)
-        validation.require(self.growth >= 1, "growth", self.growth, "a number >= 1")
+        validation.at_least_one("growth", self.growth)
         validation.probability("epsilon", self.epsilon)
 
     @property

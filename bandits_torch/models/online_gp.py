@@ -17,7 +17,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.batch_inputs import broadcast, mask, observations, padded, require_within
+from bandits_torch.models.batch_inputs import broadcast, mask, observations, padded, require_within, variances
 from bandits_torch.models.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.growing_cholesky import GrowingCholesky, Rows
 from bandits_torch.models.marginal_posterior import MarginalPosterior
@@ -60,9 +60,13 @@ class OnlineGP(OnlineModel):
 
     ``observe``, ``forget``, ``reset`` and ``rebuild`` record no graph. The posterior is differentiable with
     respect to X and, after ``condition_on_observations``, to the X and Y conditioned on.
+
+    Raises ValueError for another ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small and batches that
+    do not broadcast; TypeError for a ``kernel`` that is none.
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
+    _own_noise = False  # whether some observations came with noise variances of their own
 
     def __init__(
         self,
@@ -76,12 +80,13 @@ class OnlineGP(OnlineModel):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}")
+        validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
         validation.require(dtype in _SMALLEST_NOISE, "dtype", dtype, "torch.float64 or torch.float32")
         self.input_dim = validation.positive_integer("input_dim", input_dim)
         shape = torch.Size(batch_shape)
-        noise = torch.as_tensor(noise_variance, dtype=dtype, device=device).clone()
+        noise = validation.numbers(
+            "noise_variance", noise_variance, torch.zeros((), dtype=dtype, device=device)
+        ).clone()
         enough = bool(((noise >= _SMALLEST_NOISE[dtype]) & torch.isfinite(noise)).all())
         validation.require(enough, "noise_variance", noise, f"finite and at least {_SMALLEST_NOISE[dtype]}")
         require_within(shape, noise.shape, "noise_variance")
@@ -199,6 +204,9 @@ class OnlineGP(OnlineModel):
 
     def rebuild(self) -> None:
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
+        validation.require(
+            not self._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance alone"
+        )
         with torch.no_grad():
             self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
             self.data.widen(padded(self.noise_variance.shape, self.batch_shape))
@@ -227,13 +235,16 @@ class OnlineGP(OnlineModel):
 
         Extra batch dimensions (fantasies) widen it; those that only Y has share one factor. Cost: O(t^2) per
         factor and new observation.
+
+        As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, in place of
+        ``noise_variance``; such a copy cannot be rebuilt, and its information gain counts them as if they had that.
         """
-        noise = kwargs.get("noise")
-        validation.require(noise is None, "noise", noise, "None: the model has one noise_variance")
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = observations(X, Y, wide, self.data.inputs)
-        model = self.expand(wide)
-        model.data.join(new_rows(model._prior, model.data, X, Y, None))
+        model, noise = self.expand(wide), kwargs.get("noise")
+        if noise is not None:
+            noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
+        model.data.join(new_rows(model._prior, model.data, X, Y, None, noise))
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:
@@ -281,8 +292,11 @@ class OnlineGP(OnlineModel):
             posterior_transform: as in BoTorch.
         """
         validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]")
-        ok = X.dim() >= 2 and X.shape[-1] == self.input_dim
-        validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim}")
+        validation.tensor("X", X)
+        ok = X.dim() >= 2 and X.shape[-1] == self.input_dim and X.shape[-2] > 0
+        validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim} with q >= 1")
+        if X.is_cpu:
+            validation.finite_tensor("X", X)
         batch = broadcast("X and the model", X.shape[:-2], self.batch_shape)
         q = X.shape[-2]
         mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))

@@ -71,6 +71,7 @@ class SketchedGP(ArmModel):
         if chunk_size is not None:
             validation.positive_integer("chunk_size", chunk_size)
         self.register_buffer("arms", arms)
+        validation.natural("first_replicate", first_replicate)
         self.prior = ArmPrior(arms, arm_arguments.kernel_over(arms, kernel))
         static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
         validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
@@ -269,7 +270,7 @@ class SketchedGP(ArmModel):
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x 1`` of indices."""
         noise = noise_of(self, output_indices, observation_noise)
-        if X is self._candidates:
+        if X is self._candidates and X is not None:
             mean, variance = self.marginals()
             found: GPyTorchPosterior = MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise

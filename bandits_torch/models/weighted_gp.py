@@ -14,6 +14,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
 
@@ -116,16 +117,29 @@ class WeightedGP(OnlineModel):
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order, each a step: X ``batch_shape x n x 1`` indices, Y ``batch_shape x n x 1``."""
-        n = X.shape[-2] if X.dim() >= 2 else 0
-        validation.shape_is("X", X, n > 0 and X.shape[-1] == 1, "batch_shape x n x 1")
+        index = self._index(X)
+        n = X.shape[-2]
+        validation.tensor("Y", Y)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
         if Y.is_cpu:
             validation.finite_tensor("Y", Y)
-            whole = bool(((X >= 0) & (self.num_arms > X) & (X.round() == X)).all())
-            validation.require(whole, "X", X, f"arm indices from 0 to {self.num_arms - 1}")
+        shape, where = self._batch_shape, self._mask(where)
+        index = arm_inputs.flat("X", index, shape, n).reshape(*shape, n)
+        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
         for k in range(n):
-            arm = X[..., k, :].long().expand(*self._batch_shape, 1)
-            self._learn(arm, Y[..., k, :].to(self.weight).expand(*self._batch_shape, 1), where)
+            self._learn(index[..., k : k + 1], rewards[..., k : k + 1], where)
+
+    def _index(self, X: Tensor) -> Tensor:
+        """Arms of inputs ``... x q x 1``; their values are looked at on a CPU only, where a look costs no wait."""
+        validation.tensor("X", X)
+        if X.is_cpu:
+            return arm_inputs.split(X, self.num_arms, False)[0]
+        validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == 1, "batch_shape x q x 1")
+        return X.squeeze(-1).long()
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        shape = self._batch_shape
+        return None if where is None else arm_inputs.flat_mask(where, shape).reshape(shape)
 
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
         ones = torch.ones_like(reward)
@@ -147,11 +161,10 @@ class WeightedGP(OnlineModel):
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior."""
-        where = (
-            torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
-            if where is None
-            else where
-        )
+        if where is None:
+            where = torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
+        else:
+            where = arm_inputs.flat_mask(where, self._batch_shape).reshape(self._batch_shape)
         for name in ("weight", "square", "reward"):
             setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
         self.count = torch.where(where, 0, self.count)
@@ -191,10 +204,10 @@ class WeightedGP(OnlineModel):
         **kwargs: Any,
     ) -> Posterior:
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
+        index = self._index(X)
         mean, C = self._now()
-        batch = torch.broadcast_shapes(X.shape[:-2], self._batch_shape)
-        q = X.shape[-2]
-        arm = X.squeeze(-1).long().expand(*batch, q)
+        batch, q = arm_inputs.broadcast(X, self._batch_shape), X.shape[-2]
+        arm = index.expand(*batch, q)
         at = mean.expand(*batch, -1).gather(-1, arm)
         rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
         lost = ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)

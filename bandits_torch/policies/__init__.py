@@ -4,6 +4,8 @@ from bandits_torch.policies.ada_opkb import AdaOPKB
 from bandits_torch.policies.ask_tell import AskTell, Question
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
+from bandits_torch.policies.continuous import ContinuousIndexPolicy
+from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.features import FeatureSource, FixedFeatures
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
@@ -13,6 +15,7 @@ from bandits_torch.policies.forgetting import (
     SlidingWindow,
 )
 from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.master import Master, MasterThresholds
 from bandits_torch.policies.neural import NeuralFeatures
 from bandits_torch.policies.opkb import OPKB
@@ -36,12 +39,15 @@ __all__ = [
     "CalibratedOPKB",
     "Choice",
     "Constants",
+    "ContinuousIndexPolicy",
+    "ContinuousPriorElimination",
     "EventTriggeredRestart",
     "FeatureSource",
     "FixedFeatures",
     "ForgettingRule",
     "IndexPolicy",
     "KeepEverything",
+    "LearnedHyperparameters",
     "LikeliestPriorPolicy",
     "Master",
     "MasterThresholds",

@@ -49,6 +49,7 @@ class AskTell:
     """
 
     def __init__(self, policy: Policy) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
         self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}

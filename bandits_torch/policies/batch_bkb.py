@@ -12,7 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.sketch import Sketch
 from bandits_torch.models.sketched_gp import SketchedGP
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
 from bandits_torch.theory.widths import Width
 
 _FIRST_BLOCK = 8  # arms scored again at once; four times more until the best is certain
@@ -41,6 +41,8 @@ class BatchBKB(Policy):
     """
 
     def __init__(self, model: SketchedGP, width: Width) -> None:
+        validation.instance("model", model, SketchedGP, "a SketchedGP")
+        validation.instance("width", width, Width, "a Width")
         one_batch = len(model.batch_shape) <= 1
         shape = tuple(model.batch_shape)
         validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")
@@ -66,8 +68,7 @@ class BatchBKB(Policy):
     def learn(self, observation: Observation) -> None:
         """Take up one reward per replicate; the mean in use changes with the next batch."""
         arm, reward = observation.arm, observation.reward
-        for name, value in (("arm", arm), ("reward", reward)):
-            validation.shape_is(name, value, value.shape == (self.replicates,), f"({self.replicates},)")
+        check_observation(observation, self.replicates, self.num_arms)
         shape = self.model.batch_shape
         self.model.observe_arms(arm.reshape(shape), reward.reshape(shape))
 
@@ -164,12 +165,7 @@ class BatchBKB(Policy):
     def _available(self, available: Tensor | None) -> Tensor | None:
         if available is None:
             return None
-        allowed = available.shape in ((self.num_arms,), (self.replicates, self.num_arms))
-        expected = f"({self.num_arms},) or ({self.replicates}, {self.num_arms})"
-        validation.shape_is("available", available, allowed, expected)
-        validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
-        some = bool(available.any(-1).all())
-        validation.require(some, "available", available, "at least one arm to choose in every replicate")
+        check_available(available, self.replicates, self.num_arms)
         return available.expand(self.replicates, -1)
 
     # -- state -----------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.drawing import check_pulls, draw
+from bandits_torch.policies.drawing import draw
 from bandits_torch.policies.epochs import Epoch, Interval
 from bandits_torch.policies.features import FeatureSource
 from bandits_torch.policies.opkb_constants import Constants, Schedule
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation, check_turn
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
 from bandits_torch.theory.optimal_design import optimal_design, optimal_exploration
@@ -47,6 +47,8 @@ class BlockPolicy(Policy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("features", features, FeatureSource, "a FeatureSource, such as FixedFeatures")
+        validation.instance("constants", constants, Constants, "a Constants")
         self.features, self.constants = features, constants
         self.replicates, self.num_arms = features.replicates, features.num_arms
         S, N = self.replicates, self.num_arms
@@ -104,14 +106,14 @@ class BlockPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """An arm drawn from the strategy of smallest index that is scheduled."""
-        arm = draw(self.playing_distribution, self._streams.uniform(), available)
+        arm = draw(self.playing_distribution, self._streams, available)
         return Choice(arm, {"turn": self._turn})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
         arm, reward = observation.arm, observation.reward
-        check_pulls(observation, self.replicates, self.num_arms)
+        check_observation(observation, self.replicates, self.num_arms)
         check_turn(observation, self._turn)
         self._turn += 1
         self._detected.zero_()

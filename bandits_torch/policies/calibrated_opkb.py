@@ -12,8 +12,8 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.change_detection import ShiryaevRoberts
-from bandits_torch.policies.drawing import check_pulls, draw
-from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.policies.drawing import draw
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation, copied_state
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps
 from bandits_torch.theory.optimal_design import exploration_problem, features_of_covariance, optimal_design
@@ -43,11 +43,9 @@ class CalibratedOPKB(Policy):
     No quantity depends on the horizon. A function that changes slowly is restarted each time the change since
     the last restart shows. Arms that are not available are left out of the draw.
 
-    Measured (20 runs of 5 000 steps without change, functions drawn from a GP, noise 0.1): 5 false alarms at
-    ``run_length`` 1e4, where at most 10 are promised on average, none at 1e5. Scaled draws on the sphere, 1e4: 4.
-    A change of sign at 100 arms is found at the first pull or two. ``benchmarks/papers/results/hong.md`` has the
-    delays and false alarms of the paper's environments. The defaults of ``price``, ``width``, ``first``, ``growth``
-    and ``design`` were picked from five settings on those environments, 3 or 4 replicates each.
+    False alarms and delays are measured by ``python -m benchmarks.papers hong detection``, and printed with the
+    regret in ``benchmarks/papers/results/hong/RESULTS.md``. The defaults of ``price``, ``width``, ``first``, ``growth``
+    and ``design`` were picked from five settings on replicates that are not among those shown there.
 
     Args:
         model: an ``ArmGP`` of batch shape (S,) that does not drift.
@@ -76,6 +74,7 @@ class CalibratedOPKB(Policy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("model", model, ArmGP, "an ArmGP")
         shape = tuple(model.batch_shape)
         validation.require(len(shape) == 1, "model.batch_shape", shape, "(S,), replicates alone")
         validation.require(not model.drifts, "model", model, "one whose kernel has no time part")
@@ -134,13 +133,13 @@ class CalibratedOPKB(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """An arm drawn from the block's distribution."""
-        return Choice(draw(self._playing, self._streams.uniform(), available))
+        return Choice(draw(self._playing, self._streams, available))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Test the residual, restart where it says so, observe, and begin the blocks that are due."""
         arm, reward = observation.arm, observation.reward
-        check_pulls(observation, self.replicates, self.num_arms)
+        check_observation(observation, self.replicates, self.num_arms)
         mean, variance = (m.gather(1, arm.unsqueeze(1)).squeeze(1) for m in self.model.marginals())
         alarm = self._alarm.update(arm, (reward - mean) / (variance + self._noise).sqrt())
         self._detected = alarm.to(mean)

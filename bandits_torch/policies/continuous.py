@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.posteriors import GPyTorchPosterior
@@ -18,6 +19,8 @@ from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.model_policy import ModelPolicy
 from bandits_torch.policies.policy import Choice, Observation, check_points, domain_now
 from bandits_torch.theory.widths import Width
+
+_DRAWS = 100  # keeps the seeds of draws apart from those of ``ReplicateStreams``
 
 
 class ContinuousIndexPolicy(ModelPolicy):
@@ -33,6 +36,8 @@ class ContinuousIndexPolicy(ModelPolicy):
         search: how the acquisition is maximised.
 
     ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
+
+    Raises ValueError for a model over another number of inputs.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class ContinuousIndexPolicy(ModelPolicy):
             first_replicate=first_replicate,
         )
         self.domain, self.dim, self.num_arms = domain, domain.dim, 0
-        self.search, self._seed = search or PointSearch(), seed
+        self.search, self._seed, self._first_replicate = search or PointSearch(), seed, first_replicate
         self._steps, self._latest = 0, domain.bounds.new_zeros(self.replicates, 0, domain.dim)
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:  # type: ignore[override]
@@ -91,6 +96,16 @@ class ContinuousIndexPolicy(ModelPolicy):
         posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
+    @torch.no_grad()
+    def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of points (N, d) at ``time``, (S, N) each."""
+        if self._has_time:
+            points = torch.cat([points, torch.full_like(points[:, :1], time)], -1)
+        inputs = points.reshape(len(points), *[1] * len(self.model.batch_shape), 1, -1)
+        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs))  # N x batch x 1 x 1
+        mean, variance = (m.reshape(len(points), -1).mT for m in (posterior.mean, posterior.variance))
+        return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
+
     @property
     def _has_time(self) -> bool:
         return cast(int, self.model.input_dim) > self.dim
@@ -99,7 +114,10 @@ class ContinuousIndexPolicy(ModelPolicy):
     def _acquisition_now(self, time: float) -> AcquisitionFunction:
         arguments = self._width_argument()
         if getattr(self.acquisition, "_needs_time", False):
-            arguments["time"] = time
+            arguments["time"] = time if self._has_time else None
+        if getattr(self.acquisition, "_needs_seeds", False):
+            first, count = self._first_replicate, self.replicates
+            arguments["seeds"] = [draw_seed(self._seed, k, self._steps) for k in range(first, first + count)]
         return self.acquisition(self.model, **arguments)
 
     def _check(self, observation: Observation) -> None:
@@ -127,3 +145,9 @@ class ContinuousIndexPolicy(ModelPolicy):
 def raw_seed(seed: int, step: int) -> int:
     """Seed of the raw samples of a step: other points at every step, the same in every replicate."""
     return (1_000_003 * seed + step) % 2**31
+
+
+def draw_seed(seed: int, replicate: int, step: int) -> int:
+    """Seed of a replicate's draw of a step, the same in a batch and alone."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(_DRAWS, replicate, step))
+    return int(sequence.generate_state(1, np.uint32)[0])

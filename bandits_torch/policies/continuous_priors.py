@@ -28,8 +28,13 @@ class ContinuousPriorElimination(PriorElimination):
             over d + 1 with time the last.
         width, delta, noise_scale, xi: as for ``PriorElimination``.
         domain, search, seed: as for ``ContinuousIndexPolicy``.
+
+    Source: Ziomek et al. 2024, Algorithm 1 and Theorem 4.1 B.
+
+    Raises ValueError for a model over another number of inputs.
     """
 
+    _MODELS = (OnlineGP,)
     model: OnlineGP  # type: ignore[assignment]
 
     def __init__(

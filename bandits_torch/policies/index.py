@@ -60,6 +60,7 @@ class IndexPolicy(ModelPolicy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.instance("model", model, OnlineModel, "an OnlineModel")
         has_arms = isinstance(model, ArmModel) != (arms is not None)
         validation.require(
             has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model"

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.drawing import check_pulls
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
+from bandits_torch.policies.policy import (
+    Choice,
+    Observation,
+    Policy,
+    check_available,
+    check_observation,
+    check_turn,
+)
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -26,13 +32,17 @@ class MasterThresholds:
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
         learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
 
-    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E.
+    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E. Raises ValueError for a number that is not positive.
     """
 
     inflation: float
     rise: float = 9.0
     fall: float = 3.0
     learnt: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            validation.positive(field.name, getattr(self, field.name))
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
@@ -119,8 +129,11 @@ class Master(Policy):
     ) -> None:
         self.replicates = validation.positive_integer("replicates", replicates)
         self.num_arms = validation.positive_integer("num_arms", num_arms)
+        validation.function("base", base, "a function that makes a policy of one replicate")
+        validation.function("rho", rho, "a function of the number of steps")
+        validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")
         self.thresholds, self.rho = thresholds, rho
-        self._first, self._base = first_replicate, base
+        self._first, self._base = validation.natural("first_replicate", first_replicate), base
         self._turn = 0  # rewards learnt
         self._streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
@@ -132,6 +145,8 @@ class Master(Policy):
 
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The choice of the active copy of smallest order in each replicate."""
+        if available is not None:
+            check_available(available, self.replicates, self.num_arms)
         arms, optimism = [], []
         for s, block in enumerate(self._blocks):
             mask = available[s] if available is not None and available.dim() == 2 else available
@@ -143,7 +158,7 @@ class Master(Policy):
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
         arm, reward = observation.arm, observation.reward
-        check_pulls(observation, self.replicates, self.num_arms)
+        check_observation(observation, self.replicates, self.num_arms)
         check_turn(observation, self._turn)
         self._turn += 1
         optimism = observation.why["index"]

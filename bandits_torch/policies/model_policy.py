@@ -39,6 +39,12 @@ class ModelPolicy(Policy):
         seed: int,
         first_replicate: int,
     ) -> None:
+        validation.instance("model", model, OnlineModel, "an OnlineModel")
+        validation.function("acquisition", acquisition, "an acquisition class, or a function that makes one")
+        if width is not None:
+            validation.instance("width", width, Width, "a Width")
+        if forgetting is not None:
+            validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
         one_batch = len(model.batch_shape) <= 1
         validation.require(
             one_batch, "model.batch_shape", tuple(model.batch_shape), "() or (S,), replicates alone"

@@ -53,12 +53,11 @@ class NeuralFeatures(FeatureSource):
     ) -> None:
         ok = isinstance(arms, Tensor) and arms.dim() == 2
         validation.require(ok, "arms", arms, "an (N, d) tensor of features")
+        validation.shape_is("arms", arms, arms.numel() > 0, "(N, d) with N >= 1 and d >= 1")
         self.arms = validation.finite_tensor("arms", arms)
         self.width, self.depth = validation.positive_integer("width", width), depth
         validation.require(isinstance(depth, int) and depth >= 2, "depth", depth, "an integer >= 2")
-        ok = isinstance(training_steps, int) and training_steps >= 0
-        validation.require(ok, "training_steps", training_steps, "an integer >= 0")
-        self.training_steps = training_steps
+        self.training_steps = validation.natural("training_steps", training_steps)
         self.regulariser = validation.positive("regulariser", regulariser)
         self.replicates, self.num_arms = validation.positive_integer("replicates", replicates), arms.shape[0]
         streams = ReplicateStreams(

@@ -44,7 +44,11 @@ class UnknownPriorPolicy(Policy):
     Raises ValueError for a model of another batch shape than (S, P).
     """
 
+    _MODELS: tuple[type, ...] = (ArmGP,)
+
     def __init__(self, model: ArmGP, width: Width) -> None:
+        validation.instance("model", model, self._MODELS, "an ArmGP")
+        validation.instance("width", width, Width, "a Width")
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
         self.model, self.width = model, width
@@ -171,7 +175,7 @@ class PriorElimination(UnknownPriorPolicy):
         self.delta, self.xi = validation.probability("delta", delta), xi
         if noise_scale is None:
             noise_scale = model.noise_variance.sqrt()
-        scale = torch.as_tensor(noise_scale).to(model.noise_variance)
+        scale = validation.numbers("noise_scale", noise_scale, model.noise_variance)
         validation.require(
             bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
         )

@@ -125,6 +125,7 @@ def copied_state(module: torch.nn.Module) -> dict[str, Any]:
 
 def check_available(available: Tensor, replicates: int, num_arms: int) -> None:
     """Raise ValueError unless this is a mask (N,) or (S, N) that leaves every replicate an arm (seen on a CPU only)."""
+    validation.tensor("available", available)
     allowed = available.shape in ((num_arms,), (replicates, num_arms))
     validation.shape_is("available", available, allowed, f"({num_arms},) or ({replicates}, {num_arms})")
     validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
@@ -142,6 +143,7 @@ def check_turn(observation: Observation, turn: int) -> None:
 
 def check_observation(observation: Observation, replicates: int, num_arms: int) -> None:
     """Raise ValueError unless there is one arm (in 0, ..., N - 1, seen on a CPU only) and one reward per replicate."""
+    _check_tensors(observation)
     for name in ("arm", "reward"):
         value = getattr(observation, name)
         validation.shape_is(name, value, value.shape == (replicates,), f"({replicates},)")
@@ -151,8 +153,19 @@ def check_observation(observation: Observation, replicates: int, num_arms: int) 
         validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)
 
 
+def _check_tensors(observation: Observation) -> None:
+    """Raise ValueError unless arm and reward are tensors, the rewards real numbers and finite (seen on a CPU only)."""
+    validation.tensor("arm", observation.arm)
+    reward = validation.tensor("reward", observation.reward)
+    validation.require(not reward.is_complex(), "reward", reward.dtype, "real numbers")
+    if reward.is_cpu:
+        validation.finite_tensor("reward", reward)
+    validation.finite_number("time", observation.time)
+
+
 def check_points(observation: Observation, replicates: int, dim: int) -> None:
     """Raise ValueError unless there is one finite point (d,) and one finite reward per replicate (seen on a CPU)."""
+    _check_tensors(observation)
     shape = (replicates, dim)
     validation.shape_is("arm", observation.arm, observation.arm.shape == shape, f"{shape}, a point each")
     reward = observation.reward

@@ -10,7 +10,14 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Choice, Observation, Policy, domain_now
+from bandits_torch.policies.policy import (
+    Choice,
+    Observation,
+    Policy,
+    check_observation,
+    check_points,
+    domain_now,
+)
 from bandits_torch.streams import ReplicateStreams
 
 _MOST_DRAWS = 1000
@@ -63,6 +70,7 @@ class RandomPolicy(Policy):
         return Choice(passed.long().argmax(-1))
 
     def _check(self, available: Tensor) -> None:
+        validation.tensor("available", available)
         seen = self._checked
         if seen is not None and seen[0] is available and seen[1] == available._version:
             return
@@ -76,7 +84,8 @@ class RandomPolicy(Policy):
         self._checked = (available, available._version)
 
     def learn(self, observation: Observation) -> None:
-        """Learns nothing."""
+        """Learns nothing; what was observed is checked all the same."""
+        check_observation(observation, self.replicates, self.num_arms)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Nothing to unlearn; the random stream goes on, so that a restart brings new draws."""
@@ -130,7 +139,8 @@ class RandomPointPolicy(Policy):
         return Choice(points)
 
     def learn(self, observation: Observation) -> None:
-        """Learns nothing."""
+        """Learns nothing; what was observed is checked all the same."""
+        check_points(observation, self.replicates, self.dim)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Nothing to unlearn; the random stream goes on."""

@@ -47,6 +47,7 @@ class RegretBalancing(Policy):
         noise_scale: float | Tensor | None = None,
         xi: str = "two-sided",
     ) -> None:
+        validation.instance("policies", policies, Sequence, "a sequence of IndexPolicy")
         self.policies = list(policies)
         self.replicates, self.num_arms = _common_sizes(self.policies)
         self.delta, self.xi = validation.probability("delta", delta), xi
@@ -54,7 +55,7 @@ class RegretBalancing(Policy):
         if noise_scale is None:
             each = [policy.model.noise_variance.sqrt().expand(self.replicates) for policy in self.policies]
             noise_scale = torch.stack(each, -1)
-        scale = torch.as_tensor(noise_scale).to(like)
+        scale = validation.numbers("noise_scale", noise_scale, like)
         validation.require(
             bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
         )
@@ -135,6 +136,8 @@ class RegretBalancing(Policy):
 def _common_sizes(policies: Sequence[IndexPolicy]) -> tuple[int, int]:
     """Replicates and arms of all policies; ValueError if there is no policy or they disagree."""
     validation.require(len(policies) > 0, "policies", list(policies), "at least one IndexPolicy")
+    for p, policy in enumerate(policies):
+        validation.instance(f"policies[{p}]", policy, IndexPolicy, "an IndexPolicy")
     sizes = {(policy.replicates, policy.num_arms) for policy in policies}
     expected = "one (replicates, arms) of all policies"
     validation.require(len(sizes) == 1, "policies", sorted(sizes), expected)

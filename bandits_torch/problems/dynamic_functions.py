@@ -55,6 +55,7 @@ class DynamicFunction(ContinuousProblem):
         noise_scale: float = 0.05,
         replicates: int = 1,
     ) -> None:
+        validation.instance("function", function, SyntheticTestFunction, "a BoTorch test function")
         validation.positive_integer("horizon", horizon)
         validation.positive_integer("replicates", replicates)
         validation.non_negative("noise_scale", noise_scale)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels import ArmCovarianceKernel
 
 _SLOWEST, _FASTEST = 1e-5, 0.99
 _COARSE, _FINE = 17, 9
@@ -43,12 +44,18 @@ def fit_forgetting_rate(
 
     Cost: O(26 T N^3) with T and N as limited.
     """
+    validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
     T, N = table.shape
-    validation.shape_is("times", times, times.shape == (T,), f"({T},)")
+    validation.finite_tensor("times", times)
+    validation.shape_is("times", times, times.shape == (T,), f"({T},), a time for each row of table")
     validation.require(bool((times.diff() > 0).all()), "times", times, "increasing")
+    validation.tensor("covariance", covariance)
     validation.shape_is("covariance", covariance, covariance.shape == (N, N), f"({N}, {N})")
+    covariance = ArmCovarianceKernel(covariance).covariance
     validation.positive("noise_variance", noise_variance)
+    validation.positive_integer("max_rows", max_rows)
+    validation.positive_integer("max_arms", max_arms)
     centred = table - table.nanmean(0)
     kept = torch.linspace(0, N - 1, min(N, max_arms), device=table.device).round().long()
     centred, times = centred[-max_rows:, kept], times[-max_rows:]

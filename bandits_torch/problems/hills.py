@@ -70,7 +70,7 @@ class Hills(StationaryProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        inside = isinstance(true_prior, int) and 1 <= true_prior <= 10
+        inside = 1 <= validation.positive_integer("true_prior", true_prior) <= 10
         validation.require(inside, "true_prior", true_prior, "an integer in 1, ..., 10")
         validation.positive("noise_scale", noise_scale)
         validation.non_negative("excluded", excluded)

@@ -19,6 +19,7 @@ from bandits_torch.problems.simulated import (
     problem_streams,
 )
 from bandits_torch.problems.synthetic import GPDraws, StationaryProblem
+from bandits_torch.problems.tables import read_arrays
 
 
 class GridDraws(SimulatedProblem):
@@ -56,8 +57,7 @@ class GridDraws(SimulatedProblem):
         validation.positive_integer("side", side)
         validation.positive_integer("dim", dim)
         validation.non_negative("noise_scale", noise_scale)
-        ok = validation.non_negative("forgetting_rate", forgetting_rate) < 1
-        validation.require(ok, "forgetting_rate", forgetting_rate, "a number in [0, 1)")
+        validation.below_one("forgetting_rate", forgetting_rate)
         axis = torch.linspace(0, 1, side, dtype=torch.float64)
         arms = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
         super().__init__(arms, replicates, noise_scale)
@@ -191,14 +191,18 @@ def _read(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
         path.suffix in kinds, "data", str(path), f"the path of a file ending in {', '.join(kinds)}"
     )
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            found = set(arrays.files)
-            validation.require({"X", "y"} <= found, "data", str(path), "an NPZ with arrays 'X' and 'y'")
-            features, values = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
+        arrays = read_arrays("data", path)
+        validation.require({"X", "y"} <= set(arrays), "data", str(path), "an NPZ with arrays 'X' and 'y'")
+        numeric = all(arrays[name].dtype.kind in "fiub" for name in "Xy")
+        validation.require(numeric, "data", str(path), "an NPZ whose arrays 'X' and 'y' hold numbers")
+        features, values = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
         fits = features.ndim == 2 and values.shape == features.shape[:1]
         validation.require(fits, "data", (features.shape, values.shape), "arrays X (N, d) and y (N,)")
         return features, values
-    frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    try:
+        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"data must be a readable {path.suffix} file, got {str(path)!r}: {error}") from error
     names = list(frame.columns)
     target = names[-1] if target is None else target
     validation.require(target in names, "target", target, f"one of the columns {', '.join(map(str, names))}")

@@ -82,7 +82,7 @@ class MovingPeaks(SimulatedProblem):
             validation.positive_integer(name, count)
         for name, size in (("height_severity", height_severity), ("width_severity", width_severity)):
             validation.non_negative(name, size)
-        validation.require(0 <= shift < 1, "shift", shift, "a number in [0, 1)")
+        validation.below_one("shift", shift)
         validation.non_negative("noise_scale", noise_scale)
         validation.require(layout in ("uniform", "grid"), "layout", layout, "'uniform' or 'grid'")
         super().__init__(place_arms(layout, num_arms, dim, seed), replicates, noise_scale, horizon)

@@ -101,8 +101,6 @@ def make(
         ValueError: unknown name or option (the message lists those there are); data missing or not wanted;
             whatever the problem itself refuses.
     """
-    if name not in PROBLEMS:
-        raise ValueError(f"problem must be one of {', '.join(PROBLEMS)}, got {name!r}")
     known = options_of(name)
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -121,13 +119,19 @@ def make(
 
 def options_of(name: str) -> dict[str, Any]:
     """The options of a problem beyond those of ``make``, with their defaults."""
-    parameters = _parameters(PROBLEMS[name])
+    parameters = _parameters(_factory(name))
     return {key: p.default for key, p in parameters.items() if key not in _NOT_OPTIONS}
 
 
 def needs_data(name: str) -> bool:
     """Whether the problem replays real data, so that ``make`` must be given ``data``."""
-    return "data" in _parameters(PROBLEMS[name])
+    return "data" in _parameters(_factory(name))
+
+
+def _factory(name: str) -> Callable[..., Problem]:
+    if not isinstance(name, str) or name not in PROBLEMS:
+        raise ValueError(f"problem name must be one of {', '.join(PROBLEMS)}, got {name!r}")
+    return PROBLEMS[name]
 
 
 def describe() -> dict[str, str]:

@@ -77,7 +77,9 @@ class Replay(Problem):
         replicates: int = 1,
     ) -> None:
         if not isinstance(table, RewardTable):
-            table = RewardTable(table.double(), None if times is None else times.double())
+            table = RewardTable(
+                validation.tensor("table", table).double(), None if times is None else times.double()
+            )
         self.replicates = validation.positive_integer("replicates", replicates)
         self.arm_names = table.arm_names
         past, played = _split(table, history, history_times, warm_up)
@@ -90,7 +92,7 @@ class Replay(Problem):
         rewards = played.rewards[some]
         steps = len(rewards)
         if horizon is not None:
-            ok = isinstance(horizon, int) and 1 <= horizon <= steps
+            ok = 1 <= validation.positive_integer("horizon", horizon) <= steps
             validation.require(
                 ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows there are to play"
             )
@@ -220,18 +222,17 @@ def _learn(
     noise_variance = noise_fraction * float(covariance.diagonal().mean())
     validation.require(noise_variance > 0, "history", history, "a table of rewards that vary")
     arm_means = history.nanmean(0)
-    means: dict[str | float, float | Tensor] = {"arm": arm_means, "grand": float(arm_means.mean())}
+    means: dict[str, float | Tensor] = {"arm": arm_means, "grand": float(arm_means.mean())}
+    mean: float | Tensor
     if isinstance(prior_mean, str):
         validation.require(prior_mean in means, "prior_mean", prior_mean, "'arm', 'grand' or a number")
-    mean = (
-        means[prior_mean]
-        if prior_mean in means
-        else validation.finite_number("prior_mean", float(prior_mean))
-    )
+        mean = means[prior_mean]
+    else:
+        mean = validation.finite_number("prior_mean", prior_mean)
     if forgetting_rate is None:
         forgetting_rate = fit_forgetting_rate(history, times, covariance, noise_variance)
     else:
-        validation.require(0 <= forgetting_rate < 1, "forgetting_rate", forgetting_rate, "a number in [0, 1)")
+        validation.below_one("forgetting_rate", forgetting_rate)
     return Knowledge(
         kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
         noise_variance=noise_variance,

@@ -22,15 +22,21 @@ class SimulatedProblem(Problem):
         replicates: how many reward functions there are.
         noise_scale: R, standard deviation of the noise, a number or (replicates,).
         horizon: the last step, None if there is no end.
+
+    Raises ValueError for arms of another shape or that are not finite, and a ``noise_scale`` below 0.
     """
 
     def __init__(
         self, arms: Tensor, replicates: int, noise_scale: float | Tensor, horizon: int | None = None
     ) -> None:
+        validation.finite_tensor("arms", arms)
+        validation.shape_is("arms", arms, arms.dim() == 2 and len(arms) > 0, "(N, d) with N >= 1")
         self.arms = arms
-        self.replicates = replicates
+        self.replicates = validation.positive_integer("replicates", replicates)
         self.horizon = horizon
-        self.noise_scale = torch.as_tensor(noise_scale, dtype=arms.dtype).expand(replicates).clone()
+        scale = validation.finite_tensor("noise_scale", validation.numbers("noise_scale", noise_scale, arms))
+        validation.require(bool((scale >= 0).all()), "noise_scale", noise_scale, "finite and >= 0")
+        self.noise_scale = scale.expand(replicates).clone()
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Normal noise (S,) of the problem's ``noise_scale``, the same at every step and arm."""

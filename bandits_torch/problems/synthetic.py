@@ -26,9 +26,15 @@ class StationaryProblem(SimulatedProblem):
         arms: (N, d).
         functions: (replicates, N), the expected rewards.
         noise_scale: R, a number or (replicates,).
+
+    Raises ValueError for arms or functions of another shape, or that are not finite.
     """
 
     def __init__(self, arms: Tensor, functions: Tensor, noise_scale: float | Tensor) -> None:
+        validation.finite_tensor("functions", functions)
+        validation.shape_is("arms", arms, isinstance(arms, Tensor) and arms.dim() == 2, "(N, d)")
+        ok = functions.dim() == 2 and functions.shape[-1] == arms.shape[0]
+        validation.shape_is("functions", functions, ok, "(replicates, N), a number for each of the N arms")
         super().__init__(arms, len(functions), noise_scale)
         self.functions = functions
 

@@ -43,7 +43,7 @@ class RewardTable:
     arm_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        rewards = self.rewards
+        rewards = validation.tensor("rewards", self.rewards)
         validation.shape_is("rewards", rewards, rewards.dim() == 2, "(T, N)")
         validation.require(
             rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "a table of at least one row"
@@ -96,6 +96,7 @@ def read_table(
             1 after the header), infinite values, time that is missing, repeats or goes back.
     """
     validation.require(missing in ("mask", "forward-fill"), "missing", missing, "'mask' or 'forward-fill'")
+    validation.instance("path", path, (str, Path), "the path of a file")
     file = Path(path)
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
     validation.require(
@@ -124,7 +125,7 @@ def read_table(
 def read_arrays(argument: str, path: Path) -> Arrays:
     """All arrays of an NPZ file, read without pickle; ``argument`` is what an error calls the path."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, EOFError, AttributeError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{argument} must be a readable NPZ file, got {str(path)!r}: {error}") from error

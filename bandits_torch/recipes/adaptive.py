@@ -82,8 +82,9 @@ def ada_opkb_calibrated(
     """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
 
     ``run_length``: mean number of steps between false alarms. Source: Hong et al. 2023, changed as ``CalibratedOPKB``
-    says.
+    says. Raises ValueError for ``replicates`` below 1.
     """
+    validation.positive_integer("replicates", replicates)
     model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
     return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
 
@@ -106,11 +107,12 @@ def opnn(
     """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
 
     ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent a block;
-    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``).
+    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
+    for sizes below 1.
     """
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -138,11 +140,11 @@ def ada_opnn(
 ) -> Policy:
     """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
 
-    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``.
+    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
     """
     features = NeuralFeatures(
         arms,
-        hidden,
+        validation.positive_integer("hidden", hidden),
         depth,
         training_steps,
         regulariser,
@@ -177,12 +179,16 @@ def master_gp_ucb(
 
     Raises ValueError for other ``thresholds``.
     """
+    validation.instance(
+        "thresholds", thresholds, (str, MasterThresholds), "'theory', 'calibrated' or MasterThresholds"
+    )
     if isinstance(thresholds, str):
         named = ("theory", "calibrated")
         validation.require(
             thresholds in named, "thresholds", thresholds, "'theory', 'calibrated' or MasterThresholds"
         )
-    lam = float(torch.as_tensor(noise_variance).mean())
+    validation.positive_integer("horizon", horizon)
+    lam = _one_noise(noise_variance)
     scale = math.sqrt(lam) if noise_scale is None else noise_scale
     bound = torch.as_tensor(rkhs_bound)
 
@@ -246,7 +252,11 @@ def w_gp_ucb(
     width: Any = None,
     replicates: int = 1,
 ) -> IndexPolicy:
-    """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022)."""
+    """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022).
+
+    Raises ValueError for a ``discount`` outside (0, 1] and ``replicates`` below 1.
+    """
+    validation.positive_integer("replicates", replicates)
     model = WeightedGP(arms, kernel, noise_variance, discount=discount, batch_shape=(replicates,))
     scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
     own = IGPWidth(rkhs_bound, scale, delta, RealisedGain())
@@ -255,9 +265,15 @@ def w_gp_ucb(
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, arms=index)
 
 
+def _one_noise(noise_variance: Number) -> float:
+    """lambda, the average where replicates differ."""
+    like = torch.zeros((), dtype=torch.float64)
+    return float(validation.numbers("noise_variance", noise_variance, like).mean())
+
+
 def _features(arms: Tensor | int, kernel: Kernel | Tensor, noise_variance: Number) -> Tensor:
     """phi (N, p) with the kernel's Gram matrix over the arms."""
-    lam = float(torch.as_tensor(noise_variance).mean())
+    lam = _one_noise(noise_variance)
     return features_of_covariance(ArmGP(arms, kernel, lam).prior.matrix().squeeze(0))
 
 

@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
@@ -20,6 +21,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
+from bandits_torch.models.arm_inputs import features_of
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPointPolicy, RandomPolicy
@@ -50,8 +52,9 @@ def random(
     """Uniformly random arms: the floor of every race."""
     if isinstance(arms, Domain):
         return RandomPointPolicy(arms, replicates, seed=seed, first_replicate=first_replicate)
-    num_arms, device = (arms, "cpu") if isinstance(arms, int) else (arms.shape[-2], arms.device)
-    return RandomPolicy(num_arms, replicates, seed=seed, first_replicate=first_replicate, device=device)
+    arms = features_of(arms, None, None)
+    device = arms.device
+    return RandomPolicy(arms.shape[-2], replicates, seed=seed, first_replicate=first_replicate, device=device)
 
 
 def gp_ucb(
@@ -107,7 +110,7 @@ def gp_ts(
     return policy_over(
         arms,
         model,
-        ThompsonSampling,
+        PathwisePointDraw if isinstance(arms, Domain) else ThompsonSampling,
         width=as_width(width) or own,
         seed=seed,
         first_replicate=first_replicate,
@@ -128,7 +131,11 @@ def gp_ei(arms: Choices, kernel: Kernel, noise_variance: Number, **prior: Any) -
 def gp_pi(
     arms: Choices, kernel: Kernel, noise_variance: Number, *, margin: float = 0.01, **prior: Any
 ) -> Policy:
-    """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward)."""
+    """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward).
+
+    Raises ValueError for a ``margin`` that is no finite number.
+    """
+    validation.finite_number("margin", margin)
     return policy_over(
         arms,
         model_over(arms, kernel, noise_variance, **prior),
@@ -155,6 +162,7 @@ def r_gp_ucb(
 
     Raises ValueError unless ``interval`` is an integer >= 1.
     """
+    validation.positive_integer("horizon", horizon)
     model = model_over(arms, kernel, noise_variance, **prior)
     if interval is None:
         interval = memory_length(model, horizon, variation_budget, _domain(arms))
@@ -208,7 +216,9 @@ def tv_gp_ucb(
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016)."""
     if forgetting_rate == 0:  # a function known not to change
         return gp_ucb(arms, kernel, noise_variance, delta=delta, width=width, **prior)
-    drifting = SpatioTemporalKernel(_kernel(kernel), ExponentialForgettingKernel(_float64(forgetting_rate)))
+    drifting = SpatioTemporalKernel(
+        _kernel(kernel), ExponentialForgettingKernel(_float64("forgetting_rate", forgetting_rate))
+    )
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 
@@ -226,7 +236,7 @@ def ui_gp_ucb(
 
     A random walk in place of the stationary drift of Bogunovic et al. 2016; ``WienerKernel`` has the equation.
     """
-    drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64(drift_variance)))
+    drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64("drift_variance", drift_variance)))
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 
@@ -257,6 +267,6 @@ def _kernel(kernel: Kernel | Tensor) -> Kernel:
     return ArmCovarianceKernel(kernel) if isinstance(kernel, Tensor) else kernel
 
 
-def _float64(value: float) -> Tensor:
+def _float64(name: str, value: float) -> Tensor:
     """A hyperparameter as it was written: GPyTorch would round a Python number to its default dtype."""
-    return torch.as_tensor(value, dtype=torch.float64)
+    return validation.numbers(name, value, torch.zeros((), dtype=torch.float64))

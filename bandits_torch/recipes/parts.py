@@ -157,11 +157,15 @@ def memory_length(
     ``model``: of the prior, over arms or over ``domain``; ``variation_budget``: P_T, None for unknown. Source: Zhou &
     Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
     """
+    validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("horizon", horizon)
     noise = model.noise_variance.mean()
     gain = MaximumGain(_some_covariance(model, domain), noise, horizon, upper_bound=False)
     gamma = float(gain(horizon, model).mean())
-    budget = 1.0 if variation_budget is None else float(torch.as_tensor(variation_budget).mean())
+    budget = 1.0
+    if variation_budget is not None:
+        budgets = validation.numbers("variation_budget", variation_budget, noise)
+        budget = validation.non_negative("variation_budget", float(budgets.mean()))
     if budget == 0:
         return horizon
     return min(horizon, max(1, math.ceil(gamma**0.25 * math.sqrt(horizon / budget))))

@@ -61,6 +61,8 @@ def build(
     ``replicates``: S; ``horizon``: T, the steps it is planned for; ``seed``: of the policy's random numbers.
     """
     accepted = options_of(name)
+    validation.instance("problem", problem, Problem, "a Problem")
+    validation.positive_integer("horizon", horizon)
     unknown = sorted(set(options) - set(accepted))
     if unknown:
         raise ValueError(f"options of {name} must be among {', '.join(accepted)}, got {', '.join(unknown)}")
@@ -76,7 +78,8 @@ def options_of(name: str) -> dict[str, Any]:
 
     Raises ValueError for an unknown name.
     """
-    validation.require(name in RECIPES, "policy", name, f"one of {', '.join(RECIPES)}")
+    known = isinstance(name, str) and name in RECIPES
+    validation.require(known, "policy name", name, f"one of {', '.join(RECIPES)}")
     parameters = inspect.signature(RECIPES[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)

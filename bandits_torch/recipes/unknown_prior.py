@@ -20,7 +20,12 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.domain import Domain
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.candidate_points import online_gp_over_priors
-from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.candidate_priors import (
+    CandidatePrior,
+    arm_gp_of_prior,
+    arm_gp_over_priors,
+    check_priors,
+)
 from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
@@ -129,6 +134,7 @@ def regret_balancing(
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``RegretBalancing``).
     """
     known = {"horizon": horizon, "replicates": replicates, "delta": delta, "width": width, "form": form}
+    check_priors(priors)
     policies = [known_prior_gp_ucb(arms, prior, noise_variance, **known) for prior in priors]
     return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
 

@@ -74,7 +74,7 @@ class MaximumGain:
         self.max_points = validation.positive_integer("max_points", max_points)
         prior = _covariance("covariance", covariance)
         batch = covariance.shape[:-2]
-        noise = torch.as_tensor(noise_variance, dtype=prior.dtype, device=prior.device)
+        noise = validation.numbers("noise_variance", noise_variance, prior)
         positive = bool((torch.isfinite(noise) & (noise > 0)).all())
         validation.require(positive, "noise_variance", noise_variance, "finite and > 0")
         fits = noise.ndim <= len(batch) and all(
@@ -149,6 +149,7 @@ class GrowthBound:
 
 def _covariance(name: str, value: Tensor) -> Tensor:
     """The matrix (or batch of them) in float64 on the CPU, after a check that it is a covariance."""
+    validation.tensor(name, value)
     square = value.ndim >= 2 and value.shape[-1] == value.shape[-2] and value.shape[-1] > 0
     validation.shape_is(name, value, square, "... x N x N with N >= 1")
     validation.finite_tensor(name, value)

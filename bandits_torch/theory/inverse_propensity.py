@@ -26,6 +26,9 @@ def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> 
     Source: Hong, Li & Tewari 2023, Definition 4.1.
     """
     validation.positive("ridge", ridge)
+    validation.finite_tensor("features", features)
+    validation.shape_is("features", features, features.dim() >= 2 and features.shape[-2] > 0, "(..., N, p)")
+    validation.finite_tensor("probabilities", probabilities)
     ok = probabilities.dim() >= 1 and probabilities.shape[-1] == features.shape[-2]
     validation.shape_is("probabilities", probabilities, ok, f"(..., {features.shape[-2]}), one per arm")
     V, _ = whitened(features, probabilities, ridge)
@@ -49,9 +52,15 @@ def ips_estimates(
 
     Source: Hong, Li & Tewari 2023, Definition 4.1.
     """
+    validation.tensor("arm", arm)
     validation.shape_is("arm", arm, arm.dim() >= 1 and arm.shape[-1] > 0, "(..., n) with n >= 1")
+    validation.tensor("reward", reward)
     validation.shape_is("reward", reward, reward.shape == arm.shape, f"{tuple(arm.shape)}, as arm")
+    validation.finite_tensor("reward", reward)
     M = propensity_matrix(features, probabilities, ridge)
+    N = M.shape[-1]
+    ok = arm.dtype == torch.long and bool(((arm >= 0) & (arm < N)).all())
+    validation.require(ok, "arm", arm, f"int64 from 0 to {N - 1}")
     batch = torch.broadcast_shapes(M.shape[:-2], arm.shape[:-1])
     sums = torch.zeros(*batch, M.shape[-1], dtype=M.dtype, device=M.device)
     sums.scatter_add_(-1, arm.expand(*batch, -1), reward.to(M).expand(*batch, -1))
@@ -61,6 +70,7 @@ def ips_estimates(
 def estimated_gaps(estimates: Tensor) -> Tensor:
     """max_x' R^(x') - R^(x), (..., N).
 
-    Source: Hong, Li & Tewari 2023, Algorithm 2.
+    Source: Hong, Li & Tewari 2023, Algorithm 2. Raises ValueError for anything but a tensor.
     """
+    validation.tensor("estimates", estimates)
     return estimates.amax(-1, keepdim=True) - estimates

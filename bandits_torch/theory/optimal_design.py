@@ -26,6 +26,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.theory.design_solvers import active_set, interior_point, leverages, pairwise_frank_wolfe
+from bandits_torch.theory.parameters import checked
 
 _SOLVERS = {"interior_point": interior_point, "active_set": active_set, "frank_wolfe": pairwise_frank_wolfe}
 # Above this many arms, Newton steps of O(N^3) are kept to a working set.
@@ -132,6 +133,8 @@ def optimal_exploration(
     """
     validation.positive("beta", beta)
     validation.positive("alpha", alpha)
+    validation.finite_tensor("gaps", gaps)
+    checked(validation.positive, "gain", gain)
     good = gaps <= torch.as_tensor(2 * alpha * gain / beta).to(gaps).unsqueeze(-1)
     among = torch.stack([torch.ones_like(good), good])
     weight = gaps.new_tensor([2 / beta, 1.0]).reshape(2, *[1] * (gaps.dim() - 1))
@@ -162,8 +165,14 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
 
     Source: Hong, Li & Tewari 2023, section 2, by an eigendecomposition where they take a Cholesky factor.
     """
+    validation.tensor("covariance", covariance)
     square = covariance.dim() >= 2 and covariance.shape[-1] == covariance.shape[-2] > 0
     validation.shape_is("covariance", covariance, square, "(..., N, N)")
+    asymmetry = float((covariance - covariance.mT).abs().max()) if covariance.numel() else 0.0
+    ok = asymmetry <= torch.finfo(covariance.dtype).eps ** 0.5 * float(covariance.abs().max())
+    validation.require(
+        ok or asymmetry != asymmetry, "covariance", f"|C - C^T| up to {asymmetry}", "symmetric"
+    )
     validation.finite_tensor("covariance", covariance)
     values, vectors = torch.linalg.eigh(covariance)
     largest = values[..., -1:]
@@ -179,14 +188,15 @@ def _checked(
     features: Tensor, gaps: Tensor | None, ridge: float, weight: float | Tensor, among: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Features, gaps, weight (..., 1) and mask in one batch shape."""
+    validation.tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
     validation.finite_tensor("features", features)
     validation.positive("ridge", ridge)
     arms = features.shape[-2]
-    g = features.new_zeros(arms) if gaps is None else gaps.to(features)
+    g = features.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(features)
     validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")
     validation.finite_tensor("gaps", g)
-    w = torch.as_tensor(weight, dtype=features.dtype, device=features.device)
+    w = validation.numbers("weight", weight, features)
     validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
     allowed = torch.ones(arms, dtype=torch.bool, device=features.device) if among is None else among
     ok = allowed.dtype == torch.bool and allowed.dim() >= 1 and allowed.shape[-1] == arms

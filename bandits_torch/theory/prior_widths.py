@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.parameters import Parameter, checked, clock, like, log
+from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
 from bandits_torch.theory.widths import Width
 
 
@@ -166,6 +166,11 @@ def elimination_xi(
     ``step``, ``noise_scale``: numbers or tensors that broadcast together, as the result. Raises ValueError for another
     ``form``.
     """
-    validation.require(form in ("two-sided", "printed"), "xi", form, "'two-sided' or 'printed'")
+    validation.require(form in ("two-sided", "printed"), "form (xi)", form, "'two-sided' or 'printed'")
+    check_step(step)
+    validation.positive_integer("num_priors", num_priors)
+    validation.probability("delta", delta)
+    if not isinstance(noise_scale, Tensor):
+        validation.positive("noise_scale", noise_scale)
     sides = 2 if form == "two-sided" else 1
     return 2 * noise_scale**2 * log(sides * num_priors * math.pi**2 * step**2 / (3 * delta))

@@ -51,8 +51,7 @@ class BKBWidth(Width):
         self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
-        validation.require(stretch >= 1, "stretch", stretch, "a number >= 1")
-        self.form, self.stretch = form, float(stretch)
+        self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B, times sqrt(C)."""

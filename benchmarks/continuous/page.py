@@ -16,12 +16,15 @@ import matplotlib.pyplot as plt
 
 def write_page(results: Path, fast: bool = False) -> Path:
     """RESULTS.md, summary.csv and regret.png in the folder of the tables; returns the page's path."""
-    tables = [results / f"race-{name}.csv" for name in PROBLEMS]
-    frame = pd.concat([pd.read_csv(table) for table in tables if table.exists()], ignore_index=True)
+    page = results / "RESULTS.md"
+    tables = [table for name in PROBLEMS if (table := results / f"race-{name}.csv").exists()]
+    if not tables:
+        page.write_text(_step(results / "step.csv"), encoding="utf-8")
+        return page
+    frame = pd.concat([pd.read_csv(table) for table in tables], ignore_index=True)
     totals = _totals(frame)
     totals.to_csv(results / "summary.csv", index=False, float_format="%.6g")
     _picture(frame, results / "regret.png")
-    page = results / "RESULTS.md"
     page.write_text(_text(frame, totals, results / "step.csv", fast), encoding="utf-8")
     return page
 

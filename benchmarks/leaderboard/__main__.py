@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bandits_torch.experiments.engines import ENGINES
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.running import cells, play
@@ -28,6 +29,8 @@ def main(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the real data; default: shared/data near by.")
     ] = None,
+    engine: Annotated[str, typer.Option(help=f"Where cells run: {', '.join(ENGINES)}.")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="Cells at once; default: as the CPUs allow.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for tables, page and pictures.", file_okay=False)
     ] = None,
@@ -51,7 +54,7 @@ def main(
             param_hint="--resume",
         )
     failed = 0
-    for number, (cell, failure) in enumerate(play(todo, folder, kept, progress=True), start=1):
+    for number, (cell, failure) in enumerate(play(todo, folder, kept, True, engine, jobs), start=1):
         console.print(
             f"{number}/{len(todo)} {cell.title}: {failure.error if failure else 'done'}", style="dim"
         )

@@ -34,7 +34,7 @@ NEURAL = {"hidden": 64, "training_steps": 50}
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "SW-GP-UCB": ("sw_gp_ucb", SLIDING),
     "SW-GP-UCB, window 1000": ("sw_gp_ucb", SLIDING | {"window": 1000}),
-    "WGP-UCB": ("w_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "discount": 0.9995}),
+    "WGP-UCB": ("w_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "discount": 0.999}),
     "ADA-OPKB tuned": ("ada_opkb", {}),
     "ADA-OPKB calibrated": ("ada_opkb_calibrated", {}),
     "ADA-OPNN": ("ada_opnn", NEURAL),

@@ -66,3 +66,16 @@ def test_best_arms_are_those_of_regret_zero() -> None:
         at_best = shown.gather(1, best[:, step - 1 : step]).squeeze(1)
         torch.testing.assert_close(at_best, shown.amax(1))
     assert len(set(best[0].tolist())) > 1
+
+
+def test_points_are_drawn_by_one_coordinate() -> None:
+    points = torch.arange(8.0, dtype=torch.float64).reshape(1, 4, 2)
+    zeros = torch.zeros(1, 4, dtype=torch.float64)
+    played = History(points, zeros, zeros, zeros, zeros[0], zeros[0])
+    ax = plot_arms(played, coordinate=1)
+    np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [1, 3, 5, 7])
+    assert ax.get_ylabel() == "coordinate 1"
+    with pytest.raises(ValueError, match=r"coordinate must be an integer in 0, \.\.\., 1, got 2"):
+        plot_arms(played, coordinate=2)
+    with pytest.raises(ValueError, match="best must be None where points were played"):
+        plot_arms(played, best=BEST)

@@ -160,3 +160,21 @@ def test_bad_steps_and_sizes_are_refused(problem) -> None:
         plot_posterior(history, two, 3)
     with pytest.raises(ValueError, match="arms must be None with a policy"):
         plot_posterior(history, policy, 3, arms=problem.arms)
+
+
+def test_over_a_domain_of_one_dimension_the_slice_is_drawn_over_its_points() -> None:
+    problem = make("dynamic-levy", dim=1, horizon=12, replicates=2)
+    policy = recipes.build("sw_gp_ucb", problem, horizon=12, replicates=2, window=5)
+    history = run(policy, problem, 12)
+    points = torch.linspace(0, 1, 7, dtype=torch.float64).unsqueeze(-1)
+    ax = plot_posterior(history, policy, 12, replicate=1, arms=points)
+    mean, variance = (m[1] for m in policy.marginals(12.0, points))
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), mean, atol=1e-8)
+    low, high = band_of(ax, 0)
+    np.testing.assert_allclose((high - low) / 4, variance.sqrt(), atol=1e-8)
+    np.testing.assert_allclose(ax.collections[1].get_offsets()[:, 0], history.arms[1, :, 0])
+    one = policy.predict(points[3].expand(2, 1), 12.0)
+    torch.testing.assert_close(mean[3], one[0][1])
+    spread = plot_posterior(history, policy, 12).lines[0].get_xdata()
+    low, high = problem.domain.bounds.flatten().tolist()
+    assert (len(spread), spread[0], spread[-1]) == (200, low, high)

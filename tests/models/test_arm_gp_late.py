@@ -144,6 +144,8 @@ def test_a_model_that_had_to_change_form_to_forget_forgets_on():
     wider = model.with_arms(MORE)
     wider.forget(1)
     assert_agree(wider, twin("fading", [(1, 0.1, 3.0)], torch.cat([ARMS, MORE])), 3.0)
+    wider.forget(1)
+    assert wider.with_arms(MORE + 1).now == 3.0  # which it still knows to be over
 
 
 @pytest.mark.parametrize(

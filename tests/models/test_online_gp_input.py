@@ -111,7 +111,7 @@ def test_bad_models_are_refused(arguments, match):
 
 
 def test_a_kernel_that_is_none_is_refused():
-    with pytest.raises(TypeError, match="kernel"):
+    with pytest.raises(ValueError, match="kernel"):
         OnlineGP(torch.eye(3), 1.0, input_dim=1)
 
 
@@ -127,7 +127,7 @@ def test_bad_candidates_are_refused():
 def test_conditioning_refuses_what_it_cannot_do():
     model = make_model()
     X, Y = torch.rand(4, 2, 1, 2, **F64), torch.rand(4, 2, 1, 1, **F64)
-    assert_refused(model, "noise", lambda: model.condition_on_observations(X, Y, noise=Y))
+    assert_refused(model, "noise", lambda: model.condition_on_observations(X, Y, noise=-Y))
     assert_refused(
         model, "broadcast", lambda: model.condition_on_observations(X[:, :1].expand(4, 3, 1, 2), Y)
     )

@@ -11,7 +11,7 @@ from bandits_torch.problems import PROBLEMS, make
 from bandits_torch.streams import ReplicateStreams
 from tests.reference.real_data import REAL
 
-STEP = 150  # past the first block of tv-gp, and a move of the peaks
+STEP = 290  # past the first two blocks of tv-gp, and some moves of the peaks
 
 
 def build(name, folder):

@@ -29,6 +29,7 @@ def plot_arms(
     replicate: int = 0,
     best: Tensor | None = None,
     positions: Tensor | None = None,
+    coordinate: int = 0,
 ) -> Axes:
     """The arm pulled at each step of one replicate, as dots, beside the best arm, as a line.
 
@@ -39,12 +40,21 @@ def plot_arms(
         best: (R, T) or (T,) index of the best arm at each step (``best_arms``), with one row for each replicate
             or one for all; None: no line.
         positions: (N,) where each arm stands on the vertical axis (its coordinate, its rank); None: its index.
+        coordinate: of a history over a continuous domain: which of the d coordinates of the points is drawn.
 
-    Raises ValueError for a replicate that is not there, and for ``best`` or ``positions`` of another size.
+    Raises ValueError for a replicate or coordinate that is not there, for ``best`` or ``positions`` of another size,
+    and for either of them on a continuous domain.
     """
     check_replicate(history, replicate)
+    points = history.arms.dim() == 3
+    if points:
+        validation.require(best is None, "best", best, "None where points were played")
+        validation.require(positions is None, "positions", positions, "None where points were played")
+        d = history.arms.shape[-1]
+        validation.require(coordinate in range(d), "coordinate", coordinate, f"an integer in 0, ..., {d - 1}")
     T = history.horizon
-    arms, steps = history.arms[replicate], np.arange(1, T + 1)
+    arms = history.arms[replicate, :, coordinate] if points else history.arms[replicate]
+    steps = np.arange(1, T + 1)
     if positions is not None:
         most = int(arms.max() if best is None else max(arms.max(), best.max())) + 1
         ok = positions.dim() == 1 and len(positions) >= most
@@ -52,7 +62,13 @@ def plot_arms(
     ax = axes_or_new(ax, height=3.5)
     size = float(np.clip(4000 / T, 3, 24))
     ax.scatter(
-        steps, _at(arms, positions), s=size, color=COLOURS[0], alpha=0.7, linewidths=0, label="arm pulled"
+        steps,
+        _at(arms, positions),
+        s=size,
+        color=COLOURS[0],
+        alpha=0.7,
+        linewidths=0,
+        label="point played" if points else "arm pulled",
     )
     if best is not None:
         rows = best.reshape(-1, best.shape[-1])
@@ -70,7 +86,8 @@ def plot_arms(
     ax.set_xlim(0, T + 1)
     ((name, _),) = named(history).items()
     text = title_of({name: history}, f"{name}, replicate {replicate}")
-    finish(ax, text, "step", "arm" if positions is None else "position of the arm", legend=True)
+    label = f"coordinate {coordinate}" if points else "arm" if positions is None else "position of the arm"
+    finish(ax, text, "step", label, legend=True)
     cast(PathCollection, cast(Legend, ax.get_legend()).legend_handles[0]).set_sizes(
         [24.0]
     )  # however small the dots

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -16,15 +17,19 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.experiments.plots.style import COLOURS, axes_or_new, check_replicate, finish
 from bandits_torch.history import History
 from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.theory.widths import ConstantWidth
 
+_POINTS = 200
+
 
 def plot_posterior(
     history: History,
-    policy: IndexPolicy | OnlineModel,
+    policy: IndexPolicy | ContinuousIndexPolicy | OnlineModel,
     steps: int | Sequence[int],
     ax: Axes | None = None,
     *,
@@ -42,15 +47,16 @@ def plot_posterior(
 
     Args:
         history: of the run.
-        policy: the index policy that played it, or one of the same prior; or a model, which then forgets nothing.
-            It has as many replicates as the history, or one.
+        policy: the index policy that played it, or one of the same prior; or a model over arms, which then forgets
+            nothing. It has as many replicates as the history, or one. On a continuous domain, of one dimension.
         steps: one step, or several in ascending order, a colour each. The posterior is shown at the time of the step.
         ax: where to draw; None: in a new figure.
         replicate: its row in the history, from 0.
         width: how many posterior standard deviations either way.
         recent: how many of the last rewards before each step are marked; the older, the paler.
         truth: (N,) or (len(steps), N) expected rewards, drawn dashed; None: not drawn.
-        arms: (N, d) candidates, for a bare model over any inputs (``OnlineGP``); None: the policy's own.
+        arms: (N, d) candidates, for a bare model over any inputs (``OnlineGP``); None: the policy's own, or 200 points
+            evenly spread over its domain.
         legend: False for small multiples.
 
     Arms with one coordinate are drawn over it, as a line in a band; any others over their index, as dots with
@@ -65,7 +71,8 @@ def plot_posterior(
     learner = _empty_copy(policy, arms)
     sizes = (1, history.replicates)
     expected = f"1 or the history's {history.replicates}"
-    validation.require(learner.replicates in sizes, "policy.replicates", learner.replicates, expected)
+    given = learner.policy.replicates
+    validation.require(given in sizes, "policy.replicates", given, expected)
     position, on_a_line = _positions(learner.arms)
     if truth is not None:
         shapes = ((len(position),), (len(wanted), len(position)))
@@ -76,9 +83,10 @@ def plot_posterior(
         label = f"step {step}: mean ± {width:g} sd"
         _slice(ax, position, mean, width * deviation, colour, label, on_a_line)
         seen = slice(max(0, step - recent), step)
-        at = history.arms[replicate, seen]
+        pulled = history.arms[replicate, seen]
+        at = pulled[:, 0] if pulled.dim() == 2 else position[pulled]
         faded = [to_rgba(colour, float(share)) for share in torch.linspace(0.15, 1.0, recent)[-len(at) :]]
-        ax.scatter(position[at], history.rewards[replicate, seen], s=16, color=faded, linewidths=0, zorder=3)
+        ax.scatter(at, history.rewards[replicate, seen], s=16, color=faded, linewidths=0, zorder=3)
     if truth is not None:
         order = position.argsort()
         for i, row in enumerate(truth.expand(len(wanted), -1).detach().cpu()):
@@ -88,30 +96,54 @@ def plot_posterior(
     return finish(ax, "", "arm", "reward", legend=legend)
 
 
-def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> IndexPolicy:
-    """A policy that learns as the one given and has learnt nothing."""
-    bare = isinstance(policy, OnlineModel)
-    validation.require(bare or arms is None, "arms", arms, "None with a policy, which has its own")
-    given = cast(OnlineModel, policy) if bare else cast(IndexPolicy, policy).model
+@dataclass(frozen=True)
+class _Learner:
+    """A policy that has learnt nothing yet, the arms or points (N, d) to show, and what it believes of them when."""
+
+    policy: IndexPolicy | ContinuousIndexPolicy
+    arms: Tensor
+    marginals: Callable[[float], tuple[Tensor, Tensor]]
+
+
+def _empty_copy(policy: IndexPolicy | ContinuousIndexPolicy | OnlineModel, arms: Tensor | None) -> _Learner:
+    given = policy if isinstance(policy, OnlineModel) else policy.model
     model = copy.deepcopy(given)
     model.reset()
+    if isinstance(policy, ContinuousIndexPolicy):
+        return _over_points(policy, cast(OnlineGP, model), arms)
     if isinstance(policy, OnlineModel):
-        return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), arms=arms)
-    own = None if isinstance(model, ArmModel) else policy.arms
-    return IndexPolicy(model, policy.acquisition, width=policy.width, forgetting=policy.forgetting, arms=own)
+        learner = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), arms=arms)
+    else:
+        validation.require(arms is None, "arms", arms, "None with a policy over arms, which has its own")
+        own, width = None if isinstance(model, ArmModel) else policy.arms, policy.width
+        learner = IndexPolicy(model, policy.acquisition, width=width, forgetting=policy.forgetting, arms=own)
+    return _Learner(learner, learner.arms, learner.marginals)
 
 
+def _over_points(policy: ContinuousIndexPolicy, model: OnlineGP, points: Tensor | None) -> _Learner:
+    validation.require(policy.dim == 1, "policy", policy, "one over arms, or over a domain of one dimension")
+    low, high = policy.domain.bounds
+    shown = (
+        low + (high - low) * torch.linspace(0, 1, _POINTS).to(low).unsqueeze(-1) if points is None else points
+    )
+    learner = ContinuousIndexPolicy(
+        model, policy.acquisition, policy.domain, width=policy.width, forgetting=policy.forgetting
+    )
+    return _Learner(learner, shown, lambda time: learner.marginals(time, shown))
+
+
+@torch.no_grad()
 def _replayed(
-    history: History, learner: IndexPolicy, replicate: int, steps: Sequence[int]
+    history: History, learner: _Learner, replicate: int, steps: Sequence[int]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Each step, with the posterior mean and deviation of all arms (N,) after it, at its time."""
-    rows = slice(None) if learner.replicates > 1 else slice(replicate, replicate + 1)
-    row = replicate if learner.replicates > 1 else 0
-    noise = learner.model.noise_variance
+    """Each step, with the posterior mean and deviation of all arms or points (N,) after it, at its time."""
+    many = learner.policy.replicates > 1
+    rows, row = (slice(None), replicate) if many else (slice(replicate, replicate + 1), 0)
+    noise = learner.policy.model.noise_variance
     arms, rewards = history.arms[rows].to(noise.device), history.rewards[rows].to(noise)
     for step in range(1, steps[-1] + 1):
         time = float(history.times[step - 1])
-        learner.learn(Observation(time, arms[:, step - 1], rewards[:, step - 1]))
+        learner.policy.learn(Observation(time, arms[:, step - 1], rewards[:, step - 1]))
         if step in steps:
             mean, variance = learner.marginals(time)
             yield step, mean[row].cpu(), variance[row].clamp_min(0).sqrt().cpu()

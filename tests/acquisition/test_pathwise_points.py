@@ -1,0 +1,121 @@
+"""A draw over points has the posterior's law: its mean, covariance and width, at the time it is made for."""
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+from bandits_torch import recipes, run
+from bandits_torch.acquisition import PathwisePointDraw
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.problems import make
+
+DRAWS = 400
+
+
+def space_kernel():
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.lengthscale = 0.3
+    kernel.outputscale = 1.7
+    return kernel
+
+
+def smooth_in_time():
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = 4.0
+    return kernel
+
+
+TIME_KERNELS = {
+    "static": None,
+    "forgetting": ExponentialForgettingKernel(torch.tensor(0.1).double()),
+    "wiener": WienerKernel(torch.tensor(0.05).double()),
+    "smooth": smooth_in_time(),
+}
+
+
+def taught_model(time_kernel, batch_shape=()):
+    kernel = space_kernel()
+    if time_kernel is not None:
+        kernel = SpatioTemporalKernel(kernel, time_kernel)
+    d = 2 + (time_kernel is not None)
+    model = OnlineGP(kernel, 0.05, prior_mean=0.4, input_dim=d, batch_shape=batch_shape)
+    X = torch.rand(*batch_shape, 8, 2).double()
+    if time_kernel is not None:
+        X = torch.cat([X, torch.arange(8.0).double().unsqueeze(-1).expand(*batch_shape, 8, 1)], -1)
+    model.observe(X, torch.sin(7 * X[..., :1]))
+    return model
+
+
+@pytest.mark.parametrize(("name", "width"), [("static", 1), ("forgetting", 2), ("wiener", 1), ("smooth", 1)])
+def test_mean_and_covariance_of_many_draws_are_the_posterior_s(name, width):
+    model = taught_model(TIME_KERNELS[name])
+    points = torch.rand(5, 2).double()
+    now = None if name == "static" else 9.5
+    X = points if now is None else torch.cat([points, torch.full((5, 1), now).double()], -1)
+    draws = []
+    with torch.no_grad():
+        for seed in range(DRAWS):
+            draw = PathwisePointDraw(model, width, time=now, seeds=[seed], features=256)
+            draws.append(draw(X.unsqueeze(-2)))
+        posterior = model.posterior(X)
+    draws = torch.stack(draws)
+    covariance = posterior.distribution.covariance_matrix * width**2
+    scale = covariance.diagonal().sqrt()
+    off = (draws.mean(0) - posterior.mean.squeeze(-1)).abs() / (scale / DRAWS**0.5)
+    assert (off < 4).all()
+    error = (torch.cov(draws.T) - covariance).abs() / (scale.unsqueeze(0) * scale.unsqueeze(1))
+    assert (error < 5 / DRAWS**0.5).all()
+
+
+def test_members_of_a_batch_draw_as_they_would_alone():
+    model = taught_model(TIME_KERNELS["forgetting"], (3,))
+    X = torch.rand(4, 1, 1, 3).double()
+    with torch.no_grad():
+        together = PathwisePointDraw(model, 1.0, time=9.0, seeds=[5, 6, 7])(X)
+    assert together.shape == (4, 3)
+    inputs, targets = model.train_inputs[0], model.train_targets
+    for k in range(3):
+        alone = OnlineGP(model.kernel, 0.05, prior_mean=0.4, input_dim=3)
+        alone.observe(inputs[k], targets[k].unsqueeze(-1))
+        with torch.no_grad():
+            own = PathwisePointDraw(alone, 1.0, time=9.0, seeds=[5 + k])(X.squeeze(1))
+        torch.testing.assert_close(own, together[:, k], rtol=0, atol=1e-9)
+
+
+def test_a_draw_is_a_function_with_a_gradient():
+    model = taught_model(TIME_KERNELS["forgetting"])
+    draw = PathwisePointDraw(model, 1.0, time=9.0, seeds=[1])
+    X = torch.rand(3, 1, 3).double().requires_grad_(True)
+    assert torch.equal(draw(X), draw(X))
+    assert torch.autograd.gradcheck(lambda x: draw(x), (X,))
+
+
+def test_gp_ts_plays_points_and_follows():
+    problem = make("dynamic-hartmann6", horizon=30)
+    options = {"width": 1.0, "search": {"num_restarts": 2, "raw_samples": 32}}
+    history = run(recipes.build("gp_ts", problem, replicates=2, horizon=30, **options), problem, 30)
+    random = run(recipes.build("random", problem, replicates=2, horizon=30), problem, 30)
+    assert history.mean_cumulative_regret < random.mean_cumulative_regret
+    assert not torch.equal(history.arms[0], history.arms[1])
+    alone = recipes.build("gp_ts", problem, replicates=1, horizon=30, first_replicate=1, **options)
+    again = run(alone, problem, 6, first_replicate=1)
+    torch.testing.assert_close(again.arms[0], history.arms[1, :6], rtol=0, atol=1e-4)
+
+
+def test_what_cannot_be_drawn_is_refused():
+    model = taught_model(None)
+    with pytest.raises(ValueError, match="seeds must be 1 integers"):
+        PathwisePointDraw(model, seeds=[1, 2])
+    with pytest.raises(ValueError, match="features must be an even number"):
+        PathwisePointDraw(model, features=7)
+    with pytest.raises(ValueError, match="time must be a number"):
+        PathwisePointDraw(taught_model(TIME_KERNELS["wiener"]))
+    indices = OnlineGP(ArmCovarianceKernel(torch.eye(3).double()), 0.1, input_dim=1)
+    with pytest.raises(ValueError, match="kernel must be RBFKernel or MaternKernel"):
+        PathwisePointDraw(indices)

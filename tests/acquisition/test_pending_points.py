@@ -1,0 +1,156 @@
+"""Pending points: sigma as if the mean had been observed there, mu as it is, as BoTorch passes them on."""
+
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
+from tests.reference.arm_gp_twins import smooth
+
+
+def taught_gp(batch_shape=()):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.2
+    model = OnlineGP(kernel, 0.01, input_dim=2, batch_shape=batch_shape, prior_mean=0.3)
+    X = torch.rand(*batch_shape, 10, 2).double()
+    model.observe(X, torch.sin(6 * X.sum(-1, keepdim=True)))
+    return model
+
+
+def test_pending_points_are_a_hand_made_fantasy_at_the_mean():
+    """Solved densely: K over data and pending points, targets and the mean there."""
+    model = taught_gp()
+    pending, X = torch.rand(3, 2).double(), torch.rand(7, 1, 2).double()
+    plain = UpperConfidenceBound(model, 1.5)
+    ucb = UpperConfidenceBound(model, 1.5)
+    ucb.set_X_pending(pending)
+    with torch.no_grad():
+        inputs = torch.cat([model.train_inputs[0], pending])
+        K = model.kernel(inputs).to_dense() + 0.01 * torch.eye(13).double()
+        k = model.kernel(X[:, 0], inputs).to_dense()
+        variance = 1.0 - (k @ torch.linalg.solve(K, k.T)).diagonal()
+        mean = model.posterior(X).mean[:, 0, 0]
+        torch.testing.assert_close(ucb(X), mean + 1.5 * variance.sqrt(), rtol=0, atol=1e-9)
+        assert (ucb(X) < plain(X)).all()
+        ucb.set_X_pending(None)
+        assert torch.equal(ucb(X), plain(X))
+    assert model.num_observations == 10
+
+
+def test_one_pending_point_is_botorch_s_own_fantasy_model():
+    model = taught_gp()
+    twin = SingleTaskGP(
+        model.train_inputs[0],
+        model.train_targets.unsqueeze(-1),
+        torch.full((10, 1), 0.01, dtype=torch.float64),
+        covar_module=model.kernel,
+        outcome_transform=None,
+    )
+    twin.mean_module.constant.data.fill_(0.3)
+    pending, X = torch.rand(1, 2).double(), torch.rand(5, 1, 2).double()
+    ours = UpperConfidenceBound(model, 2.0)
+    assert ours.X_pending is None
+    ours.set_X_pending(pending)
+    with torch.no_grad():
+        twin.posterior(pending)
+        fantasy = twin.condition_on_observations(
+            pending, twin.posterior(pending).mean, noise=torch.full((1, 1), 0.01, dtype=torch.float64)
+        )
+        mean, variance = twin.posterior(X).mean[:, 0, 0], fantasy.posterior(X).variance[:, 0, 0]
+        torch.testing.assert_close(ours(X), mean + 2.0 * variance.sqrt(), rtol=0, atol=1e-6)
+        torch.testing.assert_close(fantasy.posterior(X).mean[:, 0, 0], mean, rtol=0, atol=1e-6)
+
+
+def test_a_batch_of_points_is_spread_out_by_optimize_acqf():
+    model = taught_gp()
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
+    options = {"bounds": bounds, "num_restarts": 4, "raw_samples": 64}
+    ucb = UpperConfidenceBound(model, 3.0)
+    X, values = optimize_acqf(ucb, q=3, sequential=True, **options)
+    assert X.shape == (3, 2)
+    assert ucb.X_pending is None
+    assert torch.pdist(X).min() > 0.05
+    assert (values.diff() < 1e-6).all()  # each adds less than the one before
+
+
+def test_arms_are_chosen_in_batches_and_drift_is_no_hindrance():
+    time = ExponentialForgettingKernel(torch.tensor(0.1).double())
+    model = ArmGP(12, SpatioTemporalKernel(ArmCovarianceKernel(smooth(12)), time), 0.05)
+    model.observe(torch.tensor([[2.0, 0.0], [5.0, 1.0]]).double(), torch.tensor([[0.5], [1.0]]).double())
+    choices = model.candidates(2.0).squeeze(-2)
+    ucb = UpperConfidenceBound(model, 2.0)
+    X, _ = optimize_acqf_discrete(ucb, q=3, choices=choices, unique=False)
+    wanted, copy = [], model
+    for _ in range(3):  # by hand: the index with sigma of a copy that has seen the means
+        with torch.no_grad():
+            mean = model.posterior(choices.unsqueeze(-2)).mean.squeeze()
+            index = mean + 2.0 * copy.posterior(choices.unsqueeze(-2)).variance.squeeze().sqrt()
+            best = choices[index.argmax()]
+            wanted.append(best)
+            copy = copy.condition_on_observations(best.unsqueeze(0), mean[index.argmax()].reshape(1, 1))
+    assert torch.equal(X, torch.stack(wanted))
+
+
+def test_replicates_have_pending_points_together():
+    model = taught_gp((2,))
+    pending, X = torch.rand(2, 2).double(), torch.rand(4, 1, 1, 2).double()
+    ucb = UpperConfidenceBound(model, torch.tensor([1.0, 2.0]).double())
+    ucb.set_X_pending(pending)
+    assert ucb(X).shape == (4, 2)
+
+
+# -- noise of their own --------------------------------------------------------------------------------
+
+
+def test_observations_conditioned_on_have_the_noise_they_came_with():
+    kernel = MaternKernel(nu=2.5).double()
+    model = OnlineGP(kernel, 0.1, input_dim=2)
+    first, X = torch.rand(4, 2).double(), torch.rand(3, 2).double()
+    model.observe(first, first[:, :1])
+    noise = torch.tensor([[0.5], [0.01], [2.0]]).double()
+    copy = model.condition_on_observations(X, X[:, 1:], noise=noise)
+    inputs = torch.cat([first, X])
+    diagonal = torch.cat([torch.full((4,), 0.1, dtype=torch.float64), noise[:, 0]])
+    y = torch.cat([first[:, 0], X[:, 1]])
+    test = torch.rand(5, 2).double()
+    with torch.no_grad():
+        K = kernel(inputs).to_dense() + torch.diag(diagonal)
+        k = kernel(test, inputs).to_dense()
+        posterior = copy.posterior(test.unsqueeze(-2))
+        torch.testing.assert_close(posterior.mean[:, 0, 0], k @ torch.linalg.solve(K, y), rtol=0, atol=1e-9)
+        variance = 1 - (k @ torch.linalg.solve(K, k.T)).diagonal()
+        torch.testing.assert_close(posterior.variance[:, 0, 0], variance, rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match="noise_variance alone"):
+        copy.rebuild()
+    plain = model.condition_on_observations(X, X[:, 1:], noise=torch.full((3, 1), 0.1, dtype=torch.float64))
+    same = model.condition_on_observations(X, X[:, 1:])
+    torch.testing.assert_close(plain.posterior(test).mean, same.posterior(test).mean, rtol=0, atol=1e-12)
+
+
+def test_fantasies_with_a_noise_of_their_own():
+    model = taught_gp()
+    X = torch.rand(2, 3, 2).double()
+    noise = torch.full((1, 1), 0.7, dtype=torch.float64)
+    fantasies = model.fantasize(
+        X, SobolQMCNormalSampler(torch.Size([4]), seed=1), observation_noise=noise.expand(3, 1)
+    )
+    assert fantasies.batch_shape == (4, 2)
+    test = torch.rand(1, 2).double()
+    loud = fantasies.posterior(test).variance
+    plain = model.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=1)).posterior(test).variance
+    assert (loud > plain).all()
+
+
+@pytest.mark.parametrize(
+    "noise", [torch.zeros(3, 1), torch.full((3, 1), float("nan")), torch.ones(2, 1), torch.ones(3)]
+)
+def test_bad_noise_is_refused(noise):
+    X = torch.rand(3, 2).double()
+    with pytest.raises(ValueError, match="noise must"):
+        taught_gp().condition_on_observations(X, X[:, :1], noise=noise.double())

@@ -1,0 +1,165 @@
+"""Every recipe and model, a few steps into its life, and the bad things that are said to it there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import models, recipes
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.policies import Observation
+from bandits_torch.problems import make
+from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
+
+S, NAN, INF = 2, math.nan, math.inf
+_SMALL = {"hidden": 8, "depth": 2, "training_steps": 2}
+
+
+def policy_of(name: str, steps: int = 3, **options: Any) -> Any:
+    """A policy of this recipe that has learned ``steps`` observations."""
+    problem = make("hills", num_arms=11, replicates=S)
+    small = {key: value for key, value in _SMALL.items() if key in recipes.options_of(name)}
+    policy = recipes.build(name, problem, replicates=S, horizon=20, **small | options)
+    for step in range(1, steps + 1):
+        choice = policy.choose(float(step))
+        policy.learn(
+            Observation(float(step), choice.arm, torch.tensor([0.1, -0.2]).double() * step, choice.why)
+        )
+    return policy
+
+
+def _drifting() -> SpatioTemporalKernel:
+    return SpatioTemporalKernel(
+        ArmCovarianceKernel(COVARIANCE), ExponentialForgettingKernel(torch.tensor(0.1).double())
+    )
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "ArmGP, covariance": lambda: models.ArmGP(N, COVARIANCE, 0.1, form="covariance", batch_shape=(S,)),
+    "ArmGP, factor": lambda: models.ArmGP(N, COVARIANCE, 0.1, form="factor", batch_shape=(S,)),
+    "ArmGP, covariance, drift": lambda: models.ArmGP(
+        N, _drifting(), 0.1, form="covariance", batch_shape=(S,)
+    ),
+    "ArmGP, factor, drift": lambda: models.ArmGP(N, _drifting(), 0.1, form="factor", batch_shape=(S,)),
+    "OnlineGP": lambda: models.OnlineGP(RBFKernel().double(), 0.1, input_dim=1, batch_shape=(S,)),
+    "SketchedGP": lambda: models.SketchedGP(FEATURES, RBFKernel().double(), 0.1, batch_shape=(S,)),
+    "WeightedGP": lambda: WeightedGP(N, COVARIANCE, 0.1, discount=0.9, batch_shape=(S,)),
+}
+
+
+def model_of(name: str, steps: int = 3) -> Any:
+    """A model that has observed ``steps`` rewards."""
+    model = MODELS[name]()
+    for step in range(1, steps + 1):
+        x = torch.full((S, 1, 1), step % N).double()
+        x = torch.cat([x, torch.full_like(x, step)], -1) if "drift" in name else x
+        model.observe(x, torch.full((S, 1, 1), 0.1 * step).double())
+    return model
+
+
+def state_of(model: Any) -> dict[str, Any]:
+    """A copy of a model's state."""
+    return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in model.state_dict().items()}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states are equal, tensors to the last bit."""
+    if isinstance(one, torch.Tensor):
+        return (
+            isinstance(other, torch.Tensor)
+            and one.shape == other.shape
+            and bool(((one == other) | (one != one)).all())
+        )
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other) or (one != one and other != other)
+
+
+def numbers(*values: float) -> torch.Tensor:
+    return torch.tensor(values).double()
+
+
+BAD_ARMS = {
+    "too large": torch.tensor([0, 99]),
+    "negative": torch.tensor([-1, 0]),
+    "fractions": numbers(0.5, 1),
+    "floats": numbers(0, 1),
+    "booleans": torch.tensor([True, False]),
+    "int32": torch.tensor([0, 1], dtype=torch.int32),
+    "too many": torch.tensor([0, 1, 2]),
+    "one for two": torch.tensor([0]),
+    "no dimension": torch.tensor(0),
+    "list": [0, 1],
+    "number": 1,
+    "text": "first",
+    "nothing": None,
+}
+BAD_REWARDS = {
+    "NaN": numbers(NAN, 1),
+    "infinity": numbers(1, INF),
+    "minus infinity": numbers(-INF, 1),
+    "too many": numbers(1, 2, 3),
+    "one for two": numbers(1),
+    "no dimension": torch.tensor(1.0).double(),
+    "complex": torch.tensor([1j, 2j]),
+    "list": [1.0, 2.0],
+    "number": 1.0,
+    "text": "much",
+    "nothing": None,
+}
+BAD_TIMES = {"NaN": NAN, "infinite": INF, "text": "noon", "nothing": None, "list": [1.0]}
+BAD_AVAILABLE = {
+    "none left": torch.zeros(11, dtype=torch.bool),
+    "none left in one replicate": torch.tensor([[True] * 11, [False] * 11]),
+    "numbers": torch.ones(11),
+    "too long": torch.ones(12, dtype=torch.bool),
+    "other replicates": torch.ones(3, 11, dtype=torch.bool),
+    "list": [True] * 11,
+    "text": "all",
+}
+_X, _Y = torch.zeros(S, 1, 1).double(), torch.ones(S, 1, 1).double()
+BAD_X = {
+    "NaN": _X * NAN,
+    "infinite": _X + INF,
+    "one dimension": torch.zeros(1).double(),
+    "other batch": torch.zeros(3, 1, 1).double(),
+    "too many columns": torch.zeros(S, 1, 7).double(),
+    "no rows": torch.zeros(S, 0, 1).double(),
+    "list": [[0.0]],
+    "nothing": None,
+    "text": "here",
+}
+BAD_INDICES = {"arm too large": _X + 99, "negative arm": _X - 1, "fraction of an arm": _X + 0.5}
+BAD_Y = {
+    "NaN": _Y * NAN,
+    "infinite": _Y - INF,
+    "one dimension": torch.ones(1).double(),
+    "other batch": torch.ones(3, 1, 1).double(),
+    "two outputs": torch.ones(S, 1, 2).double(),
+    "other rows": torch.ones(S, 2, 1).double(),
+    "list": [[1.0]],
+    "nothing": None,
+    "text": "much",
+}
+BAD_WHERE = {
+    "numbers": torch.ones(S),
+    "too long": torch.ones(3) > 0,
+    "list": [True, False],
+    "text": "all",
+}
+BAD_COUNTS = {
+    "zero": 0,
+    "negative": -1,
+    "fraction": 1.5,
+    "too many": 99,
+    "text": "all",
+    "nothing": None,
+    "boolean": True,
+}

@@ -1,0 +1,88 @@
+"""Bad things said to a policy or a model in mid-life: (who, what was said, call, names the answer may use)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from bandits_torch.policies import Observation
+from tests.fuzz.living import (
+    BAD_ARMS,
+    BAD_AVAILABLE,
+    BAD_COUNTS,
+    BAD_INDICES,
+    BAD_REWARDS,
+    BAD_TIMES,
+    BAD_WHERE,
+    BAD_X,
+    BAD_Y,
+    S,
+)
+
+Said = tuple[str, Callable[[], Any], tuple[str, ...]]
+
+
+def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
+    """Observations that cannot be, and masks that leave nothing."""
+    choice = policy.choose(step)
+    reward = torch.tensor([0.3, 0.4]).double()
+    for what, arm in BAD_ARMS.items():
+        yield (
+            f"learn: arm {what}",
+            lambda arm=arm: policy.learn(Observation(step, arm, reward, choice.why)),
+            ("arm",),
+        )
+    for what, bad in BAD_REWARDS.items():
+        yield (
+            f"learn: reward {what}",
+            lambda bad=bad: policy.learn(Observation(step, choice.arm, bad, choice.why)),
+            ("reward", "rewards", "Y"),
+        )
+    for what, bad in BAD_AVAILABLE.items():
+        yield f"choose: available {what}", lambda bad=bad: policy.choose(step, bad), ("available",)
+
+
+def times_to_policy(policy: Any) -> Iterator[Said]:
+    """Times that cannot be, for a policy whose model drifts."""
+    choice = policy.choose(4.0)
+    reward = torch.tensor([0.3, 0.4]).double()
+    for what, time in BAD_TIMES.items():
+        yield (
+            f"learn: time {what}",
+            lambda time=time: policy.learn(Observation(time, choice.arm, reward, choice.why)),
+            ("time",),
+        )
+    for what, time in {**BAD_TIMES, "backwards": 1.0}.items():
+        yield f"choose: time {what}", lambda time=time: policy.choose(time), ("time",)
+
+
+def to_model(name: str, model: Any) -> Iterator[Said]:
+    """Inputs, targets, masks and counts that cannot be."""
+    drifts = "drift" in name
+    good_x = torch.tensor([[[0.0, 5.0]]]).double() if drifts else torch.zeros(1, 1, 1).double()
+    good_x, good_y = good_x.expand(S, -1, -1), torch.ones(S, 1, 1).double()
+    bad_x = dict(BAD_X) if name == "OnlineGP" else BAD_X | BAD_INDICES
+    for what, X in bad_x.items():
+        if drifts and isinstance(X, torch.Tensor) and X.dim() == 3 and X.shape[-1] == 1:
+            X = torch.cat([X, torch.full_like(X, 5.0)], -1)
+        yield f"observe: X {what}", lambda X=X: model.observe(X, good_y), ("X",)
+        yield f"posterior: X {what}", lambda X=X: model.posterior(X), ("X",)
+    for what, Y in BAD_Y.items():
+        yield f"observe: Y {what}", lambda Y=Y: model.observe(good_x, Y), ("Y",)
+    for what, where in BAD_WHERE.items():
+        yield f"observe: where {what}", lambda where=where: model.observe(good_x, good_y, where), ("where",)
+        yield f"reset: where {what}", lambda where=where: model.reset(where), ("where",)
+    if model.can_forget:
+        for what, count in BAD_COUNTS.items():
+            yield f"forget: count {what}", lambda count=count: model.forget(count), ("count",)
+    if drifts:
+        for what, time in {**BAD_TIMES, "backwards": 1.0}.items():
+            for call in ("candidates", "marginals", "joint"):
+                if not (call != "candidates" and time is None):  # None is now
+                    yield (
+                        f"{call}: time {what}",
+                        lambda call=call, time=time: getattr(model, call)(time),
+                        ("time",),
+                    )

@@ -1,0 +1,103 @@
+"""Broken tables of rewards are read by a documented policy or refused with a ValueError; nothing else happens."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from bandits_torch.problems import Replay, RewardTable, read_table
+from tests.fuzz.files import CASES, DOCUMENTED, READ
+
+cells = st.one_of(
+    st.floats().map(str),
+    st.integers().map(str),
+    st.text(max_size=6),
+    st.sampled_from(
+        ["", "nan", "NA", "1,5", '"', "1;2", "1e400", "\x00", "١", "2004-03-14", "0x1f", "1_000", "∞"]
+    ),
+)
+separators = st.sampled_from([",", ",", ",", ";", "\t"])
+many = settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def assert_read_or_refused(path, **options):
+    try:
+        table = read_table(path, **options)
+    except ValueError:
+        return
+    assert isinstance(table, RewardTable)
+    assert not torch.isinf(table.rewards).any()
+    assert len(set(table.arm_names)) == table.rewards.shape[1]
+    assert table.times is None or bool((table.times.diff() > 0).all())
+
+
+@many
+@given(st.lists(st.lists(cells, max_size=5), max_size=6), separators, st.sampled_from(["\n", "\r\n", "\r"]))
+def test_any_cells_are_read_or_refused(tmp_path, rows, separator, newline):
+    path = tmp_path / "table.csv"
+    text = newline.join(separator.join(row) for row in [["time", "a", "b"], *rows])
+    path.write_text(text, encoding="utf-8", newline="")
+    assert_read_or_refused(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
+@many
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(tmp_path, suffix, content):
+    path = tmp_path / f"table{suffix}"
+    path.write_bytes(content)
+    assert_read_or_refused(path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_half_a_file_is_refused(tmp_path, suffix):
+    whole = tmp_path / f"whole{suffix}"
+    if suffix == ".npz":
+        np.savez(whole, rewards=np.random.default_rng(0).normal(size=(50, 4)))
+    else:
+        pytest.importorskip("pyarrow")
+        import pandas as pd
+
+        pd.DataFrame(np.random.default_rng(0).normal(size=(50, 4)), columns=list("abcd")).to_parquet(whole)
+    content = whole.read_bytes()
+    half = tmp_path / f"half{suffix}"
+    for size in range(0, len(content) - 1, max(1, len(content) // 25)):
+        half.write_bytes(content[:size])
+        with pytest.raises(ValueError, match="path"):
+            read_table(half)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_each_broken_file_gets_is_documented(tmp_path, case):
+    path = tmp_path / "table.csv"
+    path.write_bytes(CASES[case])
+    expected = DOCUMENTED[case]
+    if expected is READ:
+        assert read_table(path).rewards.shape[1] >= 2
+    else:
+        with pytest.raises(ValueError, match=expected):
+            read_table(path)
+
+
+def test_a_large_file_is_read_and_its_one_bad_cell_named(tmp_path):
+    rows = [f"{t},{t * 0.5},{t * 0.25}" for t in range(50_000)]
+    path = tmp_path / "large.csv"
+    path.write_text("\n".join(["time,a,b", *rows]))
+    assert read_table(path).rewards.shape == (50_000, 2)
+    rows[40_000] = "40000,oops,1"
+    path.write_text("\n".join(["time,a,b", *rows]))
+    with pytest.raises(ValueError, match=r"row 40001, column 'a'"):
+        read_table(path)
+
+
+def test_rewards_of_any_size_are_replayed():
+    table = torch.rand(40, 3).double() * 1e12
+    assert torch.isfinite(Replay(table, forgetting_rate=0.1).knowledge.kernel.covariance).all()

@@ -1,0 +1,181 @@
+"""Models over arms notice that rounding errors have grown, and rebuild themselves from what they hold."""
+
+import pytest
+import torch
+
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.counts import column_error, posterior_of_counts
+from tests.reference.arm_gp_twins import smooth
+
+N = 12
+K = smooth(N, 0.3)
+F64 = torch.float64
+
+
+def play(model, steps, window=None, seed=0, start=0):
+    random = torch.Generator().manual_seed(seed)
+    for step in range(start, start + steps):
+        arm = torch.randint(N, model.batch_shape, generator=random)
+        reward = torch.randn(model.batch_shape, generator=random, dtype=F64)
+        reward = (model.noise_variance.double().sqrt() * reward).to(model.arms)
+        model.observe_arms(arm, reward, float(step))
+        if window is not None and step >= window:
+            model.forget()
+
+
+def relearned(model):
+    """The same observations in a model of float64 that has never rebuilt itself."""
+    kernel = model.prior.kernel
+    fresh = ArmGP(
+        N, kernel.double(), model.noise_variance.double(), form="covariance", batch_shape=model.batch_shape
+    )
+    fresh._belief._next_look = 10**9
+    X = model.train_inputs[0].double()
+    fresh.observe(X, model.train_targets.double().unsqueeze(-1))
+    return fresh
+
+
+def errors(model, other):
+    now = model.now
+    pairs = zip(model.joint(now), other.joint(now), strict=True)
+    found = [float((one.double() - two).abs().max()) for one, two in pairs]
+    gain = float((model.information_gain.double() - other.information_gain).abs().max())
+    likelihood = model.log_likelihood.double() - other.log_likelihood
+    return [*found, gain, float(likelihood.abs().max())]
+
+
+def spoil(model, member=0):
+    """Errors such as rounding makes, only larger."""
+    form = model._belief.form
+    held = form.covariance[member]
+    noise = 1e-3 * torch.randn(held.shape, generator=torch.Generator().manual_seed(3), dtype=F64)
+    form.covariance[member] += ((noise + noise.mT) * (held != 0)).to(held)
+    form.mean[member] += 1e-3
+    form.gain[member] += 1e-2
+
+
+def drifting():
+    return SpatioTemporalKernel(
+        ArmCovarianceKernel(K), ExponentialForgettingKernel(torch.tensor(0.01, dtype=F64))
+    )
+
+
+CASES = {
+    "covariance": lambda: ArmGP(N, K, 0.1, form="covariance", batch_shape=(2,)),
+    "factor": lambda: ArmGP(N, K, 0.1, form="factor", batch_shape=(2,)),
+    "factor, drift": lambda: ArmGP(N, drifting(), 0.1, form="factor", batch_shape=(2,)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_spoiled_member_is_rebuilt_and_the_other_left_alone(case):
+    model = CASES[case]()
+    play(model, 30)
+    spoil(model)
+    other = [value[1].clone() for value in (model._belief.form.mean, model._belief.form.covariance)]
+    assert max(errors(model, relearned(model))) > 1e-3
+    model._belief._mend(model.now or 0.0, [True] * 2)
+    assert max(errors(model, relearned(model))) < 1e-9
+    for before, after in zip(other, (model._belief.form.mean, model._belief.form.covariance), strict=True):
+        assert torch.equal(before, after[1])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_spoiled_model_mends_itself_as_it_learns(case):
+    model = CASES[case]()
+    play(model, 20)
+    spoil(model)
+    play(model, 120, start=20)  # the first looks come after 64 and 192 observations
+    assert max(errors(model, relearned(model))) < 1e-9
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_sound_model_is_never_touched(case, monkeypatch):
+    model, alone = CASES[case](), CASES[case]()
+    alone._belief._next_look = 10**9
+    for one in (model, alone):
+        play(one, 300)
+    assert torch.equal(model.marginals()[0], alone.marginals()[0])
+    assert set(model._belief._pauses) == {256}  # doubled at each look: 64, 192, 448
+
+
+def test_looks_become_rarer_while_all_is_well_and_more_frequent_when_it_is_not():
+    model = CASES["covariance"]()
+    play(model, 200)
+    pauses = [list(model._belief._pauses)]
+    for _ in range(3):
+        spoil(model)  # the first of the two members
+        model._belief._mend(0.0, [True, True])
+        pauses.append(list(model._belief._pauses))
+    assert pauses == [[256, 256], [64, 512], [16, 1000], [16, 1000]]
+
+
+@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_float32_keeps_its_figures_for_a_thousand_steps(form, window):
+    model = ArmGP(N, K, 0.01, form=form, dtype=torch.float32)
+    play(model, 1000, window)
+    mean, covariance, gain, _ = errors(model, relearned(model))
+    assert max(mean, covariance) < 3e-5
+    assert gain < 1e-3
+
+
+@pytest.mark.parametrize("noise_variance", [1e-10, 1e-6, 1e6])
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_windows_stay_exact_whatever_the_noise(form, noise_variance):
+    """Without rebuilding the factor form is off by many powers of ten at 1e-10."""
+    model = ArmGP(N, smooth(N, 0.1), noise_variance, form=form)
+    play(model, 400, window=10)
+    mean, covariance, gain, _ = errors(model, relearned(model))
+    assert max(mean, covariance) < 1e-6
+    assert gain < 1e-5
+
+
+def test_posterior_of_counts_is_the_dense_one():
+    random = torch.Generator().manual_seed(0)
+    count = torch.tensor([3.0, 0, 1, 50, 0, 2, 1, 1, 7, 0, 4, 1], dtype=F64)
+    total = torch.randn(N, generator=random, dtype=F64) * count
+    noise = torch.tensor(0.05, dtype=F64)
+    exact = posterior_of_counts(K, count, total, noise)
+    u = count.nonzero().squeeze(-1)
+    A = K[u][:, u] + torch.diag(noise / count[u])
+    mean = K[:, u] @ torch.linalg.solve(A, total[u] / count[u])
+    covariance = K - K[:, u] @ torch.linalg.solve(A, K[u])
+    own_mean, own_covariance = exact.among()
+    torch.testing.assert_close(own_mean, mean)
+    torch.testing.assert_close(own_covariance, covariance)
+    torch.testing.assert_close(
+        exact.gain, 0.5 * torch.logdet(torch.eye(len(u), dtype=F64) + K[u][:, u] * (count[u] / noise))
+    )
+
+
+def test_column_error_is_the_error_of_a_column():
+    count = torch.arange(N, dtype=F64)
+    noise = torch.tensor(0.2, dtype=F64)
+    exact = posterior_of_counts(K, count, torch.zeros(N, dtype=F64), noise)
+    C = exact.among()[1].unsqueeze(0)
+    off = 1e-5 * torch.randn(N, generator=torch.Generator().manual_seed(0), dtype=F64)
+    column = C[:, 3] + off
+    found = column_error(K[None, 3], K.unsqueeze(0), column, C, (count / noise).unsqueeze(0))
+    torch.testing.assert_close(found[0], -off, rtol=1e-6, atol=1e-12)
+
+
+def test_a_covariance_rounded_to_float32_is_projected():
+    """Its smallest eigenvalues are below zero, and many pulls would make them count."""
+    x = torch.linspace(0, 1, 40)
+    rounded = torch.exp(-((x[:, None] - x) ** 2) / 2).double()
+    assert torch.linalg.eigvalsh(rounded)[0] < 0
+    count = torch.full((40,), 1e9, dtype=F64)
+    exact = posterior_of_counts(rounded, count, count, torch.tensor(0.01, dtype=F64))
+    mean, covariance = exact.among()
+    assert torch.isfinite(mean).all()
+    assert covariance.diagonal().min() > 0
+
+
+def test_checks_are_part_of_the_state():
+    model, copy = CASES["covariance"](), CASES["covariance"]()
+    play(model, 100)
+    copy.load_state_dict(model.state_dict())
+    assert copy._belief._looks == model._belief._looks == [192, 192]
+    assert copy._belief._learned == 100
