@@ -65,7 +65,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
             for future in as_completed(waiting):
                 cell = waiting[future]
                 try:
-                    outcome = pickle.loads(future.result())
+                    outcome = pickle.loads(future.result())  # noqa: S301  # our own process wrote it
                 except Exception as error:  # the cell could not be sent, or its process died
                     outcome = _failure(error, "the process died" if _died(error) else traceback.format_exc())
                 yield cell, outcome
@@ -95,7 +95,7 @@ def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cel
             (done, *_), _rest = ray.wait(list(waiting))
             cell = waiting.pop(done)
             try:
-                outcome = pickle.loads(ray.get(done))
+                outcome = pickle.loads(ray.get(done))  # noqa: S301  # our own task wrote it
             except Exception as error:
                 outcome = _failure(error, traceback.format_exc())
             yield cell, outcome

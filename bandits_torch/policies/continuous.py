@@ -36,6 +36,8 @@ class ContinuousIndexPolicy(ModelPolicy):
         search: how the acquisition is maximised.
 
     ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
+
+    Raises ValueError for a model over another number of inputs.
     """
 
     def __init__(

@@ -30,6 +30,8 @@ class ContinuousPriorElimination(PriorElimination):
         domain, search, seed: as for ``ContinuousIndexPolicy``.
 
     Source: Ziomek et al. 2024, Algorithm 1 and Theorem 4.1 B.
+
+    Raises ValueError for a model over another number of inputs.
     """
 
     _MODELS = (OnlineGP,)

@@ -133,6 +133,8 @@ def download(url: str, path: str | Path, *, sha256: str | None = None, timeout: 
         ValueError: wrong checksum (of a file already there too; that one is left for you to look at).
         ConnectionError: no answer, an error from the server, or fewer bytes than it announced.
     """
+    web = isinstance(url, str) and url.startswith(("https://", "http://"))
+    validation.require(web, "url", url, "an address that begins with https:// or http://")
     target = Path(path)
     record = target.with_name(target.name + ".sha256")
     expected = sha256.lower() if sha256 is not None else _recorded(record)
@@ -165,7 +167,7 @@ def _receive(url: str, opened: IO[bytes], timeout: float) -> str:
     """Write the answer to an open file and return its SHA-256."""
     digest, size = hashlib.sha256(), 0
     try:
-        with contextlib.closing(urllib.request.urlopen(url, timeout=timeout)) as answer:
+        with contextlib.closing(urllib.request.urlopen(url, timeout=timeout)) as answer:  # noqa: S310  # http(s) alone
             announced = answer.headers.get("Content-Length")
             while chunk := answer.read(_CHUNK):
                 digest.update(chunk)

@@ -27,7 +27,7 @@ restarts are per replicate, the delay is the median number of steps from a chang
   the paper m = 2048).
 * ADA-OPKB calibrated has no setting to tune and is not told the horizon. Its defaults were picked on replicates of
   another seed too.
-* Rows with 10 replicates are of algorithms that cost too much for 25 (ADA-OPNN only away from figure 1).
+* Rows with fewer than 25 replicates, and rows that are missing, are what time allowed; the command makes up for it.
 * Not as in the paper: all replicates of an environment share their arms (functions, noise and draws differ); noise is
   not truncated to |reward| <= 1; the switches flip the sign of the function, as the paper's published code has it,
   on the sphere, and are fresh draws on correlated arms; MASTER, the calibrated preset, correlated arms and slow drift

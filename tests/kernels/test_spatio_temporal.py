@@ -97,9 +97,9 @@ def test_plain_botorch_model_fits_its_parameters():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(TypeError, match="space_kernel"):
+    with pytest.raises(ValueError, match="space_kernel"):
         SpatioTemporalKernel(None, WienerKernel())
-    with pytest.raises(TypeError, match="time_kernel"):
+    with pytest.raises(ValueError, match="time_kernel"):
         SpatioTemporalKernel(RBFKernel(), 0.03)
     with pytest.raises(ValueError, match="last column time"):
         SpatioTemporalKernel(RBFKernel(), WienerKernel())(torch.rand(3, 1)).to_dense()

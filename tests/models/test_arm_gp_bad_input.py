@@ -212,6 +212,6 @@ def test_bad_model_is_refused_by_name(case):
         build()
 
 
-def test_a_kernel_that_is_none_is_a_type_error():
-    with pytest.raises(TypeError, match="kernel"):
+def test_a_kernel_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="kernel"):
         ArmGP(2, "rbf", 0.1)

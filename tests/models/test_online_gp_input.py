@@ -111,7 +111,7 @@ def test_bad_models_are_refused(arguments, match):
 
 
 def test_a_kernel_that_is_none_is_refused():
-    with pytest.raises(TypeError, match="kernel"):
+    with pytest.raises(ValueError, match="kernel"):
         OnlineGP(torch.eye(3), 1.0, input_dim=1)
 
 
