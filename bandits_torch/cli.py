@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from bandits_torch import problems, recipes, validation
 from bandits_torch._version import __version__
+from bandits_torch.cli_list import list_names
 from bandits_torch.cli_options import different_names, send_options, settable
-from bandits_torch.cli_output import first_line, one_line_errors, results_table
+from bandits_torch.cli_output import one_line_errors, results_table
 from bandits_torch.cli_sweep import sweep
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.experiments.report import read_settings, write_report
@@ -36,7 +36,8 @@ _SHARED_FROM = 2_000_000  # numbers in the covariances of all replicates; below,
 DEFAULT_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
 
 app = typer.Typer(
-    help="Race bandit algorithms on functions that change with time.",
+    help="Race bandit algorithms on functions that change with time. To begin with, `bandits-torch race`: seven "
+    "policies on a function that is replaced at step 300 of 1000, in some seconds.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -68,25 +69,17 @@ def _version(
         raise typer.Exit
 
 
-@app.command("list")
-def list_names() -> None:
-    """Name the problems and policies there are, a line on each."""
-    described = {
-        "problem": problems.describe(),
-        "policy": {name: first_line(recipe) for name, recipe in recipes.RECIPES.items()},
-    }
-    for kind, lines in described.items():
-        table = Table(kind, "what it is", box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        table.columns[0].no_wrap = True
-        for name, line in lines.items():
-            table.add_row(name, line)
-        Console().print(table, "")
-
-
 @app.command()
 def race(
     problem: Annotated[str, typer.Option(help="What to optimise; see `bandits-torch list`.")] = "switching",
-    policies: Annotated[str, typer.Option(help="Comma-separated names.")] = DEFAULT_POLICIES,
+    policies: Annotated[
+        str,
+        typer.Option(
+            help="Names separated by commas; see `bandits-torch list`. By default "
+            f"{DEFAULT_POLICIES.replace(',', ', ')}.",
+            show_default=False,
+        ),
+    ] = DEFAULT_POLICIES,
     horizon: Annotated[
         int | None,
         typer.Option(
@@ -101,12 +94,16 @@ def race(
         typer.Option(min=1, help="CPU threads; by default one where a step is too short to share, else all."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path("race"),
-    data: Annotated[Path | None, typer.Option(help="File of a problem that replays real data.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="File (or its folder) of a problem that replays real data, such as `replay`."),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
             help="A setting key=value of the problem or the policies that accept the key; "
-            "problem.key=value or POLICY.key=value for one of them. Repeat for more."
+            "problem.key=value or POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; "
+            "`bandits-torch list NAME` shows what there is."
         ),
     ] = None,
     checkpoint: Annotated[
@@ -183,6 +180,7 @@ def rerun(
         raise typer.Exit(1)
 
 
+app.command("list")(list_names)
 app.command()(sweep)
 
 

@@ -65,6 +65,26 @@ def test_every_recipe_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
     assert same(run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run"), undisturbed)
 
 
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb"])
+def test_hyperparameters_learned_on_the_way_are_kept(name, cut_at, tmp_path):
+    def built():
+        _, problem = all_recipes.build(name, 2, 30)
+        schedule = {"every": 10, "first": 4}
+        policy = recipes.build(
+            name, problem, replicates=2, horizon=30, seed=3, learn_hyperparameters=schedule
+        )
+        return policy, problem
+
+    undisturbed = run(*built(), 30, seed=2)
+    assert undisturbed.trace["refits"][:, -1].min() >= 2
+    for step in (3, 17):  # before the first fit and after it
+        cut_at(step)
+        with pytest.raises(Cut):
+            run(*built(), 30, seed=2, checkpoint=tmp_path / "run", every=1)
+    cut_at(None)
+    assert same(run(*built(), 30, seed=2, checkpoint=tmp_path / "run"), undisturbed)
+
+
 @pytest.mark.parametrize("name", all_recipes.OVER_POINTS)
 def test_over_points_too(name, cut_at, tmp_path, monkeypatch):
     monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long

@@ -192,15 +192,6 @@ def test_misused_flags_exit_with_2(arguments):
     assert "Error: " in result.stderr
 
 
-def test_list_names_problems_and_policies_with_a_line_each(stub_recipes):
-    result = call("list")
-    assert result.exit_code == 0
-    words = " ".join(result.output.split())
-    assert "switching Gaussian-process draws that are replaced" in words
-    assert "first Plays at random, offset in its seed." in words
-    assert "And more" not in words
-
-
 def test_every_problem_and_policy_has_a_line():
     output = call("list").output
     for name in (*cli.problems.PROBLEMS, *recipes.RECIPES):

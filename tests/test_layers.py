@@ -25,7 +25,7 @@ FLOORS = [
     {"recipes"},
     {"experiments"},
     {"cli_options", "cli_output"},
-    {"cli_sweep"},
+    {"cli_list", "cli_sweep"},
     {"cli"},
     {"__init__", "__main__"},
 ]

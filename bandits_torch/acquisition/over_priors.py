@@ -72,6 +72,8 @@ class OptimisticOverPriors(OverPriors):
     Args:
         base: see ``OverPriors``.
         surviving: booleans that broadcast to ``model.batch_shape``; at least one prior must survive. Default: all.
+
+    Raises ValueError unless ``surviving`` are booleans, True for at least one prior.
     """
 
     def __init__(self, base: AcquisitionFunction, surviving: Tensor | None = None) -> None:

@@ -46,6 +46,8 @@ class PathwisePointDraw(AcquisitionFunction):
         features: number of random Fourier features, even.
 
     Cost: O(n^3 + n^2 features) with n observations to draw, O(n + features) a point to evaluate.
+
+    Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
     """
 
     _needs_time = True

@@ -38,6 +38,9 @@ class ThompsonSampling(AcquisitionFunction):
     of its covariance from one observation to the next (``joint_root``). Any other model needs a Cholesky factor of
     the N x N posterior covariance, O(N^3); one that is singular in floating point gets the smallest jitter, from
     1e-12 of its largest variance upwards, that makes it factor.
+
+    Raises ValueError for ``base_samples`` of another shape, and for ``choices`` with a model that has its own, or the
+    lack of them.
     """
 
     _needs_base_samples = True

@@ -37,6 +37,8 @@ class UpperConfidenceBound(AcquisitionFunction):
     Batches of q > 1 points are chosen one after the other, as BoTorch does with ``sequential=True``: at pending points
     (``set_X_pending``, m x d) the posterior mean is taken for an observation, which leaves mu as it is and lowers
     sigma (GP-BUCB, Desautels et al. 2014, section 3.2). The width stays: their theorem multiplies it by a constant.
+
+    Raises ValueError for a ``model`` that is none and a ``width`` that is negative or of another shape.
     """
 
     def __init__(

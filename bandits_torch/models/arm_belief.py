@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,7 +65,9 @@ class ArmBelief(torch.nn.Module):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
         self.now: float | None = None if self.drifts else 0.0
-        self._learned, self._pause, self._next_check = 0, _FIRST_PAUSE, _FIRST_PAUSE
+        # Looks at rounding errors, for each member apart, so that a replicate does not depend on its neighbours.
+        self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
+        self._next_look = _FIRST_PAUSE
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -73,20 +77,25 @@ class ArmBelief(torch.nn.Module):
         self.form.add(arm, self._residual(arm, reward), time, where)
         self.observations.append(arm, reward, time, where)
         self._learned += 1
-        if self._learned >= self._next_check:
-            self._mend(time)
+        if self._learned >= self._next_look:
+            self._mend(time, [look <= self._learned for look in self._looks])
 
-    def _mend(self, time: float) -> None:
-        """Rebuild members whose rounding errors have grown, and look again sooner; or later, if there are none.
+    def _mend(self, time: float, look: list[bool]) -> None:
+        """Rebuild members whose rounding errors have grown, and look again sooner; or later, if they have not.
 
-        At most so often that the checks and rebuilds cost no more than the steps. Waits for a GPU. The covariance
-        form under drift is left alone: it keeps no points to rebuild from, and its errors fade.
+        ``look``: at which members. At most so often that the looks and rebuilds cost no more than the steps. Waits
+        for a GPU. The covariance form under drift is left alone: it keeps no points to rebuild from, and its errors
+        fade.
         """
         size = self.form.size
         shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
-        mended = self.form.can_mend and self.form.mend(*self._counts(), time)
-        self._pause = max(shortest, min(longest, self._pause // 4 if mended else 2 * self._pause))
-        self._next_check = self._learned + self._pause
+        at = torch.tensor(look, device=self.prior_mean.device)
+        mended = self.form.mend(*self._counts(), time, at) if self.form.can_mend else ()
+        for m in (m for m, looked in enumerate(look) if looked):
+            pause = self._pauses[m] // 4 if m in mended else 2 * self._pauses[m]
+            self._pauses[m] = max(shortest, min(longest, pause))
+            self._looks[m] = self._learned + self._pauses[m]
+        self._next_look = min(self._looks)
 
     def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
         """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64."""
@@ -113,8 +122,9 @@ class ArmBelief(torch.nn.Module):
                 self.form.keeps_faint_points = True
             for _ in range(count):
                 self._remove_oldest(where)
-            if self.form.frail:
-                self._mend(self.now or 0.0)
+            frail = self.form.frail
+            if frail.is_cpu and bool(frail.any()):  # a GPU is not waited for: the next look will see to it
+                self._mend(self.now or 0.0, frail.tolist())
             return
         for _ in range(count):
             self.observations.drop_oldest(where & (self.observations.count > 0))
@@ -162,6 +172,8 @@ class ArmBelief(torch.nn.Module):
             setattr(self.observations, name, held[source])
         self.form.prior.fill(self.prior.model_batch_shape)
         self.form.widen(source)
+        self._pauses = [self._pauses[m] for m in source.tolist()]
+        self._looks = [self._looks[m] for m in source.tolist()]
 
     def log_likelihood(self) -> Tensor:
         """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
@@ -234,15 +246,17 @@ class ArmBelief(torch.nn.Module):
         kept = self.form.prior.over_time(torch.full_like(times, self.now), times) / present
         return kept, between - kept.unsqueeze(-1) * kept.unsqueeze(-2) * present.unsqueeze(-1)
 
-    def get_extra_state(self) -> dict[str, float | str | None]:
+    def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""
-        names = ("now", "form_name", "forgets", "_learned", "_pause", "_next_check")
-        return {name: getattr(self, name) for name in names}
+        names = ("now", "form_name", "forgets", *self._PLAIN)
+        return {name: copy.copy(getattr(self, name)) for name in names}
 
-    def set_extra_state(self, state: dict[str, float | str | None]) -> None:
+    _PLAIN = ("_learned", "_pauses", "_looks", "_next_look")
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        for name in ("now", "forgets", "_learned", "_pause", "_next_check"):
-            setattr(self, name, state[name])
+        for name in ("now", "forgets", *self._PLAIN):
+            setattr(self, name, copy.copy(state[name]))
 
     def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *args: object) -> None:
         form = state_dict[prefix + "_extra_state"]["form_name"]  # type: ignore[index]

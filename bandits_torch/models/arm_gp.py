@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -415,6 +416,12 @@ class ArmGP(ArmModel):
         belief.forgets = self._belief.forgets
         belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
         return model
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        noise, own = state_dict[prefix + "noise_variance"], self.noise_variance
+        if noise.shape != own.shape and noise.shape in ((), self._batch_shape):  # learned since, or not yet
+            self.noise_variance = own.new_empty(noise.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""

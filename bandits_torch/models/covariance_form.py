@@ -48,13 +48,11 @@ class CovarianceForm(ResizableState):
     prior_covariance: Tensor
     gain: Tensor
     surprise: Tensor
+    frail: Tensor  # (b,), whether a removal since the last rebuild has cost too many figures
     root: Tensor | None
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
         super().__init__()
-        self.frail = (
-            False  # whether a removal since the last rebuild has cost too many figures; seen on a CPU only
-        )
         self.prior = prior
         self.register_buffer("prior_covariance", prior.matrix())
         self.register_buffer("noise_variance", noise_variance)
@@ -66,6 +64,7 @@ class CovarianceForm(ResizableState):
         self.register_buffer("mean", torch.zeros_like(self.prior_variance))
         self.register_buffer("gain", self.prior_covariance.new_zeros(batch))
         self.register_buffer("surprise", self.prior_covariance.new_zeros(batch))
+        self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
         self.register_buffer("root", None)
@@ -111,10 +110,8 @@ class CovarianceForm(ResizableState):
         variance = column.gather(-1, at)
         tiny = torch.finfo(column.dtype).eps * self.noise_variance
         rest = (self.noise_variance - variance).clamp_min(tiny)
-        if (
-            rest.is_cpu
-        ):  # error / rest: what is left of an arm that one observation alone told of is mostly rounding
-            self.frail = self.frail or bool((rest < FRAIL * self.noise_variance).logical_and_(mask).any())
+        # error / rest: what is left of an arm that one observation alone told of is mostly rounding
+        self.frail |= (rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
@@ -155,11 +152,11 @@ class CovarianceForm(ResizableState):
         """Only static priors can be rebuilt from counts."""
         return self.prior.time_kernel is None
 
-    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float) -> bool:
-        """Rebuild the members whose state has drifted from what the observations say, in float64; were there any?
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
+        """Rebuild those of the members to ``look`` at, (b,), that have drifted from what was observed; which?
 
         Looks at the mean and at the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
-        Waits for the device.
+        Computes in float64. Waits for the device.
 
         Args:
             count: (b, N), how often each arm was observed.
@@ -168,8 +165,8 @@ class CovarianceForm(ResizableState):
         noise, K = self.noise_variance.double(), self.prior_covariance.double()
         arm = count.argmax(-1)
         kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
-        drifted = (self._drifted(count, total, arm, K) | self.frail).nonzero().flatten().tolist()
-        self.frail = False
+        drifted = ((self._drifted(count, total, arm, K) | self.frail) & look).nonzero().flatten().tolist()
+        self.frail &= ~look
         for m in drifted:
             exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
             self.mean[m], self.covariance[m] = exact.among()
@@ -177,7 +174,7 @@ class CovarianceForm(ResizableState):
             self.surprise[m] = exact.surprise(count[m], total[m], squares[m], noise[m])
             if self.root is not None:
                 self.root[m] = _root(self.covariance[m])
-        return bool(drifted)
+        return drifted
 
     def _drifted(self, count: Tensor, total: Tensor, arm: Tensor, K: Tensor) -> Tensor:
         """Which members are off by more than the tolerance: (b,)."""
@@ -205,6 +202,7 @@ class CovarianceForm(ResizableState):
             self.mean.zero_()
             self.gain.zero_()
             self.surprise.zero_()
+            self.frail.zero_()
             self.root = None
             return
         covariance.copy_(torch.where(self._by_prior(where[:, None, None]), prior, covariance))
@@ -213,6 +211,7 @@ class CovarianceForm(ResizableState):
         self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
         self.gain.masked_fill_(where, 0.0)
         self.surprise.masked_fill_(where, 0.0)
+        self.frail.masked_fill_(where, False)
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""

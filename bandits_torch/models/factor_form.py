@@ -54,6 +54,7 @@ class FactorForm(ObservedPoints):
     variance: Tensor
     gain: Tensor
     surprise: Tensor
+    frail: Tensor  # (b,), whether a removal since the last rebuild has cost too many figures
     noise_variance: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
@@ -69,10 +70,7 @@ class FactorForm(ObservedPoints):
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
-
-        self.frail = (
-            False  # whether a removal since the last rebuild has cost too many figures; seen on a CPU only
-        )
+        self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
 
     # -- the three moves ------------------------------------------------------------------------------
 
@@ -146,10 +144,8 @@ class FactorForm(ObservedPoints):
         own = among_points.gather(-1, at)
         tiny = torch.finfo(own.dtype).eps * self.noise_variance
         rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
-        if (
-            rest.is_cpu
-        ):  # error / rest: what is left of a point that alone knew its arm's value is mostly rounding
-            self.frail = self.frail or bool((rest < FRAIL * self.noise_variance).logical_and_(mask).any())
+        # error / rest: what is left of a point that alone knew its arm's value is mostly rounding
+        self.frail |= (rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
@@ -178,6 +174,7 @@ class FactorForm(ObservedPoints):
         self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
         self.gain.masked_fill_(mask, 0.0)
         self.surprise.masked_fill_(mask, 0.0)
+        self.frail.masked_fill_(mask, False)
         for state in (self.mean, self.point_count, self.point_total):
             state.masked_fill_(column, 0.0)
         if where is None:
@@ -188,15 +185,15 @@ class FactorForm(ObservedPoints):
         """Points are all it takes."""
         return True
 
-    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float) -> bool:
-        """Rebuild the members whose state has drifted from what their points say; were there any?
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
+        """Rebuild those of the members to ``look`` at (b,) whose state has drifted from what their points say; which?
 
         Looks at the means of the points of now and at P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
         for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals; gain and
         surprise stay as they are where faint points have been dropped.
         """
-        drifted = (self._drifted(now) | self.frail).nonzero().flatten().tolist()
-        self.frail = False
+        drifted = ((self._drifted(now) | self.frail) & look).nonzero().flatten().tolist()
+        self.frail &= ~look
         for m in drifted:
             held = (self.point_count[m] > 0).nonzero().squeeze(-1)
             K = self.prior_covariance[m][held][:, held]
@@ -211,7 +208,7 @@ class FactorForm(ObservedPoints):
             self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
             if not self._dropped_any:
                 self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
-        return bool(drifted)
+        return drifted
 
     def _drifted(self, now: float) -> Tensor:
         """Which members are off by more than the tolerance: (b,)."""

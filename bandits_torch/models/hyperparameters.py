@@ -31,7 +31,7 @@ from bandits_torch.kernels import (
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_gp import OnlineGP
 
-_RATE_SPREAD = 1.5  # standard deviation of the logarithm of a rate under its prior
+_SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
 _SMALLEST_NOISE = 1e-4  # of the outputscale; BoTorch's floor
 _TINY = 1e-9  # keeps a step of the optimiser from where a prior has no density
 _ROUNDS = 75  # of L-BFGS-B in a fit: it begins where the last one ended
@@ -42,10 +42,10 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
 
     * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs, beginning at the
       one given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), for inputs
-      in a unit cube; and an outputscale, log-normal around the one given (1 if it has none). Were it relative to the
-      rewards seen instead, a policy that has only seen alike rewards would believe the function flat.
+      in a unit cube; and an outputscale, log-normal with the one given (1 if none) for its mode. Were it relative
+      to the rewards seen instead, a policy that has only seen alike rewards would believe the function flat.
     * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
-      per unit of time: log-normal around the value given, so that eps can collapse neither to 0 nor to 1. So does
+      per unit of time: log-normal, its mode the value given, so that eps can collapse neither to 0 nor to 1. So does
       the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
     * Any other kernel over space is copied, with the priors it comes with, for one replicate alone.
 
@@ -75,7 +75,7 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
     scale = ScaleKernel(
         new,
         batch_shape=batch,
-        outputscale_prior=LogNormalPrior(float(outputscale.double().mean().log()), 1.0),
+        outputscale_prior=_around(outputscale.mean()),
         outputscale_constraint=GreaterThan(_TINY, transform=None, initial_value=1.0),
     ).double()
     scale.outputscale = outputscale.double().expand(batch) if scaled else outputscale.double()
@@ -87,8 +87,7 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     if isinstance(kernel, ExponentialForgettingKernel) and bool((kernel.forgetting_rate < _TINY).all()):
         return copy.deepcopy(kernel).double()  # static, and so it stays: nothing pulls at a rate so small
     if isinstance(kernel, RBFKernel | MaternKernel):
-        prior = LogNormalPrior(float(kernel.lengthscale.detach().double().mean().log()), _RATE_SPREAD)
-        options = {"lengthscale_prior": prior, "batch_shape": batch}
+        options = {"lengthscale_prior": _around(kernel.lengthscale.mean()), "batch_shape": batch}
         new = RBFKernel(**options) if isinstance(kernel, RBFKernel) else MaternKernel(nu=kernel.nu, **options)
         new = new.double()
         new.lengthscale = kernel.lengthscale.detach().double().expand(*batch, 1, 1)
@@ -97,17 +96,22 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
         rate = kernel.forgetting_rate.detach().double().reshape(-1)[0]
         inside = Interval(_TINY, 1 - _TINY)
         new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
-        centre = math.log(float(-0.5 * torch.log1p(-rate)))
-        new.register_prior("decay_prior", LogNormalPrior(centre, _RATE_SPREAD), _decay, _set_decay)
+        new.register_prior("decay_prior", _around(-0.5 * torch.log1p(-rate)), _decay, _set_decay)
         return new.double()
     if isinstance(kernel, WienerKernel):
         variance = kernel.drift_variance.detach().double().reshape(-1)[0]
-        rate_prior = LogNormalPrior(math.log(float(variance)), _RATE_SPREAD)
-        return WienerKernel(variance.expand(batch), kernel.start, rate_prior, batch_shape=batch).double()
+        return WienerKernel(
+            variance.expand(batch), kernel.start, _around(variance), batch_shape=batch
+        ).double()
     validation.require(
         not batch, "kernel.time_kernel", kernel, "exponential forgetting or Wiener, for several"
     )
     return copy.deepcopy(kernel).double().requires_grad_(True)
+
+
+def _around(value: Tensor) -> LogNormalPrior:
+    """A log-normal prior whose mode is the value: its log density falls with the square of the log's distance."""
+    return LogNormalPrior(math.log(float(value.detach())) + _SPREAD**2, _SPREAD)
 
 
 def _decay(kernel: ExponentialForgettingKernel) -> Tensor:
@@ -178,7 +182,7 @@ def _fit_one(
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed."""
     scale = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
     prior = getattr(scale, "outputscale_prior", None)
-    unit = 1.0 if prior is None else float(prior.loc.exp())
+    unit = 1.0 if prior is None else float(prior.mode)
     likelihood = GaussianLikelihood(
         noise_prior=LogNormalPrior(-4.0 + math.log(unit), 1.0),  # BoTorch's, where the outputscale is 1
         noise_constraint=GreaterThan(_SMALLEST_NOISE * unit, transform=None),

@@ -60,6 +60,9 @@ class OnlineGP(OnlineModel):
 
     ``observe``, ``forget``, ``reset`` and ``rebuild`` record no graph. The posterior is differentiable with
     respect to X and, after ``condition_on_observations``, to the X and Y conditioned on.
+
+    Raises ValueError for another ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small and batches that
+    do not broadcast; TypeError for a ``kernel`` that is none.
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``

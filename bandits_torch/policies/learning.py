@@ -33,6 +33,9 @@ class LearnedHyperparameters(Policy):
         tolerance: of the mean shortfall, in nats; infinity: refit on the schedule alone.
         memory: rewards the shortfall is averaged over.
         most: the latest so many observations are fitted.
+
+    Raises ValueError for a policy of another kind, counts that are no integers >= 1 and a ``tolerance`` that is not
+    positive.
     """
 
     def __init__(

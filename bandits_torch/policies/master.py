@@ -32,7 +32,7 @@ class MasterThresholds:
         fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
         learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
 
-    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E.
+    Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E. Raises ValueError for a number that is not positive.
     """
 
     inflation: float

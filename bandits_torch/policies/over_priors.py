@@ -44,8 +44,10 @@ class UnknownPriorPolicy(Policy):
     Raises ValueError for a model of another batch shape than (S, P).
     """
 
+    _MODELS: tuple[type, ...] = (ArmGP,)
+
     def __init__(self, model: ArmGP, width: Width) -> None:
-        validation.instance("model", model, ArmGP, "an ArmGP")
+        validation.instance("model", model, self._MODELS, "an ArmGP")
         validation.instance("width", width, Width, "a Width")
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")

@@ -135,6 +135,8 @@ class BeijingPM25(Replay):
         filled: play filled values where a reading is missing; False masks them.
         horizon: how many hours to play; None: to the end of the record.
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, replicates.
+
+    Raises ValueError for ``history_days`` below 1, and what ``Replay`` refuses.
     """
 
     def __init__(

@@ -22,6 +22,8 @@ class SimulatedProblem(Problem):
         replicates: how many reward functions there are.
         noise_scale: R, standard deviation of the noise, a number or (replicates,).
         horizon: the last step, None if there is no end.
+
+    Raises ValueError for arms of another shape or that are not finite, and a ``noise_scale`` below 0.
     """
 
     def __init__(

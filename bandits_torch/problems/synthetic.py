@@ -26,6 +26,8 @@ class StationaryProblem(SimulatedProblem):
         arms: (N, d).
         functions: (replicates, N), the expected rewards.
         noise_scale: R, a number or (replicates,).
+
+    Raises ValueError for arms or functions of another shape, or that are not finite.
     """
 
     def __init__(self, arms: Tensor, functions: Tensor, noise_scale: float | Tensor) -> None:

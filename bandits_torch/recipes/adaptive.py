@@ -82,7 +82,7 @@ def ada_opkb_calibrated(
     """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
 
     ``run_length``: mean number of steps between false alarms. Source: Hong et al. 2023, changed as ``CalibratedOPKB``
-    says.
+    says. Raises ValueError for ``replicates`` below 1.
     """
     validation.positive_integer("replicates", replicates)
     model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
@@ -107,7 +107,8 @@ def opnn(
     """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
 
     ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent a block;
-    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``).
+    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
+    for sizes below 1.
     """
     features = NeuralFeatures(
         arms,
@@ -139,7 +140,7 @@ def ada_opnn(
 ) -> Policy:
     """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
 
-    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``.
+    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
     """
     features = NeuralFeatures(
         arms,
@@ -251,7 +252,10 @@ def w_gp_ucb(
     width: Any = None,
     replicates: int = 1,
 ) -> IndexPolicy:
-    """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022)."""
+    """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022).
+
+    Raises ValueError for a ``discount`` outside (0, 1] and ``replicates`` below 1.
+    """
     validation.positive_integer("replicates", replicates)
     model = WeightedGP(arms, kernel, noise_variance, discount=discount, batch_shape=(replicates,))
     scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale

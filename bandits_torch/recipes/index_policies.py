@@ -131,7 +131,10 @@ def gp_ei(arms: Choices, kernel: Kernel, noise_variance: Number, **prior: Any) -
 def gp_pi(
     arms: Choices, kernel: Kernel, noise_variance: Number, *, margin: float = 0.01, **prior: Any
 ) -> Policy:
-    """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward)."""
+    """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward).
+
+    Raises ValueError for a ``margin`` that is no finite number.
+    """
     validation.finite_number("margin", margin)
     return policy_over(
         arms,

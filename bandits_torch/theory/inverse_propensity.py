@@ -70,7 +70,7 @@ def ips_estimates(
 def estimated_gaps(estimates: Tensor) -> Tensor:
     """max_x' R^(x') - R^(x), (..., N).
 
-    Source: Hong, Li & Tewari 2023, Algorithm 2.
+    Source: Hong, Li & Tewari 2023, Algorithm 2. Raises ValueError for anything but a tensor.
     """
     validation.tensor("estimates", estimates)
     return estimates.amax(-1, keepdim=True) - estimates

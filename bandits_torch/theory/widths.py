@@ -53,7 +53,10 @@ class Width(ABC):
 
 
 class ConstantWidth(Width):
-    """width = c, a number >= 0: for tuning. No theorem holds it."""
+    """width = c, a number >= 0: for tuning. No theorem holds it.
+
+    Raises ValueError unless c >= 0.
+    """
 
     def __init__(self, value: Parameter) -> None:
         self.value = checked(validation.non_negative, "value", value)
@@ -74,6 +77,8 @@ class SrinivasRKHSWidth(Width):
 
     Args:
         rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
+
+    Raises ValueError unless B >= 0 and 0 < delta < 1.
     """
 
     def __init__(self, rkhs_bound: Parameter, delta: Parameter, gain: GainProvider) -> None:
@@ -170,6 +175,8 @@ class RestartWidth(_SelfNormalisedWidth):
     Args:
         num_intervals: M, how many intervals the guarantee is to hold over, >= 1; 1 gives the paper's width.
         rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
+
+    Raises ValueError unless ``num_intervals`` is an integer >= 1, B >= 0, R > 0 and 0 < delta < 1.
     """
 
     def __init__(
@@ -197,6 +204,8 @@ class SlidingWindowWidth(_SelfNormalisedWidth):
         window: w, most observations the model holds, >= 1.
         horizon: T, how many steps the guarantee is to hold over, >= 1.
         rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
+
+    Raises ValueError unless ``window`` and ``horizon`` are integers >= 1, B >= 0, R > 0 and 0 < delta < 1.
     """
 
     def __init__(
@@ -233,6 +242,8 @@ class RealisedInformationWidth(Width):
     Args:
         rkhs_bound, noise_scale, delta: B, R, delta.
         horizon: T >= 1, for windows and changing functions; None for growing data and a fixed function.
+
+    Raises ValueError unless B >= 0, R > 0, 0 < delta < 1 and ``horizon`` (if given) is an integer >= 1.
     """
 
     def __init__(
@@ -264,6 +275,8 @@ class DriftAwareWidth(Width):
     Args:
         base: the width that a function without drift would get.
         drift: V >= 0, in units of reward.
+
+    Raises ValueError for a negative drift.
     """
 
     def __init__(self, base: Width, drift: Parameter) -> None:

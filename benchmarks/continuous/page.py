@@ -16,12 +16,15 @@ import matplotlib.pyplot as plt
 
 def write_page(results: Path, fast: bool = False) -> Path:
     """RESULTS.md, summary.csv and regret.png in the folder of the tables; returns the page's path."""
-    tables = [results / f"race-{name}.csv" for name in PROBLEMS]
-    frame = pd.concat([pd.read_csv(table) for table in tables if table.exists()], ignore_index=True)
+    page = results / "RESULTS.md"
+    tables = [table for name in PROBLEMS if (table := results / f"race-{name}.csv").exists()]
+    if not tables:
+        page.write_text(_step(results / "step.csv"), encoding="utf-8")
+        return page
+    frame = pd.concat([pd.read_csv(table) for table in tables], ignore_index=True)
     totals = _totals(frame)
     totals.to_csv(results / "summary.csv", index=False, float_format="%.6g")
     _picture(frame, results / "regret.png")
-    page = results / "RESULTS.md"
     page.write_text(_text(frame, totals, results / "step.csv", fast), encoding="utf-8")
     return page
 
@@ -81,9 +84,9 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
 `python -m benchmarks.continuous`: {horizon} steps, {replicates} replicates, one thread; {wrote}.
 {shrunk}{missing}
 The last input of each function is time, the step over the horizon. All upper confidence bounds but W-DBO's own have
-width {WIDTH:g}. Ours learn kernel, noise and mean as they go: a fit after {INITIAL} observations, after every 20
-and when predictions turn bad; the window is half the horizon. BoTorch's `SingleTaskGP` is fitted anew every step,
-from {INITIAL} Sobol points on. Standard errors over {replicates} replicate(s) are rough.
+width {WIDTH:g}. All begin with the same {INITIAL} Sobol points. Ours learn kernel, noise and mean as they go: a fit
+after those, after every 20 steps and when predictions turn bad; the window is half the horizon. BoTorch's
+`SingleTaskGP` is fitted anew every step. Standard errors over {replicates} replicate(s) are rough.
 
 ![Mean cumulative regret]( regret.png)
 

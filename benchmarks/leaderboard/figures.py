@@ -81,8 +81,9 @@ def _panel(ax: Axes, curves: pd.DataFrame, means: pd.Series, named: Sequence[str
         mean, error = line["mean_cumulative_regret"], 2 * line["standard_error"]
         ax.plot(line["step"], mean, color=colour, linestyle=dash, linewidth=1.5, label=policy)
         ax.fill_between(line["step"], mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
-    best = str(means.idxmin())
-    ax.text(0.03, 0.95, f"best: {best}", transform=ax.transAxes, va="top", fontsize=7.5)
+    best = [str(name) for name in means.index[means == means.min()]]
+    others = f" and {len(best) - 1} level" if len(best) > 1 else ""
+    ax.text(0.03, 0.95, f"best: {best[0]}{others}", transform=ax.transAxes, va="top", fontsize=7.5)
     top = 1.15 * float(means.get("random", means.max()))
     ax.set(xlim=(0, int(curves["step"].max())), ylim=(0, top))
     ax.tick_params(labelsize=7)

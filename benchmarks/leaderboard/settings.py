@@ -1,9 +1,8 @@
 """What races where. Fixed once, before any result was seen; nothing is tuned to an environment.
 
 Environments. 500 steps, 25 replicates, 100 arms, noise of scale 0.1 where nothing else is said; records of real
-data are played for as long as 25 starts can be spread over what is left of them. 500 steps are what all of it can be
-played for within an hour on one core that other work shares; algorithms that learn in long blocks would gain on the
-others with more.
+data are played for as long as 25 starts can be spread over what is left of them. The number of steps was set by what
+the dearest recipes cost; algorithms that learn in long blocks would gain on the others with more.
 
 What policies know. Each recipe gets what ``problem.knowledge`` says an honest user would know: kernel, noise
 variance, a bound on the norm, the forgetting rate, the variation budget. Environments whose prior mean is not zero are

@@ -65,17 +65,17 @@ def shares(values: np.ndarray, random: int) -> np.ndarray:
 def ranking(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> pd.DataFrame:
     """A row per policy, best first: mean_rank, low, high (of its interval), share of random's regret, wins.
 
-    ``share`` is the mean over environments; ``first`` in how many environments its mean regret is the least.
+    ``share`` is the mean over environments; ``first`` in how many environments no mean regret is less.
     """
     values = cube(totals, environments, policies)
     low, high = rank_intervals(values).T
-    best = values.mean(-1).argmin(-1)
+    means = values.mean(-1)
     columns = {
         "mean_rank": mean_ranks(values),
         "low": low,
         "high": high,
         "share": shares(values, policies.index("random")).mean(0),
-        "first": np.bincount(best, minlength=len(policies)),
+        "first": (means == means.min(-1, keepdims=True)).sum(0),
     }
     return pd.DataFrame(columns, index=pd.Index(policies, name="policy")).sort_values("mean_rank")
 

@@ -176,7 +176,7 @@ def _growth(frame: pd.DataFrame | None, name: str, place: str, policy: str, widt
     bound = slope(x, line.pivot(index="replicate", columns="x", values="bound").to_numpy(), 1).value
     share = (line.groupby("x")["regret"].mean() / line.groupby("x")["random"].mean()).to_numpy()
     ends = f"{100 * share[0]:.0f} % to {100 * share[-1]:.0f} % of random play's"
-    numbers = f"slope {found} for an exponent of {exponent:g} ({SWEEPS[name].axis} from {x[0]:.4g} to {x[-1]:.4g}); "
+    numbers = f"slope {found} for an exponent of {exponent:g} ({SWEEPS[name].axis} from {x[0]:.5g} to {x[-1]:.5g}); "
     return Finding(grows_at_most(found, exponent), f"{numbers}bound {bound:.2f}; regret {ends}")
 
 

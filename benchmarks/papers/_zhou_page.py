@@ -62,7 +62,7 @@ def _table(name: str, frame: pd.DataFrame) -> str:
             regret, memory = regrets(line), line.groupby("x")["memory"].first()
             error = regret.std(0, ddof=1) / len(regret) ** 0.5
             cells = {
-                f"{SWEEPS[name].axis} = {v:.4g}": f"{m:.4g} ± {e:.2g}"
+                f"{SWEEPS[name].axis} = {v:.5g}": f"{m:.4g} ± {e:.2g}"
                 for v, m, e in zip(x, regret.mean(0), error, strict=True)
             }
             kept = "" if policy == "IGP-UCB" else f"{memory.iloc[0]} to {memory.iloc[-1]}"
@@ -70,7 +70,7 @@ def _table(name: str, frame: pd.DataFrame) -> str:
             rows.append(head | {"slope": str(slope(x, regret))} | cells)
         random = frame if name == "gain" else frame[frame["environment"] == environment]
         means = random.groupby("x")["random"].mean()
-        cells = {f"{SWEEPS[name].axis} = {v:.4g}": f"{m:.4g}" for v, m in means.items()}
+        cells = {f"{SWEEPS[name].axis} = {v:.5g}": f"{m:.4g}" for v, m in means.items()}
         rows.append(
             {"environment": environment, "policy": "random (expected)", "width": "", "H or w": ""} | cells
         )
@@ -96,9 +96,20 @@ def _draw(name: str, frame: pd.DataFrame) -> Figure:
         random = part.groupby("x")["random"].mean()
         at = random.index.to_numpy(dtype=float)
         ax.plot(at, random.to_numpy(), color="#777777", linestyle=":", label="random (expected)")
-        exponent, low = sweep.exponent(environment), ax.get_ylim()[0]
-        guide = low * 1.1 * (at / at[0]) ** exponent
-        ax.plot(at, guide, color="black", linewidth=0.8, label=f"slope {exponent:g} of the bound")
+        exponent, lowest = (
+            sweep.exponent(environment),
+            part.groupby(["policy", "width", "x"])["regret"].mean().min(),
+        )
+        guide = 0.5 * lowest * (at / at[0]) ** exponent
+        ax.plot(at, guide, color="black", linewidth=0.8, label="slope of the bound's exponent")
+        ax.annotate(
+            f"slope {exponent:g}",
+            (at[-1], guide[-1]),
+            (0, 4),
+            textcoords="offset points",
+            fontsize=8,
+            ha="right",
+        )
         ax.set(xscale="log", yscale="log", xlabel=sweep.axis)
         ax.set_title(_PANEL.get((name, environment), environment), loc="left", fontsize=10)
         ax.grid(color="#DDDDDD", linewidth=0.6)

@@ -111,7 +111,7 @@ def robustness(job: Job) -> None:
     for lengthscale in (0.05, 0.1, 0.2, 0.4, 0.8):
         setting = settings("3a", job.trials, None, lengthscale=lengthscale)
         histories = _play(setting, job.steps(2000), f"lengthscale {lengthscale:g}")
-        rows.append({"lengthscale": lengthscale} | _means(histories))
+        rows.append({"lengthscale": lengthscale, "steps": job.steps(2000)} | _means(histories))
         pd.DataFrame(rows).to_csv(job.out / "robustness.csv", index=False, float_format="%.5g")
 
 
@@ -122,7 +122,7 @@ def sensitivity(job: Job) -> None:
         for words, (setting, options) in variants(panel, job.trials, job.steps(3000)).items():
             names = ("gp_ucb", "igp_ucb", "gp_ts")
             rows.append(
-                {"panel": panel, "choice": words}
+                {"panel": panel, "choice": words, "steps": job.steps(3000)}
                 | _means(_play(setting, job.steps(3000), f"{panel} {words}", names, **options))
             )
     choices: tuple[dict[str, Any], ...] = (
@@ -138,7 +138,7 @@ def sensitivity(job: Job) -> None:
             histories = _play(
                 settings(panel, job.trials, job.data, **given), job.steps(3000), f"{panel} {words}"
             )
-            rows.append({"panel": panel, "choice": words} | _means(histories))
+            rows.append({"panel": panel, "choice": words, "steps": job.steps(3000)} | _means(histories))
     pd.DataFrame(rows).to_csv(job.out / "sensitivity.csv", index=False, float_format="%.5g")
 
 

@@ -44,8 +44,6 @@ RACES: dict[str, dict[str, tuple[str, ...]]] = {
     "drift": {"slow-drift": of.RACED},
 }
 FIGURES = {"1": "switching", "2": "cosine"}
-# What costs most has to do with fewer replicates: ADA-OPNN away from figure 1, the other two everywhere.
-FEWER = {"ADA-OPNN": 10, "WGP-UCB": 10, "MASTER": 10}
 
 
 def main(arguments: list[str]) -> None:
@@ -57,10 +55,11 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("parts", nargs="*", help="default: all but tuning")
     parser.add_argument("--fast", action="store_true", help="2 replicates, 60 steps: seconds")
+    parser.add_argument("--replicates", type=int, default=of.REPLICATES, help="of the races")
     parser.add_argument("--out", type=Path, help="default: results/hong, or results/fast/hong with --fast")
     asked = parser.parse_args(arguments)
     parts: dict[str, Callable[[Path, bool], None]] = {
-        **{part: lambda out, fast, part=part: race(part, out, fast) for part in RACES},
+        **{part: lambda out, fast, part=part: race(part, out, fast, asked.replicates) for part in RACES},
         "detection": _hong_detection.measure,
         "theory": theory,
         "tuning": tuning,
@@ -76,19 +75,12 @@ def main(arguments: list[str]) -> None:
     report(out, asked.fast)
 
 
-def _size(name: str, algorithm: str, fast: bool) -> tuple[int, int]:
-    """Horizon and replicates of a run."""
-    if fast:
-        return 60, 2
-    full = algorithm == "ADA-OPNN" and name in RACES["switching"]
-    return of.HORIZON, of.REPLICATES if full else FEWER.get(algorithm, of.REPLICATES)
-
-
-def race(part: str, out: Path, fast: bool) -> None:
+def race(part: str, out: Path, fast: bool, replicates: int) -> None:
     """Play what is not yet there."""
+    size = (_horizon(fast), 2 if fast else replicates)
     for name, algorithms in RACES[part].items():
         for algorithm in algorithms:
-            history = of.kept(name, algorithm, *_size(name, algorithm, fast), out / "runs")
+            history = of.kept(name, algorithm, *size, out / "runs")
             regret, error = history.mean_cumulative_regret, history.standard_error
             print(f"{name:22} {algorithm:22} {regret:8.0f} +- {error:.0f}", flush=True)
 
@@ -121,7 +113,7 @@ def report(out: Path, fast: bool) -> None:
             played = _played(name, algorithms, out, fast)
             if not played:
                 continue
-            switches = of.environment(name, _size(name, "", fast)[0], 1)[1]
+            switches = of.environment(name, _horizon(fast), 1)[1]
             axes = mark_detections(plot_regret(played), played, switches)
             axes.figure.savefig(out / f"{name}.png")
             rows += [of.row(name, algorithm, history) for algorithm, history in played.items()]
@@ -134,11 +126,20 @@ def report(out: Path, fast: bool) -> None:
     _hong_page.write(out)
 
 
+def _horizon(fast: bool) -> int:
+    return 60 if fast else of.HORIZON
+
+
 def _played(name: str, algorithms: tuple[str, ...], out: Path, fast: bool) -> dict[str, History]:
-    """Histories that are there already, with the environment's name as title."""
-    sized = {algorithm: (algorithm, *_size(name, algorithm, fast)) for algorithm in algorithms}
-    there = [a for a in algorithms if of.path_of(name, *sized[a], out / "runs").exists()]
-    return {a: of.kept(name, *sized[a], out / "runs") for a in there}
+    """The runs that are there already, of each algorithm the one of most replicates."""
+    found = {}
+    for algorithm in algorithms:
+        sizes = [
+            n for n in range(1, 101) if of.path_of(name, algorithm, _horizon(fast), n, out / "runs").exists()
+        ]
+        if sizes:
+            found[algorithm] = of.kept(name, algorithm, _horizon(fast), max(sizes), out / "runs")
+    return found
 
 
 def _totals(name: str, algorithm: str, history: History) -> list[dict[str, object]]:

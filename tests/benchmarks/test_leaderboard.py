@@ -1,5 +1,7 @@
 """The leaderboard: its ranks against slow twins, its environments, and a short run from command to page."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,6 +91,11 @@ def test_shares_are_of_randoms_mean():
     ranks = ranking(totals_of(values, ["a", "b"], ["x", "random"]), ["a", "b"], ["x", "random"])
     assert ranks.loc["x", "share"] == 1.125
     assert ranks["first"].tolist() == [1, 1]
+    level = ranking(
+        totals_of(values[:1].repeat(2, 1), ["a"], ["x", "y", "z", "random"]), ["a"], ["x", "y", "random"]
+    )
+    assert level["first"].to_dict() == {"x": 1, "y": 1, "random": 0}
+    assert level["mean_rank"].to_dict() == {"x": 1.5, "y": 1.5, "random": 3}
 
 
 def test_every_recipe_races_somewhere():
@@ -235,3 +242,14 @@ def test_misspelt_names_are_refused(tmp_path):
 def test_an_empty_folder_has_a_page_that_says_so(tmp_path):
     write_page(tmp_path)
     assert "* stationary: not played." in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_the_committed_page_is_what_the_program_writes_from_the_committed_tables(tmp_path):
+    committed = command.HERE / "results"
+    for name in ("totals.csv", "curves.csv"):
+        shutil.copy(committed / name, tmp_path)
+    write_page(tmp_path)
+    text = (committed / "RESULTS.md").read_text(encoding="utf-8")
+    assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == text, (
+        "run python -m benchmarks.leaderboard"
+    )

@@ -30,7 +30,7 @@ def relearned(model):
     fresh = ArmGP(
         N, kernel.double(), model.noise_variance.double(), form="covariance", batch_shape=model.batch_shape
     )
-    fresh._belief._next_check = 10**9
+    fresh._belief._next_look = 10**9
     X = model.train_inputs[0].double()
     fresh.observe(X, model.train_targets.double().unsqueeze(-1))
     return fresh
@@ -75,7 +75,7 @@ def test_a_spoiled_member_is_rebuilt_and_the_other_left_alone(case):
     spoil(model)
     other = [value[1].clone() for value in (model._belief.form.mean, model._belief.form.covariance)]
     assert max(errors(model, relearned(model))) > 1e-3
-    model._belief._mend(model.now or 0.0)
+    model._belief._mend(model.now or 0.0, [True] * 2)
     assert max(errors(model, relearned(model))) < 1e-9
     for before, after in zip(other, (model._belief.form.mean, model._belief.form.covariance), strict=True):
         assert torch.equal(before, after[1])
@@ -93,22 +93,22 @@ def test_a_spoiled_model_mends_itself_as_it_learns(case):
 @pytest.mark.parametrize("case", CASES)
 def test_a_sound_model_is_never_touched(case, monkeypatch):
     model, alone = CASES[case](), CASES[case]()
-    alone._belief._next_check = 10**9
+    alone._belief._next_look = 10**9
     for one in (model, alone):
         play(one, 300)
     assert torch.equal(model.marginals()[0], alone.marginals()[0])
-    assert model._belief._pause == 256  # doubled at each look: 64, 192, 448
+    assert set(model._belief._pauses) == {256}  # doubled at each look: 64, 192, 448
 
 
 def test_looks_become_rarer_while_all_is_well_and_more_frequent_when_it_is_not():
     model = CASES["covariance"]()
     play(model, 200)
-    pauses = [model._belief._pause]
+    pauses = [list(model._belief._pauses)]
     for _ in range(3):
-        spoil(model)
-        model._belief._mend(0.0)
-        pauses.append(model._belief._pause)
-    assert pauses == [256, 64, 16, 16]
+        spoil(model)  # the first of the two members
+        model._belief._mend(0.0, [True, True])
+        pauses.append(list(model._belief._pauses))
+    assert pauses == [[256, 256], [64, 512], [16, 1000], [16, 1000]]
 
 
 @pytest.mark.parametrize("window", [None, 20])
@@ -177,5 +177,5 @@ def test_checks_are_part_of_the_state():
     model, copy = CASES["covariance"](), CASES["covariance"]()
     play(model, 100)
     copy.load_state_dict(model.state_dict())
-    assert copy._belief._next_check == model._belief._next_check == 192
+    assert copy._belief._looks == model._belief._looks == [192, 192]
     assert copy._belief._learned == 100

@@ -33,7 +33,7 @@ def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):
     return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=seed, **options), problem
 
 
-OVER_POINTS = ("gp_ei", "sw_gp_ucb", "tv_gp_ucb")  # one for each kind of state there
+OVER_POINTS = ("gp_ei", "sw_gp_ucb", "tv_gp_ucb", "pe_gp_ucb")  # one for each kind of state there
 
 
 def build_over_points(name, replicates, horizon):

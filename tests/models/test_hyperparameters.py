@@ -1,0 +1,280 @@
+"""Hyperparameters learned: towards the truth, as BoTorch would, each member its own, and the model rebuilt exactly."""
+
+import math
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.means import ConstantMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    StackedKernel,
+    WienerKernel,
+)
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
+from bandits_torch.models.online_gp import OnlineGP
+
+
+def kernel_of(lengthscale=0.3, rate=None):
+    space = RBFKernel().double()
+    space.lengthscale = lengthscale
+    if rate is None:
+        return space
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(rate).double()))
+
+
+def draw_of(kernel, X, noise, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        root = torch.linalg.cholesky(kernel(X).to_dense() + noise * torch.eye(len(X)).double())
+    return root @ torch.randn(len(X), 1, generator=generator, dtype=torch.float64)
+
+
+def inputs_of(n, d=2, over_time=False, seed=0):
+    X = torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.cat([X, torch.arange(n).double().unsqueeze(-1)], -1) if over_time else X
+
+
+def model_over(kernel, batch_shape=(), noise=0.1, d=2):
+    return OnlineGP(kernel, noise, input_dim=d, batch_shape=batch_shape)
+
+
+def values_of(model, X):
+    with torch.no_grad():
+        posterior = model.posterior(X.unsqueeze(-2))
+        return posterior.mean, posterior.variance
+
+
+# -- what is learned -----------------------------------------------------------------------------------
+
+
+def test_a_fit_moves_lengthscale_noise_outputscale_and_rate_towards_the_truth():
+    X = inputs_of(150, over_time=True)
+    truth = ScaleKernel(kernel_of(0.25, 0.02)).double()
+    truth.outputscale = 2.0
+    y = draw_of(truth, X, 0.01)
+    model = model_over(learnable(kernel_of(1.0, 0.3), 2), noise=0.5, d=3)
+    model.observe(X, y)
+    before = model.log_likelihood
+    assert fit_hyperparameters(model, [0]) == [0]
+    kernel = model.kernel
+    assert kernel.time_kernel.forgetting_rate.item() == pytest.approx(0.02, rel=1.0)
+    lengthscale = kernel.space_kernel.base_kernel.lengthscale.flatten()
+    assert lengthscale.tolist() == pytest.approx([0.25, 0.25], rel=0.4)
+    assert kernel.space_kernel.outputscale.item() == pytest.approx(2.0, rel=0.6)
+    assert model.noise_variance.item() == pytest.approx(0.01, rel=0.9)
+    assert model.log_likelihood > before + 50
+
+
+def test_the_optimum_is_no_worse_than_botorch_finds_by_itself():
+    """The same posterior density of the hyperparameters, maximised from the same start without us."""
+    X = inputs_of(40)
+    y = draw_of(kernel_of(0.3), X, 0.05)
+    start = learnable(kernel_of(0.5), 2)
+    model = model_over(start, noise=0.1)
+    model.observe(X, y)
+    fit_hyperparameters(model, [0])
+    fitted = SingleTaskGP(X, y, covar_module=learnable(kernel_of(0.5), 2), outcome_transform=None)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(fitted.likelihood, fitted))
+    theirs = model_over(learnable(kernel_of(0.5), 2), noise=fitted.likelihood.noise.item())
+    theirs.kernel.load_state_dict(fitted.covar_module.state_dict())
+    theirs.prior_mean.constant.data.copy_(fitted.mean_module.constant.data)
+    theirs.observe(X, y)
+    assert model.log_likelihood == pytest.approx(float(theirs.log_likelihood), abs=0.5)
+
+
+def learned_rate(X, y, with_prior):
+    model = model_over(learnable(kernel_of(0.3, 0.05), 2), d=3)
+    if not with_prior:
+        del model.kernel.time_kernel._priors["decay_prior"]
+    model.observe(X, y)
+    fit_hyperparameters(model, [0])
+    return model.kernel.time_kernel.forgetting_rate.item()
+
+
+def test_the_prior_keeps_a_rate_from_collapsing_to_0_or_to_1():
+    """A function that never changes asks for eps = 0, one that is another at every step for eps = 1."""
+    X = inputs_of(60, over_time=True)
+    static = draw_of(kernel_of(0.3), X[:, :2], 1e-4)
+    assert learned_rate(X, static, with_prior=False) < 5e-6
+    assert learned_rate(X, static, with_prior=True) > 2e-5
+    X[:, :2] = 0.5  # the same place again and again: all of the change is over time
+    restless = torch.randn(60, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    free, held = (learned_rate(X, restless, with_prior) for with_prior in (False, True))
+    assert held < free
+    assert 0.05 < held < 0.999
+
+
+def test_lengthscales_have_botorch_s_dimension_scaled_prior():
+    for d in (1, 4):
+        base = learnable(kernel_of(), d).base_kernel
+        assert base.lengthscale.shape == (1, d)
+        assert base.lengthscale_prior.loc.item() == pytest.approx(math.sqrt(2) + 0.5 * math.log(d))
+        assert base.lengthscale_prior.scale.item() == pytest.approx(math.sqrt(3))
+
+
+def test_what_is_learnable_begins_as_the_kernel_given():
+    X = inputs_of(6, over_time=True)
+    matern = MaternKernel(nu=1.5).double()
+    matern.lengthscale = 0.4
+    smooth = MaternKernel(nu=2.5).double()
+    smooth.lengthscale = 7.0
+    scaled = ScaleKernel(kernel_of(0.3)).double()
+    scaled.outputscale = 3.0
+    for kernel in (
+        SpatioTemporalKernel(matern, WienerKernel(torch.tensor(0.02).double())),
+        SpatioTemporalKernel(scaled, smooth),
+        kernel_of(0.3, 0.05),
+        kernel_of(0.3, 1e-15),
+    ):
+        for replicates in (1, 3):
+            new = learnable(kernel, 2, replicates)
+            with torch.no_grad():
+                expected = kernel(X).to_dense()
+                actual = new(X).to_dense()
+            torch.testing.assert_close(actual, expected.expand_as(actual), rtol=1e-6, atol=1e-9)
+
+
+# -- the model afterwards ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("members", [[0, 1, 2], [1]])
+def test_a_refitted_model_is_one_built_anew_with_the_same_hyperparameters(members):
+    X = torch.stack([inputs_of(20, over_time=True, seed=s) for s in range(3)])
+    y = torch.stack([draw_of(kernel_of(0.2 + 0.2 * s, 0.05), X[s], 0.05, s) for s in range(3)])
+    model = OnlineGP(
+        learnable(kernel_of(0.5, 0.1), 2, 3),
+        torch.full((3,), 0.1, dtype=torch.float64),
+        prior_mean=batch_mean(3),
+        input_dim=3,
+        batch_shape=(3,),
+    )
+    model.observe(X, y)
+    before = values_of(model, X[:, :4].movedim(1, 0))
+    assert fit_hyperparameters(model, members) == members
+    anew = OnlineGP(
+        model.kernel, model.noise_variance, prior_mean=model.prior_mean, input_dim=3, batch_shape=(3,)
+    )
+    anew.observe(X, y)
+    test = torch.cat([torch.rand(5, 3, 2), torch.full((5, 3, 1), 21.0)], -1).double()
+    for ours, theirs in zip(values_of(model, test), values_of(anew, test), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8)
+    torch.testing.assert_close(model.log_likelihood, anew.log_likelihood, rtol=0, atol=1e-7)
+    after = values_of(model, X[:, :4].movedim(1, 0))
+    for k in range(3):
+        assert torch.equal(before[0][:, k], after[0][:, k]) == (k not in members)
+
+
+def batch_mean(*shape):
+    return ConstantMean(batch_shape=torch.Size(shape)).double()
+
+
+def test_a_member_is_fitted_as_it_would_be_alone():
+    X = inputs_of(15)
+    y = torch.stack([draw_of(kernel_of(0.2), X, 0.05, s) for s in range(2)])
+    together = OnlineGP(
+        learnable(kernel_of(), 2, 2),
+        torch.full((2,), 0.1, dtype=torch.float64),
+        prior_mean=batch_mean(2),
+        input_dim=2,
+        batch_shape=(2,),
+    )
+    together.observe(X, y)
+    fit_hyperparameters(together, [0, 1])
+    for k in range(2):
+        alone = model_over(learnable(kernel_of(), 2))
+        alone.observe(X, y[k])
+        fit_hyperparameters(alone, [0])
+        ours, own = together.kernel.base_kernel.lengthscale[k], alone.kernel.base_kernel.lengthscale
+        torch.testing.assert_close(ours, own, rtol=1e-6, atol=0)
+        torch.testing.assert_close(together.noise_variance[k], alone.noise_variance, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("rate", [None, 0.1])
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_arms_learn_what_points_learn(form, rate):
+    """An ArmGP over 12 arms and an OnlineGP over their features, the same data: the same fit, the same posterior."""
+    arms, d = inputs_of(12), 2 + (rate is not None)
+    index = torch.randint(12, (30,), generator=torch.Generator().manual_seed(1))
+    times = torch.arange(30).double()
+    X = torch.cat([arms[index], times.unsqueeze(-1)], -1)[:, :d]
+    y = draw_of(kernel_of(0.3, rate), X, 0.05)
+    over_arms = ArmGP(arms, learnable(kernel_of(0.5, rate), 2), 0.1, form=form)
+    over_points = model_over(learnable(kernel_of(0.5, rate), 2), d=d)
+    for k in range(30):
+        over_arms.observe_arms(index[k], y[k, 0], float(times[k]))
+    over_points.observe(X, y)
+    torch.testing.assert_close(held_data(over_arms, 0)[0], held_data(over_points, 0)[0])
+    fit_hyperparameters(over_arms, [0])
+    fit_hyperparameters(over_points, [0])
+    torch.testing.assert_close(
+        over_arms.noise_variance.reshape(()), over_points.noise_variance, rtol=1e-4, atol=0
+    )
+    now = torch.cat([arms, torch.full((12, 1), 31.0).double()], -1)[:, :d]
+    mean, variance = values_of(over_points, now)
+    ours = over_arms.marginals(31.0)
+    torch.testing.assert_close(ours[0], mean[:, 0, 0], rtol=0, atol=1e-4)
+    torch.testing.assert_close(ours[1], variance[:, 0, 0], rtol=0, atol=1e-4)
+    anew = ArmGP(
+        arms,
+        over_arms.prior.kernel,
+        over_arms.noise_variance,
+        prior_mean=over_arms._belief.prior_mean[0],
+        form=form,
+    )
+    for k in range(30):
+        anew.observe_arms(index[k], y[k, 0], float(times[k]))
+    torch.testing.assert_close(ours[0], anew.marginals(31.0)[0], rtol=0, atol=1e-8)
+
+
+def test_candidate_priors_of_a_stack_are_fitted_each():
+    X = inputs_of(25, over_time=True)
+    y = draw_of(kernel_of(0.3, 0.1), X, 0.05)
+    kernels = [learnable(kernel_of(0.5, rate), 2, 2) for rate in (0.3, 1e-15)]
+    model = OnlineGP(
+        StackedKernel(kernels),
+        torch.full((2, 2), 0.1, dtype=torch.float64),
+        prior_mean=batch_mean(2, 2),
+        input_dim=3,
+        batch_shape=(2, 2),
+    )
+    model.observe(X, y)
+    before = model.log_likelihood
+    assert fit_hyperparameters(model, [0, 1]) == [0, 1]  # replicate 0 under both priors
+    after = model.log_likelihood
+    assert (after[0] > before[0] + 1).all()
+    torch.testing.assert_close(after[1], before[1], rtol=0, atol=1e-8)
+    assert kernels[1].time_kernel.forgetting_rate.max() < 1e-12  # static, and it stays so
+
+
+def test_stacked_kernels_are_their_kernels():
+    a, b = kernel_of(0.3, 0.1), SpatioTemporalKernel(MaternKernel(nu=1.5).double(), kernel_of(4.0))
+    stack = StackedKernel([a, b])
+    X, Z = inputs_of(5, over_time=True), inputs_of(3, over_time=True, seed=1)
+    with torch.no_grad():
+        for x1, x2 in ((X, Z), (X.expand(4, 1, 5, 3), Z), (X.expand(2, 5, 3), Z.expand(2, 3, 3))):
+            whole = stack(x1, x2).to_dense()
+            assert whole.shape[-3:] == (2, 5, 3)
+            for p, kernel in enumerate((a, b)):
+                expected = kernel(X, Z).to_dense()
+                torch.testing.assert_close(whole[..., p, :, :], expected.expand_as(whole[..., p, :, :]))
+        assert stack(X, diag=True).shape == (2, 5)
+    with pytest.raises(ValueError, match="kernels must be at least one"):
+        StackedKernel([])
+
+
+def test_what_cannot_be_learned_is_refused_or_left():
+    with pytest.raises(ValueError, match="kernel must be squared exponential or Matern"):
+        learnable(ArmCovarianceKernel(torch.eye(3).double()), 1, 2)
+    model = model_over(learnable(kernel_of(), 2))
+    assert fit_hyperparameters(model, [0]) == []  # nothing observed
+    assert model.noise_variance == 0.1
+    with pytest.raises(ValueError, match="noise_variance"):
+        ArmGP(3, torch.eye(3).double(), 0.1).adopt(torch.ones(2).double(), torch.zeros(()).double())

@@ -1,0 +1,148 @@
+"""A policy that learns its hyperparameters: when it refits, what becomes of its state, and that recipes offer it."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from gpytorch.means import LinearMean
+
+from bandits_torch import recipes, run
+from bandits_torch.domain import Domain
+from bandits_torch.models.hyperparameters import learnable
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies.learning import LearnedHyperparameters
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import make
+
+LINE = Domain(torch.tensor([[0.0], [1.0]]).double())
+QUICK = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 10}}
+
+
+def policy_over_the_line(replicates=1, **schedule):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    options = {"width": 1.0, "search": QUICK, "learn_hyperparameters": schedule or True}
+    return recipes.gp_ucb(LINE, kernel, 0.01, replicates=replicates, **options)
+
+
+def teach(policy, steps, reward, first=1):
+    generator = torch.Generator().manual_seed(first)
+    refits = []
+    for step in range(first, first + steps):
+        X = torch.rand(policy.replicates, 1, generator=generator, dtype=torch.float64)
+        policy.learn(Observation(float(step), X, reward(X)))
+        refits.append(policy.trace()["refits"].clone())
+    return torch.stack(refits)
+
+
+def smooth(X):
+    return torch.sin(6 * X[:, 0])
+
+
+def test_it_refits_on_its_schedule():
+    policy = policy_over_the_line(first=4, every=10, tolerance=1e9)
+    refits = teach(policy, 35, smooth)[:, 0]
+    assert refits.diff().nonzero().flatten().add(2).tolist() == [4, 14, 24, 34]
+
+
+def test_it_refits_when_predictions_turn_bad_in_the_replicates_where_they_do():
+    """Replicate 1's function jumps by ten standard deviations; nothing is due by the schedule."""
+    policy = policy_over_the_line(2, first=5, every=1000, tolerance=1.0, memory=4)
+    assert teach(policy, 20, smooth)[-1].tolist() == [1, 1]
+    jump = torch.tensor([0.0, 10.0]).double()
+    refits = teach(policy, 8, lambda X: smooth(X) + jump, first=21)
+    assert refits[-1, 0] == 1
+    assert refits[-1, 1] >= 2
+
+
+def test_learning_finds_the_lengthscale_that_it_was_not_told():
+    policy = policy_over_the_line(first=5, every=10)
+    teach(policy, 60, lambda X: torch.sin(25 * X[:, 0]))
+    assert policy.model.kernel.base_kernel.lengthscale.item() < 0.2
+    assert policy.model.noise_variance.item() < 1e-2
+
+
+def test_a_policy_continues_from_its_state():
+    first, second = (policy_over_the_line(2, first=4, every=5) for _ in range(2))
+    teach(first, 12, smooth)
+    second.load_state_dict(first.state_dict())
+    for policy in (first, second):
+        teach(policy, 6, smooth, first=13)
+    assert torch.equal(
+        first.model.kernel.base_kernel.lengthscale, second.model.kernel.base_kernel.lengthscale
+    )
+    assert torch.equal(first.choose(19.0).arm, second.choose(19.0).arm)
+
+
+def test_a_reset_forgets_the_observations_and_keeps_what_was_learned():
+    policy = policy_over_the_line(first=4, every=5)
+    teach(policy, 12, smooth)
+    noise = policy.model.noise_variance.clone()
+    policy.reset()
+    assert policy.model.num_observations == 0
+    assert torch.equal(policy.model.noise_variance, noise)
+
+
+def test_a_bad_observation_changes_nothing():
+    policy = policy_over_the_line(first=4, every=5)
+    teach(policy, 6, smooth)
+    before = policy.state_dict()
+    with pytest.raises(ValueError, match="reward must be finite"):
+        policy.learn(Observation(7.0, torch.rand(1, 1).double(), torch.full((1,), torch.nan).double()))
+    after = policy.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in ("_since", "_refits", "_shortfall"))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tv_gp_ucb", {}),
+        ("sw_gp_ucb", {"window": 8}),
+        ("et_gp_ucb", {}),
+        ("pe_gp_ucb", {}),
+        ("gp_ts", {}),
+        ("ui_gp_ucb", {}),
+    ],
+)
+def test_recipes_learn_on_a_continuous_problem(name, options):
+    problem = make("dynamic-shekel", horizon=14, replicates=2)
+    learn = {"first": 5, "every": 6}
+    options = options | {"learn_hyperparameters": learn, "search": QUICK, "width": 2.0}
+    policy = recipes.build(name, problem, replicates=2, horizon=14, **options)
+    history = run(policy, problem, 14)
+    assert history.arms.shape == (2, 14, 3)
+    assert (history.trace["refits"][:, -1] >= 1).all()
+    assert torch.isfinite(history.regret).all()
+    if name == "pe_gp_ucb":
+        assert set(history.trace["prior"].unique().tolist()) <= {0, 1, 2, 3}
+        assert len(policy.model.kernel.kernels) == 4
+
+
+@pytest.mark.parametrize("name", ["tv_gp_ucb", "gp_ucb", "sw_gp_ucb"])
+def test_recipes_learn_on_arms_too(name):
+    """Told a length-scale thirty times too long, learning loses less."""
+    problem = make("gp", num_arms=50, replicates=2, lengthscale=0.05, seed=1)
+    problem.knowledge.kernel.lengthscale = 1.5
+    own = {"sw_gp_ucb": {"window": 40}, "tv_gp_ucb": {"forgetting_rate": 0.01}}
+    options = {"width": 1.0} | own.get(name, {})
+    fixed = recipes.build(name, problem, replicates=2, horizon=80, **options)
+    learn = {"first": 5, "every": 10}
+    learned = recipes.build(name, problem, replicates=2, horizon=80, learn_hyperparameters=learn, **options)
+    assert isinstance(learned, LearnedHyperparameters)
+    regrets = [run(policy, problem, 80).mean_cumulative_regret for policy in (fixed, learned)]
+    assert regrets[1] < regrets[0]
+
+
+def test_what_it_cannot_wrap_is_refused():
+    with pytest.raises(ValueError, match="policy must be an index policy"):
+        LearnedHyperparameters(recipes.random(5, RBFKernel(), 0.1))
+    policy = policy_over_the_line().policy
+    for option in ("every", "first", "memory", "most"):
+        with pytest.raises(ValueError, match=option):
+            LearnedHyperparameters(policy, **{option: 0})
+    with pytest.raises(ValueError, match="tolerance"):
+        LearnedHyperparameters(policy, tolerance=0.0)
+    with pytest.raises(ValueError, match="learn_hyperparameters must be False"):
+        recipes.gp_ucb(3, torch.eye(3).double(), 0.1, learn_hyperparameters=True)
+    model = OnlineGP(learnable(RBFKernel(), 1), 0.1, input_dim=1, prior_mean=LinearMean(1).double())
+    with pytest.raises(ValueError, match=r"model\.prior_mean must be a ConstantMean"):
+        model.adopt(torch.tensor(0.1).double(), torch.tensor(0.0).double())
