@@ -42,6 +42,10 @@ def bkb(
     split between dictionary and width; ``"practical"`` takes ``oversampling`` and ``growth`` (1: draw at every step).
     ``chunk_size``: arms worked on at a time when memory is short (``SketchedGP``).
 
+    When to use which: exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers a step, u the distinct arms pulled,
+    and loses nothing; prefer it until u is many times the dictionary's size or u N no longer fits into memory.
+    ``bbkb`` scores all arms at few steps only: prefer it for arms in the hundred thousands, or rewards that come late.
+
     Raises ValueError for another ``preset``, ``preset="theory"`` without ``horizon``, and ``replicates`` below 1.
     """
     sampling = _sampling(preset, horizon, delta, oversampling, growth)
