@@ -114,7 +114,11 @@ def report(out: Path, fast: bool) -> None:
             if not played:
                 continue
             switches = of.environment(name, _horizon(fast), 1)[1]
-            axes = mark_detections(plot_regret(played), played, switches)
+            most = max(history.replicates for history in played.values())
+            named = {
+                a if h.replicates == most else f"{a} ({h.replicates} runs)": h for a, h in played.items()
+            }
+            axes = mark_detections(plot_regret(named), named, switches)
             axes.figure.savefig(out / f"{name}.png")
             rows += [of.row(name, algorithm, history) for algorithm, history in played.items()]
             totals += [
