@@ -24,21 +24,32 @@ class PointSearch:
         raw_samples: points of a Sobol sequence that are scored to find starts.
         warm_start: begin a search at the optimum of the step before, too.
         options: of ``optimize_acqf``, such as ``{"maxiter": 50}``.
+        initial: so many points of a Sobol sequence are played first, whatever the acquisition says of them: a design
+            for hyperparameters to be learned from.
 
     Raises ValueError unless ``num_restarts`` and ``raw_samples`` are integers >= 1, with no fewer samples than
-    restarts.
+    restarts, and ``initial`` an integer >= 0.
     """
 
     num_restarts: int = 4
     raw_samples: int = 64
     warm_start: bool = True
     options: Mapping[str, Any] = field(default_factory=lambda: {"maxiter": 50})
+    initial: int = 0
 
     def __post_init__(self) -> None:
         validation.positive_integer("num_restarts", self.num_restarts)
         validation.positive_integer("raw_samples", self.raw_samples)
         enough = self.raw_samples >= self.num_restarts
         validation.require(enough, "raw_samples", self.raw_samples, f"at least {self.num_restarts} restarts")
+        if self.initial != 0:
+            validation.positive_integer("initial", self.initial)
+
+    def opening(self, domain: Domain, step: int, replicates: int, seed: int) -> Tensor | None:
+        """Points (S, d) to play after ``step`` < ``initial`` others, the same in all replicates; None from then on."""
+        if step >= self.initial:
+            return None
+        return domain.fix(domain.sample(self.initial, seed)[step].repeat(replicates, 1))
 
     def maximise(
         self,

@@ -16,6 +16,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
 
 
@@ -215,7 +216,10 @@ class WeightedGP(OnlineModel):
         if isinstance(observation_noise, Tensor) or observation_noise:
             noise = observation_noise if isinstance(observation_noise, Tensor) else self.noise_variance
             covariance = covariance + torch.diag_embed(noise.unsqueeze(-1).expand(*batch, q))
-        posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
+        if q == 1:  # rounding may leave less than 0 of variances far below the prior's
+            posterior: GPyTorchPosterior = MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
+        else:
+            posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _load_from_state_dict(self, *args: Any) -> None:

@@ -75,6 +75,10 @@ class ContinuousIndexPolicy(ModelPolicy):
         """The best point of each replicate, (S, d); its index is ``why["index"]``, (S,)."""
         domain = domain_now(self.domain, available)
         acquisition = self._acquisition_now(time)
+        first = self.search.opening(domain, self._steps, self.replicates, self._seed)
+        if first is not None:
+            with torch.no_grad():
+                return Choice(first, {"index": acquisition(self._inputs(first, time)).reshape(-1)})
         points, values = self.search.maximise(
             acquisition,
             domain,

@@ -66,14 +66,17 @@ class ContinuousPriorElimination(PriorElimination):
         with torch.no_grad():
             width = self.width(self._step(1), self.model).expand(self.model.batch_shape)
             over = self._over(UpperConfidenceBound(self.model, width))
-        points, _ = self.search.maximise(
-            over,
-            domain_now(self.domain, available),
-            replicates=self.replicates,
-            time=time if self.model.input_dim > self.dim else None,
-            starts=self._latest if self._latest.shape[1] else None,
-            seed=raw_seed(self._seed, self._steps),
-        )
+        domain = domain_now(self.domain, available)
+        points = self.search.opening(domain, self._steps, self.replicates, self._seed)
+        if points is None:
+            points, _ = self.search.maximise(
+                over,
+                domain,
+                replicates=self.replicates,
+                time=time if self.model.input_dim > self.dim else None,
+                starts=self._latest if self._latest.shape[1] else None,
+                seed=raw_seed(self._seed, self._steps),
+            )
         with torch.no_grad():
             prior = over.prior(self._inputs(points, time).squeeze(1).unsqueeze(0)).reshape(self.replicates)
         return Choice(points, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})

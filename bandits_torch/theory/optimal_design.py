@@ -134,7 +134,7 @@ def optimal_exploration(
     validation.positive("beta", beta)
     validation.positive("alpha", alpha)
     validation.finite_tensor("gaps", gaps)
-    checked(validation.positive, "gain", gain)
+    checked(validation.non_negative, "gain", gain)  # 0: features that are all 0
     good = gaps <= torch.as_tensor(2 * alpha * gain / beta).to(gaps).unsqueeze(-1)
     among = torch.stack([torch.ones_like(good), good])
     weight = gaps.new_tensor([2 / beta, 1.0]).reshape(2, *[1] * (gaps.dim() - 1))

@@ -84,9 +84,9 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
 `python -m benchmarks.continuous`: {horizon} steps, {replicates} replicates, one thread; {wrote}.
 {shrunk}{missing}
 The last input of each function is time, the step over the horizon. All upper confidence bounds but W-DBO's own have
-width {WIDTH:g}. Ours learn kernel, noise and mean as they go: a fit after {INITIAL} observations, after every 20
-and when predictions turn bad; the window is half the horizon. BoTorch's `SingleTaskGP` is fitted anew every step,
-from {INITIAL} Sobol points on. Standard errors over {replicates} replicate(s) are rough.
+width {WIDTH:g}. All begin with the same {INITIAL} Sobol points. Ours learn kernel, noise and mean as they go: a fit
+after those, after every 20 steps and when predictions turn bad; the window is half the horizon. BoTorch's
+`SingleTaskGP` is fitted anew every step. Standard errors over {replicates} replicate(s) are rough.
 
 ![Mean cumulative regret]( regret.png)
 

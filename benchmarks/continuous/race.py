@@ -24,7 +24,7 @@ PROBLEMS = (
 )
 OURS = ("tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
 WIDTH = 2.0  # of every upper confidence bound but W-DBO's own
-INITIAL = 10  # the rivals' Sobol points; ours fit first after as many
+INITIAL = 10  # Sobol points of ours and the rivals' alike, then the first fit
 
 
 def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Callable[[], Policy]]:
@@ -56,7 +56,8 @@ def has_wdbo() -> bool:
 def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Policy:
     options: dict[str, Any] = {}
     if name != "random":
-        options = {"width": WIDTH, "learn_hyperparameters": {"first": INITIAL}}
+        learn = {"first": INITIAL}
+        options = {"width": WIDTH, "learn_hyperparameters": learn, "search": {"initial": INITIAL}}
     if name == "sw_gp_ucb":
         options["window"] = max(INITIAL, horizon // 2)
     return recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed, **options)

@@ -292,7 +292,7 @@ SPECS: dict[str, Spec] = {
         {
             "features": bad.features,
             "gaps": bad.spoiled(torch.rand(N).double(), torch.rand(3)),
-            "gain": bad.positive,
+            "gain": bad.non_negative,
         },
     ),
     "theory.propensity_matrix": Spec(

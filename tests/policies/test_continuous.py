@@ -149,6 +149,22 @@ def test_a_warm_start_never_hurts_and_helps_where_raw_samples_are_few():
     assert sum(gains) > 0.05
 
 
+def test_the_opening_is_a_sobol_sequence_and_then_the_acquisition_decides():
+    policy = policy_over_the_square(2, search=PointSearch(2, 32, initial=3), seed=4)
+    first = SQUARE.sample(3, 4)
+    for step in range(3):
+        choice = policy.choose(float(step))
+        assert torch.equal(choice.arm, first[step].expand(2, 2))
+        assert choice.why["index"].shape == (2,)
+        policy.learn(Observation(float(step), choice.arm, hill(choice.arm, step)))
+    index = policy.choose(3.0).why["index"]
+    with torch.no_grad():
+        again = UpperConfidenceBound(policy.model, 1.5)(policy._inputs(first[2].expand(2, 2), 3.0))
+    assert (index > again + 1e-3).all()
+    with pytest.raises(ValueError, match="initial must be an integer"):
+        PointSearch(initial=-1)
+
+
 def test_window_of_points_is_a_policy_that_only_knew_those():
     kernel = moving_kernel().space_kernel
     windowed = policy_over_the_square(kernel=kernel, forgetting=SlidingWindow(6))

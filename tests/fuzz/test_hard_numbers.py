@@ -1,0 +1,109 @@
+"""Settings that are legal and hard: whatever they are, an arm that is there is chosen, by a number that is one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import models, recipes
+from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.policies import Observation
+
+N, S, T = 6, 2, 12
+LINE = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
+SMALL = {"hidden": 8, "depth": 2, "training_steps": 2}
+
+# arms, noise variance, what the rewards are multiplied by, and what is added to them
+HARD = {
+    "noise variance 1e-10": (LINE, 1e-10, 1.0, 0.0),
+    "noise variance 1e6": (LINE, 1e6, 1.0, 0.0),
+    "one arm": (LINE[3:4], 0.1, 1.0, 0.0),
+    "two arms": (LINE[3:5], 0.1, 1.0, 0.0),
+    "duplicates, a singular covariance": (LINE[[0, 0, 0, 3, 3, 5]], 1e-4, 1.0, 0.0),
+    "nearly identical arms": (0.5 + 1e-9 * LINE, 1e-4, 1.0, 0.0),
+    "constant rewards": (LINE, 0.1, 0.0, 3.0),
+    "rewards that are all 0": (LINE, 0.1, 0.0, 0.0),
+    "rewards of size 1e12": (LINE, 0.1, 1e12, 0.0),
+    "rewards about 1e12": (LINE, 0.1, 1.0, 1e12),
+}
+
+
+def policy_over(name, arms, noise_variance):
+    settings = recipes.options_of(name)
+    wanted = {"replicates": S, "horizon": T, **SMALL}
+    options = {key: value for key, value in wanted.items() if key in settings}
+    build = recipes.RECIPES[name]
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    priors = [models.CandidatePrior(kernel), models.CandidatePrior(kernel, mean=0.5)]
+    belief = {
+        **dict.fromkeys(("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing"), priors),
+        "known_prior_gp_ucb": priors[0],
+    }.get(name, kernel)
+    return build(arms, belief, noise_variance, **options)
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_an_arm_that_is_there_is_chosen(name, case):
+    arms, noise_variance, scale, shift = HARD[case]
+    policy = policy_over(name, arms, noise_variance)
+    random = torch.Generator().manual_seed(0)
+    for step in range(1, T + 1):
+        available = torch.arange(len(arms)) % 2 == (step % 2 if len(arms) > 1 else 0)
+        choice = policy.choose(float(step), available)
+        assert available[choice.arm].all()
+        for value in choice.why.values():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                assert not value.isnan().any()
+        reward = scale * torch.randn(S, generator=random, dtype=torch.float64) + shift
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+
+
+MODELS = {
+    "covariance": lambda arms, kernel, noise: models.ArmGP(arms, kernel, noise, form="covariance"),
+    "factor": lambda arms, kernel, noise: models.ArmGP(arms, kernel, noise, form="factor"),
+    "OnlineGP": lambda arms, kernel, noise: models.OnlineGP(kernel, noise, input_dim=1),
+    "SketchedGP": lambda arms, kernel, noise: models.SketchedGP(
+        arms, kernel, noise, sampling=models.LeverageSampling(1e12)
+    ),
+    "WeightedGP": lambda arms, kernel, noise: WeightedGP(arms, kernel, noise, discount=1 - 1e-12),
+}
+
+
+def truth(arms, kernel, noise, pulled, rewards):
+    """Mean and variance by an eigendecomposition, which no singular matrix troubles."""
+    with torch.no_grad():
+        K = kernel(arms).to_dense()
+    A = K[pulled][:, pulled] + noise * torch.eye(len(pulled), dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(A)
+    weights = K[:, pulled] @ (vectors / values) @ vectors.mT
+    return weights @ rewards, K.diagonal() - (weights * K[:, pulled]).sum(-1)
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_posterior_is_the_dense_one(name, case):
+    arms, noise_variance, scale, shift = HARD[case]
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    model = MODELS[name](arms, kernel, noise_variance)
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        values, vectors = torch.linalg.eigh(kernel(arms).to_dense())
+    function = vectors @ (
+        values.clamp_min(0).sqrt() * torch.randn(len(arms), generator=random, dtype=torch.float64)
+    )
+    pulled = torch.arange(2 * len(arms)) % len(arms)
+    noise = noise_variance**0.5 * torch.randn(len(pulled), generator=random, dtype=torch.float64)
+    rewards = scale * (function[pulled] + noise) + shift
+    index = pulled.double().unsqueeze(-1)
+    model.observe(arms[pulled] if name == "OnlineGP" else index, rewards.unsqueeze(-1))
+    X = arms if name == "OnlineGP" else torch.arange(len(arms)).double().unsqueeze(-1)
+    with torch.no_grad():
+        posterior = model.posterior(X.unsqueeze(-2))
+    mean, variance = truth(arms, kernel, noise_variance, pulled, rewards)
+    size = max(1.0, float(rewards.abs().max()))
+    assert float((posterior.mean.flatten() - mean).abs().max()) < 1e-5 * size
+    assert float((posterior.variance.flatten() - variance).abs().max()) < 1e-5

@@ -1,0 +1,59 @@
+"""The race on continuous domains in small: rivals are played by the same loop, the page says what was measured."""
+
+import pandas as pd
+import torch
+
+from bandits_torch import make, run
+from benchmarks.continuous.page import write_page
+from benchmarks.continuous.race import INITIAL, OURS, has_wdbo, racers
+from benchmarks.continuous.rivals import PlainBoTorch
+
+
+def test_plain_botorch_is_played_by_the_same_loop_after_its_sobol_points():
+    problem = make("dynamic-griewank", horizon=6)
+    for over_time in (True, False):
+        rival = PlainBoTorch(problem.domain, 6, 4, 3, acquisition="ucb", over_time=over_time)
+        history = run(rival, problem, 6)
+        assert torch.equal(history.arms[0, :4], problem.domain.sample(4, 3))
+        assert problem.domain.contains(history.arms[0]).all()
+        assert (history.seconds[4:] > history.seconds[:4].max()).all()  # it fits from then on
+
+
+def test_every_policy_named_on_the_page_races():
+    problem = make("dynamic-shekel", horizon=20)
+    built = racers(problem, 20, 0)
+    assert set(OURS) == {"tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb"} <= set(built)
+    assert ("W-DBO" in built) == has_wdbo()
+    for name in OURS:
+        policy = built[name]()
+        assert policy.policy.search.initial == policy.first == INITIAL
+        assert torch.equal(policy.choose(1.0).arm, problem.domain.sample(INITIAL, 0)[:1])
+
+
+def test_the_page_says_who_wins_and_what_a_long_step_costs(tmp_path):
+    regrets = dict.fromkeys(OURS, 2.0) | {"pe_gp_ucb": 1.0, "random": 5.0, "BoTorch UCB, time an input": 1.5}
+    rows = [
+        {
+            "problem": "dynamic-levy",
+            "policy": policy,
+            "replicate": r,
+            "step": s,
+            "regret": regret,
+            "seconds": 0.1,
+        }
+        for policy, regret in regrets.items()
+        for r in range(2)
+        for s in range(1, 21)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "race-dynamic-levy.csv", index=False)
+    step = pd.DataFrame(
+        {"observations": [1000] * 3, "alone": [1.0] * 3, "choose": [1.0] * 3, "learn": [0.25] * 3}
+    )
+    step.to_csv(tmp_path / "step.csv", index=False)
+    text = write_page(tmp_path).read_text()
+    assert "the best of ours, pe_gp_ucb (20), at least equals the best of theirs" in text
+    assert "tv_gp_ucb 0 of 1" in text
+    assert "pe_gp_ucb 1 of 1" in text
+    assert "W-DBO is left out" in text
+    assert "is 1.25." in text
+    assert (tmp_path / "regret.png").stat().st_size > 10_000
