@@ -44,8 +44,8 @@ sqrt(2), 34 with the realised information and 219 with BKB's own width; scale of
 known. The exact sampler on the settings that come to mind, three functions each (F = 1, R = 0.1):
 """
 _SETTINGS_END = """No setting gives all three. BKB's 219 lies among those with alpha = 1 and no factor 2, the realised
-34 between R and R / sqrt(lambda), the 26 near all. The table above keeps the widths of the theorems, and so higher regret. (Means of
-several hundred under narrow widths come from a function on which the policy settled on a lower peak.)
+34 between R and R / sqrt(lambda), the 26 near all. The table above keeps the widths of the theorems, and so higher
+regret. (Means of several hundred under narrow widths come from a function on which the policy settled on a lower peak.)
 """
 _GROWTH = """## The dictionary, and the time of a step
 
