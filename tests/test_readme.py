@@ -11,7 +11,10 @@ from bandits_torch.problems import PROBLEMS
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_python_blocks_run_in_order_as_one_session(capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_blocks_run_in_order_as_one_session(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # they write files
     blocks = re.findall(r"```python\n(.*?)```", README, re.S)
     assert len(blocks) >= 3
     namespace: dict[str, object] = {}
