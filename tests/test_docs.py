@@ -143,7 +143,7 @@ def test_docstrings_lose_no_word_on_their_way_to_restructured_text():
     ]
 
 
-def test_links_of_the_start_page_point_at_copies_of_what_they_name():
+def test_links_of_every_page_point_at_what_there_is():
     repository = docs_module("repository")
 
     class App:
@@ -152,12 +152,12 @@ def test_links_of_the_start_page_point_at_copies_of_what_they_name():
     source = ["end"]
     repository.start_page(App, "index", source)
     assert source[0].endswith("end")
-    targets = re.findall(r"\]\(([^)#:\s]+)\)", source[0])
-    assert len(targets) >= 4
-    for target in targets:
-        place = (
-            ROOT / target.removeprefix("repository/")
-            if target.startswith("repository/")
-            else ROOT / "docs" / target
-        )
-        assert place.is_file(), target
+    found = 0
+    for text in [source[0], *PAGES.values()]:
+        for target in re.findall(r"\]\(([^)#:\s]+)", text):
+            found += 1
+            in_repository = target.startswith("repository/")
+            assert (
+                (ROOT if in_repository else ROOT / "docs") / target.removeprefix("repository/")
+            ).is_file(), target
+    assert found >= 8

@@ -98,7 +98,7 @@ class FeatureRegression(ResizableState):
         (j,): with d = new features - G^T old features at any x, the part of the variance that is lambda x^T V^{-1} x
         grows by lambda |H^{-1} d|^2 and the mean by weights^T d.
         """
-        against = self._solved(side)
+        against = self.covariance @ side / self.noise_variance
         lifted = corner - side.mT @ against
         lifted.diagonal().add_(self.noise_variance)
         schur = safe_cholesky(lifted, scale=corner.diagonal().amax() + self.noise_variance)
@@ -117,15 +117,6 @@ class FeatureRegression(ResizableState):
     def append_unseen(self, count: int) -> None:
         """Join features that are 0 in every observation so far."""
         self._widen(count)
-
-    def _solved(self, right: Tensor) -> Tensor:
-        """V^{-1} right, (m, j): C / lambda to a relative eps / lambda, and by a step of refinement to that squared.
-
-        The Schur complement of V needs that where lambda is small: it is a small difference of large numbers.
-        """
-        found = self.covariance @ right / self.noise_variance
-        left = torch.addmm(right, self.gram, found, alpha=-1).sub_(found, alpha=float(self.noise_variance))
-        return found.addmm_(self.covariance, left / self.noise_variance)
 
     def _widen(self, count: int) -> None:
         """``count`` features more, of which nothing is known."""

@@ -54,7 +54,7 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
     rule = "|---" * (len(names) + 1) + "|\n"
     body = ""
     for policy in policies:
-        cells = [f"{regret.loc[policy, name]:.0f} ± {error.loc[policy, name]:.0f}" for name in names]
+        cells = [_figure(regret.loc[policy, name], error.loc[policy, name]) for name in names]
         body += f"| {policy} | " + " | ".join(cells) + " |\n"
     times = totals.pivot(index="policy", columns="problem", values="mean_ms")
     clock = ""
@@ -77,16 +77,21 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
     missing = (
         "" if "W-DBO" in policies else "\n**W-DBO is left out: the package `wdbo-algo` is not installed.**\n"
     )
+    if len(names) < len(PROBLEMS):
+        count = f"{len(names)} of the {len(PROBLEMS)}"
+        missing += f"\n**Only {count} functions have been run; without `--problems` all are.**\n"
+    if replicates == 1:
+        missing += "\n**One replicate: no standard error, and no verdict that would stand.**\n"
     shrunk = "\n**A shrunk run (`--fast`): the figures mean nothing.**\n" if fast else ""
     wrote = ", ".join(f"{name} {version}" for name, version in versions().items())
     return f"""# Dynamic standard functions over continuous domains
 
-`python -m benchmarks.continuous`: {horizon} steps, {replicates} replicates, one thread; {wrote}.
+`python -m benchmarks.continuous`: {horizon} steps, replicates: {replicates}, one thread; {wrote}.
 {shrunk}{missing}
 The last input of each function is time, the step over the horizon. All upper confidence bounds but W-DBO's own have
 width {WIDTH:g}. All begin with the same {INITIAL} Sobol points. Ours learn kernel, noise and mean as they go: a fit
 after those, after every 20 steps and when predictions turn bad; the window is half the horizon. BoTorch's
-`SingleTaskGP` is fitted anew every step. Standard errors over {replicates} replicate(s) are rough.
+`SingleTaskGP` is fitted anew every step. Standard errors over few replicates are rough.
 
 ![Mean cumulative regret]( regret.png)
 
@@ -98,6 +103,10 @@ after those, after every 20 steps and when predictions turn bad; the window is h
 
 {head}{rule}{clock}
 {_step(step)}""".replace("( regret.png)", "(regret.png)")
+
+
+def _figure(regret: float, error: float) -> str:
+    return f"{regret:.0f}" if error != error else f"{regret:.0f} ± {error:.0f}"
 
 
 def _step(step: Path) -> str:

@@ -86,12 +86,13 @@ def starvation(out: Path, fast: bool) -> None:
         model = SketchedGP(problem.arms, kernel, LAMBDA, sampling=LeverageSampling.practical(5.0, 1.0))
         model.observe(order[:t, None].double(), rewards[:t, None])
         dictionary = model.sketches[0].embedding.inducing
-        m = max(2, len(dictionary))
+        drawn = model.sketches[0].last_draw
+        features = max(2, drawn + drawn % 2)  # cosines and sines
         seen = (order[:t], rewards[:t])
         found = {
             "BKB": model.marginals(),
             "subset of regressors": subset_of_regressors(kernel, problem.arms, *seen, dictionary, LAMBDA),
-            "random Fourier features": random_fourier_features(problem.arms, *seen, 0.1, m + m % 2, LAMBDA),
+            "random Fourier features": random_fourier_features(problem.arms, *seen, 0.1, features, LAMBDA),
         }
         for row, (name, (mean, variance)) in enumerate(found.items()):
             deviation = variance.clamp_min(0).sqrt()
@@ -101,7 +102,7 @@ def starvation(out: Path, fast: bool) -> None:
                 {
                     "t": t,
                     "posterior": name,
-                    "points_or_features": m + (row == 2) * (m % 2),
+                    "points_or_features": features if row == 2 else len(dictionary),
                     "smallest_deviation_far": float(deviation[far].min()),
                     "share_within_3_sigma": float(inside.double().mean()),
                     "share_within_3_sigma_far": float(inside[far].double().mean()),

@@ -653,7 +653,17 @@ SPECS |= {
         "make": "problems.make",
     }.items()
 }
+OWED = "not fuzzed yet: only the bad input in its own tests has been tried"
 LEFT_OUT = {
+    "acquisition.PathwisePointDraw": OWED,
+    "acquisition.PointSearch": OWED,
+    "bandits_torch.Domain": OWED,
+    "kernels.StackedKernel": OWED,
+    "models.fit_hyperparameters": OWED,
+    "models.learnable": OWED,
+    "policies.ContinuousIndexPolicy": OWED,
+    "policies.ContinuousPriorElimination": OWED,
+    "policies.LearnedHyperparameters": OWED,
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
