@@ -13,6 +13,7 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.history import History
 from bandits_torch.loop import run
+from bandits_torch.policies.opkb_constants import Constants
 from bandits_torch.problems import Problem, make
 
 HORIZON, REPLICATES = 10_000, 25
@@ -28,14 +29,22 @@ ENVIRONMENTS: dict[str, tuple[str, dict[str, Any], tuple[float, ...]]] = {
     "cosine-stationary": ("cosine", {"stationary": True}, ()),
     "slow-drift": ("tv-gp", {"forgetting_rate": 1e-4}, ()),
 }
+# Published: sigma 100, mixture 0.2, E x 0.01, beta x 50, mu x 0.2, thresholds x 0.005, no replay below index 4.
+PUBLISHED = {
+    "sigma": 100.0, "delta": None, "c0": 0.276, "c1": 0.1, "c2": 1.81, "c3": 0.02, "c4": 0.125,
+    "design_share": 0.2, "first_replay": 4,
+}  # fmt: skip
+PUBLISHED_SLIDING = {"noise_variance": 0.05, "width": 1.81, "window": 3000}
 SLIDING = {"noise_variance": 0.05, "width": 1.4, "window": 3000}
 NEURAL = {"hidden": 64, "training_steps": 50}
 # Algorithm: recipe and options, the same everywhere; ``_hong_tuning`` says where those of the tuned ones come from.
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "SW-GP-UCB": ("sw_gp_ucb", SLIDING),
+    "SW-GP-UCB published": ("sw_gp_ucb", PUBLISHED_SLIDING),
     "SW-GP-UCB, window 1000": ("sw_gp_ucb", SLIDING | {"window": 1000}),
     "WGP-UCB": ("w_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "discount": 0.999}),
     "ADA-OPKB tuned": ("ada_opkb", {}),
+    "ADA-OPKB published": ("ada_opkb", {"constants": Constants(**PUBLISHED)}),
     "ADA-OPKB calibrated": ("ada_opkb_calibrated", {}),
     "ADA-OPNN": ("ada_opnn", NEURAL),
     "MASTER": ("master_gp_ucb", {"noise_variance": 0.05, "width": 1.81}),

@@ -23,20 +23,22 @@ import pandas as pd
 
 from bandits_torch.policies.master import MasterThresholds
 from bandits_torch.policies.opkb_constants import Constants
-from benchmarks.papers._hong_environments import ALGORITHMS, HORIZON, TUNING_SEED, play
+from benchmarks.papers._hong_environments import (
+    ALGORITHMS,
+    HORIZON,
+    PUBLISHED,
+    PUBLISHED_SLIDING,
+    TUNING_SEED,
+    play,
+)
 
 TUNED_ON = "sphere-one-switch"
 REPLICATES = {"SW-GP-UCB": 6, "WGP-UCB": 3, "ADA-OPKB": 20, "MASTER": 2}  # fewer of the slower
 COLUMNS = ("algorithm", "option", "setting", "regret", "standard_error", "chosen")
 Grid = dict[str, tuple[Any, ...]]
 
-# Published: sigma 100, mixture 0.2, E x 0.01, beta x 50, mu x 0.2, thresholds x 0.005, no replay below index 4.
-PUBLISHED = {
-    "sigma": 100.0, "delta": None, "c0": 0.276, "c1": 0.1, "c2": 1.81, "c3": 0.02, "c4": 0.125,
-    "design_share": 0.2, "first_replay": 4,
-}  # fmt: skip
 STARTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "SW-GP-UCB": ("sw_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "window": 3000}),
+    "SW-GP-UCB": ("sw_gp_ucb", PUBLISHED_SLIDING),
     "WGP-UCB": ("w_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "discount": 0.9995}),
     "ADA-OPKB": ("ada_opkb", PUBLISHED),
     "MASTER": (

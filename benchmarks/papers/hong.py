@@ -35,7 +35,10 @@ from benchmarks.papers._folders import results_folder
 
 # Part: which algorithms play on which environments.
 RACES: dict[str, dict[str, tuple[str, ...]]] = {
-    "switching": {"sphere-one-switch": of.RACED, "sphere-two-switches": of.RACED},
+    "switching": {
+        name: (*of.RACED, "SW-GP-UCB published", "ADA-OPKB published")
+        for name in ("sphere-one-switch", "sphere-two-switches")
+    },
     "cosine": {
         "cosine-stationary": ("OPNN", "OPNN0", "GP-UCB", "OPKB"),
         "cosine": (*of.RACED, "SW-GP-UCB, window 1000"),
