@@ -21,13 +21,13 @@ def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.dev
     return validation.finite_tensor("arms", arms.detach().to(dtype=dtype, device=device, copy=True))
 
 
-def split(X: Tensor, num_arms: int, drifts: bool) -> tuple[Tensor, Tensor | None]:
+def split(X: Tensor, num_arms: int, drifts: bool, fewest: int = 1) -> tuple[Tensor, Tensor | None]:
     """Indices (integers) and times (None without drift) of inputs X, ``batch x q x 1`` or ``batch x q x 2``."""
     width = 2 if drifts else 1
     columns = "[arm index, time]" if drifts else "[arm index]"
     validation.tensor("X", X)
-    ok = X.dim() >= 2 and X.shape[-1] == width and X.shape[-2] > 0
-    validation.shape_is("X", X, ok, f"batch_shape x q x {width} with q >= 1: {columns}")
+    ok = X.dim() >= 2 and X.shape[-1] == width and X.shape[-2] >= fewest
+    validation.shape_is("X", X, ok, f"batch_shape x q x {width} with q >= {fewest}: {columns}")
     validation.finite_tensor("X", X)
     index = X[..., 0].long()
     ok = bool(((index == X[..., 0]) & (index >= 0) & (index < num_arms)).all())
@@ -40,7 +40,7 @@ def observations(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Arms (b, n) and rewards (b, n) of a block of observations, and their times as X has them (None without drift).
     X: ``batch x n x 1`` (or 2), Y: ``batch x n x 1``."""
-    index, times = split(X, num_arms, drifts)
+    index, times = split(X, num_arms, drifts, fewest=0)
     validation.tensor("Y", Y)
     validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
     n = X.shape[-2]

@@ -207,7 +207,9 @@ def test_rebuild_reads_the_kernel_again(form):
     space, time = ArmCovarianceKernel(COVARIANCES), ExponentialForgettingKernel(torch.tensor(0.5).double())
     model = ArmGP(N, SpatioTemporalKernel(space, time), NOISE, form=form)
     expected = ArmGP(
-        N, SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.1).double())), NOISE
+        N,
+        SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.1, dtype=torch.float64))),
+        NOISE,
     )
     for step in range(1, 9):
         for m in (model, expected):

@@ -109,7 +109,11 @@ def test_policies_that_cannot_be_balanced_are_refused(chosen, message) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"delta": 0.0}, "delta must"), ({"noise_scale": -1.0}, "noise_scale must"), ({"xi": "?"}, "xi must")],
+    [
+        ({"delta": 0.0}, "delta must"),
+        ({"noise_scale": -1.0}, "noise_scale must"),
+        ({"xi": "?"}, r"\(xi\) must"),
+    ],
 )
 def test_bad_settings_are_refused(options, message) -> None:
     with pytest.raises(ValueError, match=message):

@@ -310,7 +310,7 @@ def test_noise_variances_of_replicates_and_priors_combine() -> None:
     [
         ({"delta": 1.5}, "delta must be"),
         ({"noise_scale": 0.0}, "noise_scale must be finite and > 0"),
-        ({"xi": "both"}, "xi must be 'two-sided' or 'printed'"),
+        ({"xi": "both"}, r"\(xi\) must be 'two-sided' or 'printed'"),
     ],
 )
 def test_bad_settings_are_refused(options, message) -> None:
