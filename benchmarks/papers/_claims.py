@@ -133,6 +133,15 @@ def alike(
     return Finding(HOLDS if share <= within else FAILS, f"{numbers} (asked: at most {100 * within:g} %)")
 
 
+def within(values: Sequence[float], name: str, low: float, high: float) -> Finding:
+    """Whether a mean lies in a range, two standard errors allowed for."""
+    numbers = np.asarray(values, dtype=float)
+    mean, error = _mean_and_error(numbers)
+    inside = low - 2 * error <= mean <= high + 2 * error
+    said = f"{name} {_shown(numbers)}, asked: {low:g} to {high:g}, give or take two standard errors"
+    return Finding(HOLDS if inside else FAILS, said)
+
+
 def every(findings: Sequence[Finding]) -> Finding:
     """Whether all of several findings hold."""
     verdicts = {finding.verdict for finding in findings}

@@ -100,3 +100,12 @@ def test_mean_and_error_are_those_of_the_textbook() -> None:
     values = np.array([1.0, 2.0, 6.0])
     spread = math.sqrt(((values - 3) ** 2).sum() / 2)
     assert _claims._mean_and_error(values) == (3.0, pytest.approx(spread / math.sqrt(3)))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(1.0, 3.0, HOLDS), (2.5, 3.0, HOLDS), (3.5, 4.0, FAILS), (0.0, 0.5, FAILS)]
+)
+def test_a_mean_lies_in_a_range_give_or_take_two_standard_errors(low, high, verdict):
+    found = _claims.within([1.0, 2.0, 3.0], "A", low, high)  # mean 2, standard error 0.58
+    assert found.verdict == verdict
+    assert "A 2 ± 0.58" in found.numbers
