@@ -182,15 +182,15 @@ class FactorForm(ObservedPoints):
 
     @property
     def can_mend(self) -> bool:
-        """Points are all it takes."""
-        return True
+        """Not once faint points were dropped: what they said of other points of the past is not to be had again. Of
+        the present they say nothing, and under drift errors fade as they do."""
+        return not self._dropped_any
 
     def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
         """Rebuild those of the members to ``look`` at (b,) whose state has drifted from what their points say; which?
 
         Looks at the means of the points of now and at P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
-        for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals; gain and
-        surprise stay as they are where faint points have been dropped.
+        for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals.
         """
         drifted = ((self._drifted(now) | self.frail) & look).nonzero().flatten().tolist()
         self.frail &= ~look
@@ -206,19 +206,18 @@ class FactorForm(ObservedPoints):
             self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
             present = torch.as_tensor(self.prior.over_time(now, now)).expand(len(self.mean), 1)[m]
             self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
-            if not self._dropped_any:
-                self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
+            self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
         return drifted
 
     def _drifted(self, now: float) -> Tensor:
         """Which members are off by more than the tolerance: (b,)."""
-        held = self.point_count > 0
-        point = self.point_count.argmax(-1)
-        column, weight = self.covariance[self._member, point], self.point_count / self.noise_variance
-        own = self.prior_covariance[self._member, point]
-        error = column_error(own, self.prior_covariance, column, self.covariance, weight)
-        error = torch.where(held, error, 0.0).abs().amax(-1)
-        smoothed = (self.covariance @ self.point_total.unsqueeze(-1)).squeeze(-1) / self.noise_variance
+        held = self.point_count > 0  # what stands at free points is left over, and may be no number
+        both = held.unsqueeze(-1) & held.unsqueeze(-2)
+        K, C = (torch.where(both, value, 0.0) for value in (self.prior_covariance, self.covariance))
+        point, weight = self.point_count.argmax(-1), self.point_count / self.noise_variance
+        error = column_error(K[self._member, point], K, C[self._member, point], C, weight).abs().amax(-1)
+        total = torch.where(held, self.point_total, 0.0)
+        smoothed = (C @ total.unsqueeze(-1)).squeeze(-1) / self.noise_variance
         off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)

@@ -179,3 +179,16 @@ def test_checks_are_part_of_the_state():
     copy.load_state_dict(model.state_dict())
     assert copy._belief._looks == model._belief._looks == [192, 192]
     assert copy._belief._learned == 100
+
+
+@pytest.mark.parametrize("replicates", [1, 2])
+def test_points_dropped_as_faint_are_no_reason_to_rebuild(replicates):
+    """What they said of other faint points is lost to a rebuild, so there is none, and looks become rarer."""
+    fast = SpatioTemporalKernel(
+        ArmCovarianceKernel(K), ExponentialForgettingKernel(torch.tensor(0.5, dtype=F64))
+    )
+    model = ArmGP(N, fast, 0.1, form="factor", batch_shape=(replicates,))
+    play(model, 300)
+    form = model._belief.form
+    assert form._dropped_any
+    assert set(model._belief._pauses) == {256}
