@@ -52,13 +52,7 @@ class ContinuousIndexPolicy(ModelPolicy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        over_points = isinstance(model, OnlineGP) and model.input_dim - domain.dim in (0, 1)
-        validation.require(
-            over_points,
-            "model",
-            model,
-            f"an OnlineGP of input_dim {domain.dim}, or {domain.dim + 1} with time",
-        )
+        check_model_over_points(model, domain)
         super().__init__(
             model,
             acquisition,
@@ -144,6 +138,16 @@ class ContinuousIndexPolicy(ModelPolicy):
         """Continue where the policy that gave ``state`` stood."""
         super().load_state_dict(state)
         self._steps, self._latest = state["steps"], state["latest"].clone()
+
+
+def check_model_over_points(model: object, domain: Domain) -> None:
+    """Raise ValueError unless the model's inputs are points of the domain, with or without time."""
+    validation.require(
+        isinstance(model, OnlineGP) and model.input_dim - domain.dim in (0, 1),
+        "model",
+        model,
+        f"an OnlineGP of input_dim {domain.dim}, or {domain.dim + 1} with time",
+    )
 
 
 def raw_seed(seed: int, step: int) -> int:

@@ -9,12 +9,11 @@ import torch
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
-from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.continuous import raw_seed
+from bandits_torch.policies.continuous import check_model_over_points, raw_seed
 from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Choice, Observation, check_points, domain_now
 from bandits_torch.theory.widths import Width
@@ -49,13 +48,7 @@ class ContinuousPriorElimination(PriorElimination):
         search: PointSearch | None = None,
         seed: int = 0,
     ) -> None:
-        over_points = isinstance(model, OnlineGP) and model.input_dim - domain.dim in (0, 1)
-        validation.require(
-            over_points,
-            "model",
-            model,
-            f"an OnlineGP of input_dim {domain.dim}, or {domain.dim + 1} with time",
-        )
+        check_model_over_points(model, domain)
         super().__init__(model, width, delta=delta, noise_scale=noise_scale, xi=xi)  # type: ignore[arg-type]
         self.domain, self.dim = domain, domain.dim
         self.search, self._seed = search or PointSearch(), seed
