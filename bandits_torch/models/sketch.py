@@ -131,7 +131,7 @@ class Sketch(ResizableState):
         place = self._place(arm)
         z, start = self.pulled[:, place], self._at_draw
         start = self.regression.covariance if start is None else start
-        self.spent += (float(self.unexplained[place]) + float(z @ start @ z)) / self._noise
+        self.spent += (float(self.unexplained[place]) + float(z @ (start @ z))) / self._noise
         if self.is_due:
             self._take_up(self._draw(place))
             self.spent, self._at_draw = 0.0, None  # the batch begins after this pull
