@@ -175,7 +175,7 @@ def test_window_of_points_is_a_policy_that_only_knew_those():
         windowed.learn(Observation(float(step), X[step], hill(X[step], step)))
         if step >= 14:
             fresh.learn(Observation(float(step), X[step], hill(X[step], step)))
-    fresh._steps = windowed._steps  # the same raw samples
+    fresh._searcher._steps = windowed._searcher._steps  # the same raw samples
     torch.testing.assert_close(windowed.choose(20.0).arm, fresh.choose(20.0).arm, rtol=0, atol=1e-6)
 
 
