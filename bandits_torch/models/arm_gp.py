@@ -246,6 +246,16 @@ class ArmGP(ArmModel):
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
         self._belief.reset(self._mask(where))
 
+    def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
+        """Learn these in place of all that is held: rows with ``held`` True, in members that have any.
+
+        X: ``batch x n x 1`` indices (x 2 with time), Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``.
+        Cost: n steps; under drift the steps of all observations held by any member.
+        """
+        index, rewards, times = arm_inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        moments = torch.zeros_like(rewards) if times is None else times.reshape(rewards.shape)
+        self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(rewards.shape))
+
     def rebuild(self) -> None:
         """Read the kernel's hyperparameters again and relearn the observations held, at the cost of their steps."""
         self._belief.relearn(self._belief.form_name)

@@ -202,6 +202,15 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             self.data.clear(where)
 
+    def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
+        """Learn these in place of all that is held: rows with ``held`` True, in members that have any. O(n t^2).
+
+        X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``.
+        """
+        self.reset(held.any(-1))
+        for k in range(X.shape[-2]):
+            self.observe(X[..., k : k + 1, :], Y[..., k : k + 1, :], where=held[..., k])
+
     def rebuild(self) -> None:
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
         validation.require(

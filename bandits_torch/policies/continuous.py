@@ -69,7 +69,7 @@ class ContinuousIndexPolicy(ModelPolicy):
         points, values = self._searcher.best(acquisition, time, available)
         if values is None:
             with torch.no_grad():
-                values = acquisition(self._inputs(points, time)).reshape(-1)
+                values = acquisition(self._inputs_of(points, time)).reshape(-1)
         return Choice(points, {"index": values})
 
     def learn(self, observation: Observation) -> None:
@@ -79,7 +79,7 @@ class ContinuousIndexPolicy(ModelPolicy):
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of one point per replicate, (S,) each."""
-        posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs(arm, time)))
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs_of(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
     @torch.no_grad()
@@ -103,12 +103,11 @@ class ContinuousIndexPolicy(ModelPolicy):
     def _check(self, observation: Observation) -> None:
         check_points(observation, self.replicates, self.dim)
 
-    def _inputs(self, points: Tensor, time: float) -> Tensor:
-        """``batch_shape x 1 x D`` of points (S, d)."""
-        return self._searcher.inputs(points, time).reshape(*self.model.batch_shape, 1, -1)
+    def _inputs_of(self, arm: Tensor, time: float) -> Tensor:
+        return self._searcher.inputs(arm, time).reshape(*self.model.batch_shape, 1, -1)
 
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
-        self.model.observe(self._inputs(arm, time), reward.reshape(*self.model.batch_shape, 1, 1))
+        self.model.observe(self._inputs_of(arm, time), reward.reshape(*self.model.batch_shape, 1, 1))
 
     def state_dict(self) -> dict[str, Any]:
         """As every index policy's; and where the next search begins."""

@@ -93,6 +93,8 @@ class LearnedHyperparameters(Policy):
             fit_hyperparameters(self.model, members.reshape(-1).nonzero().flatten().tolist(), self.most)
             if isinstance(self.policy, ContinuousPriorElimination):
                 self.policy.acquit(due)
+            else:
+                self.policy.refitted(due)
             self._refits += due
             self._since.masked_fill_(due, 0)
             self._shortfall.masked_fill_(due, 0.0)

@@ -62,6 +62,9 @@ tables = st.sampled_from(
     [torch.full((30, N), INF), torch.rand(6), torch.zeros(0, N), torch.zeros(6, 0), "t", None, [1.0], {}]
 )
 paths = st.sampled_from(["", "no/such/file.csv", "no/such/file.npz", 3, None, [], "."])
+windows = st.one_of(
+    st.sampled_from([(), [], "8", 8, None, (3, 3), (True,), (2.5,), (4, None)]), st.tuples(integers(1))
+)
 
 positive = numbers(lambda x: 0 < x < INF)
 positive_or_none = numbers(lambda x: 0 < x < INF, none=True)

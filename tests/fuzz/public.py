@@ -98,6 +98,7 @@ KINDS = {
         ["period", "num_peaks", "history_days", "input_dim", "num_priors", "step", "features_count"],
         bad.count,
     ),
+    **dict.fromkeys(["every", "memory", "most"], bad.count),
     **dict.fromkeys(["seed", "first_replicate", "training_steps"], bad.natural),
     **dict.fromkeys(["arms"], bad.arms),
     **dict.fromkeys(["kernel", "covariance"], bad.covariances),
@@ -140,7 +141,7 @@ QUIET = {"noise_scale": bad.non_negative}
 QUIET_OR_NONE = {"noise_scale": bad.numbers(lambda x: 0 <= x < bad.INF, none=True)}
 own_scale = {"noise_scale": bad.positive_or_none}
 WINDOW = {
-    "window": bad.count_or_none,
+    "window": bad.count_or_none.filter(lambda x: x != {}),  # LikelihoodWindow without arguments
     "interval": bad.count_or_none,
     "variation_budget": bad.numbers(lambda x: 0 <= x < bad.INF, none=True),
 }
@@ -417,6 +418,10 @@ SPECS: dict[str, Spec] = {
             "first_replicate": 0,
         },
         {"width": bad.things(none=False), "forgetting": bad.st.sampled_from(["window", 3])},
+    ),
+    "policies.LikelihoodWindow": Spec(
+        lambda: {"candidates": (3, 5), "every": 2, "memory": 4, "margin": 1.0},
+        {"candidates": bad.windows},
     ),
     "policies.Master": Spec(
         lambda: {
