@@ -41,12 +41,12 @@ class LikelihoodWindow(SlidingWindow):
         memory: h.
         margin: nats, >= 0.
 
-    Cost: O(M^2) an observation and replicate for the scores of all candidates together (``WindowDensities``), beside
+    Cost: O(M^3) an observation and replicate for the scores of all candidates together (``WindowDensities``), beside
     what the model's own steps cost; where a window grows to w, w steps of the model (under drift of an ``ArmGP``, of
-    all it holds). Memory: O(M^2) a replicate. Waits for the device once a step.
+    all it holds). Memory: O(M d) a replicate. Waits for the device once a step.
 
     A refit of hyperparameters (``LearnedHyperparameters``) has the h rewards scored again under the new ones, in one
-    pass. A reset forgets the record too. A policy works on a copy of the rule, so one rule may serve several.
+    pass of O(h M^3). A reset forgets the record too. A policy works on a copy of the rule: one may serve several.
 
     Raises ValueError for candidates that are not such integers, counts that are no integers >= 1, a negative
     ``margin``, and where it meets a model that is no ``ArmGP`` or ``OnlineGP``, cannot forget or holds data.

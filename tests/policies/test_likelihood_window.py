@@ -237,7 +237,6 @@ def test_one_rule_serves_two_policies_and_what_is_kept_is_bounded():
     assert second.trace()["window"].tolist() == [40] * S
     assert not second.forgetting.scores.any()
     assert first.forgetting._densities.inputs.shape == (S, 50, 1)
-    assert first.forgetting._densities._lower.shape == (S, 40, 40)
 
 
 @pytest.mark.parametrize("over", ["arms", "points"])
