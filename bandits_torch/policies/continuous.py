@@ -59,7 +59,7 @@ class ContinuousIndexPolicy(ModelPolicy):
             first_replicate=first_replicate,
         )
         self.domain, self.dim, self.num_arms = domain, domain.dim, 0
-        self.search = search or PointSearch()
+        self.search = PointSearch() if search is None else search
         self._searcher = PointSearcher(self.search, domain, self.replicates, has_time, seed)
         self._first_replicate = first_replicate
 

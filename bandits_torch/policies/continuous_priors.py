@@ -15,7 +15,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.point_searcher import PointSearcher, check_model_over_points
-from bandits_torch.policies.policy import Choice, Observation, check_points
+from bandits_torch.policies.policy import Choice, Observation, check_points, check_why
 from bandits_torch.theory.widths import Width
 
 
@@ -51,7 +51,7 @@ class ContinuousPriorElimination(PriorElimination):
         has_time = check_model_over_points(model, domain)
         super().__init__(model, width, delta=delta, noise_scale=noise_scale, xi=xi)  # type: ignore[arg-type]
         self.domain, self.dim = domain, domain.dim
-        self.search = search or PointSearch()
+        self.search = PointSearch() if search is None else search
         self._searcher = PointSearcher(self.search, domain, self.replicates, has_time, seed)
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:  # type: ignore[override]
@@ -80,6 +80,7 @@ class ContinuousPriorElimination(PriorElimination):
 
     def _check(self, observation: Observation) -> None:
         check_points(observation, self.replicates, self.dim)
+        check_why(observation, self.replicates, *self._TOLD)
 
     def _predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
         self._prior = observation.why["prior"]

@@ -28,11 +28,15 @@ class PointSearcher:
         replicates: S.
         has_time: whether the model's last input is time, then a fixed feature of the search.
         seed: of the raw samples, other ones at every step, the same in every replicate.
+
+    Raises ValueError for a search of another kind and a seed that is no integer >= 0.
     """
 
     def __init__(
         self, search: PointSearch, domain: Domain, replicates: int, has_time: bool, seed: int
     ) -> None:
+        validation.instance("search", search, PointSearch, "a PointSearch")
+        validation.natural("seed", seed)
         self.search, self.domain = search, domain
         self.replicates, self.has_time, self._seed = replicates, has_time, seed
         self._steps, self._latest = 0, domain.bounds.new_zeros(replicates, 0, domain.dim)

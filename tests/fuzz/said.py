@@ -40,6 +40,15 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
             lambda bad=bad: policy.learn(Observation(step, choice.arm, bad, choice.why)),
             ("reward", "rewards", "Y"),
         )
+    told = {"nothing": None, "text": "why"}
+    if choice.why.keys() - {"turn"} and choice.why.keys() != {"index"}:  # else none of it is needed to learn
+        told |= {"empty": {}, "of others": {name: torch.zeros(3) for name in choice.why}}
+    for what, why in told.items():
+        yield (
+            f"learn: why {what}",
+            lambda why=why: policy.learn(Observation(step, choice.arm, reward, why)),
+            ("why",),
+        )
     for what, bad in BAD_AVAILABLE.items():
         yield f"choose: available {what}", lambda bad=bad: policy.choose(step, bad), ("available",)
 
