@@ -110,10 +110,10 @@ class ArmBelief(torch.nn.Module):
         self.observations.append(arm, reward, time, where)
         self.relearn(self.form_name)
 
-    def hold(self, arm: Tensor, reward: Tensor, times: Tensor, held: Tensor) -> None:
+    def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
         """Learn the rows (b, n) with ``held`` True, oldest first, in place of all that members with such rows held.
 
-        Row k is of one time in all members, but under drift all members are learned again.
+        Row k is of one time in all members. Under drift all members are learned again.
         """
         if not self.drifts:
             self.reset(held.any(-1))
@@ -121,7 +121,7 @@ class ArmBelief(torch.nn.Module):
                 self.learn(arm[:, k], reward[:, k], 0.0, held[:, k])
             return
         self.observations.clear(held.any(-1))
-        for k, time in enumerate(times[0].tolist()):
+        for k, time in enumerate(times):
             self.observations.append(arm[:, k], reward[:, k], time, held[:, k])
         self.relearn(self.form_name)
 

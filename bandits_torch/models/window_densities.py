@@ -79,32 +79,28 @@ class WindowDensities:
     def _density(self, model: OnlineModel, row: int) -> Tensor:
         """log N of the reward in this row given those before it, ``batch x W``; 0 in members that do not hold it."""
         past = slice(max(0, row - self._depth), row)
-        inputs, rewards = self.inputs[..., past, :].flip(-2), self.rewards[..., past].flip(-1)
-        held, now = self.held[..., past].flip(-1), self.held[..., row]
+        inputs, rewards, held = (
+            self.inputs[..., past, :].flip(-2),
+            self.rewards[..., past].flip(-1),
+            self.held,
+        )
         X, reward = self.inputs[..., row : row + 1, :], self.rewards[..., row : row + 1].double()
         noise = model.noise_variance.double().expand(model.batch_shape).unsqueeze(-1)
-        lower, found = self._newest_first(model, inputs, held, noise)
-        cross = prior_covariance(model, X, inputs).squeeze(-2) * held
-        residual = (rewards.double() - prior_mean(model, inputs)) * held
-        right = torch.stack([cross, residual], -1)
+        K = prior_covariance(model, inputs, inputs).clone()
+        K.diagonal(dim1=-2, dim2=-1).add_(noise)
+        lower, failed = torch.linalg.cholesky_ex(K)
+        residual = rewards.double() - prior_mean(model, inputs)
+        right = torch.stack([prior_covariance(model, X, inputs).squeeze(-2), residual], -1)
         v, z = torch.linalg.solve_triangular(lower, right, upper=False).unbind(-1)
+        v = v * held[..., past].flip(
+            -1
+        )  # what a member does not hold is older than what it does: in the last rows
         at = [min(w, v.shape[-1]) for w in self.windows]
         mean = prior_mean(model, X) + pad((v * z).cumsum(-1), (1, 0))[..., at]
         known = pad(v.square().cumsum(-1), (1, 0))[..., at]
         spread = (prior_covariance(model, X, X)[..., 0] - known).clamp_min(0.0) + noise
         density = -0.5 * ((reward - mean).square() / spread + (2 * math.pi * spread).log())
-        return torch.where((now & found).unsqueeze(-1), density, 0.0)
-
-    @staticmethod
-    def _newest_first(
-        model: OnlineModel, inputs: Tensor, held: Tensor, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """L, with a null row where a member does not hold one; and in which members there is an L, ``batch``."""
-        one = torch.eye(held.shape[-1]).to(noise)
-        both = held.unsqueeze(-1) & held.unsqueeze(-2)
-        covariance = prior_covariance(model, inputs, inputs) + noise.unsqueeze(-1) * one
-        lower, failed = torch.linalg.cholesky_ex(torch.where(both, covariance, one))
-        return lower, failed == 0
+        return torch.where((held[..., row] & (failed == 0)).unsqueeze(-1), density, 0.0)
 
     # -- state -----------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -130,9 +130,8 @@ class LikelihoodWindow(SlidingWindow):
             return
         wanted = wanted & grows.unsqueeze(-1)
         first = int(wanted.reshape(-1, wanted.shape[-1]).any(0).to(torch.uint8).argmax())
-        model.hold(  # type: ignore[operator]
-            record.inputs[..., first:, :], record.rewards[..., first:].unsqueeze(-1), wanted[..., first:]
-        )
+        inputs, rewards = record.inputs[..., first:, :], record.rewards[..., first:].unsqueeze(-1)
+        cast(ArmGP | OnlineGP, model).hold(inputs, rewards, wanted[..., first:])
 
     @torch.no_grad()
     def refitted(self, model: OnlineModel, where: Tensor) -> None:

@@ -363,3 +363,14 @@ def test_a_bad_observation_changes_nothing():
     with pytest.raises(ValueError, match="reward must be finite"):
         policy.learn(Observation(21.0, torch.zeros(S, dtype=torch.long), torch.full((S,), math.nan).double()))
     assert torch.equal(policy.forgetting.scores, before)
+
+
+def test_rewards_that_come_late_under_drift_are_scored_and_held():
+    policy = over_arms(kernel=drifting())
+    told = list(observations(policy, 110))
+    for first in range(0, 110, 2):  # each second one comes before its elder
+        for observation in (told[first + 1], told[first]):
+            policy.learn(observation)
+    assert policy.trace()["window"].tolist() == policy.model.num_observations.tolist()
+    assert torch.isfinite(policy.forgetting.scores).all()
+    assert policy.trace()["window"].min() < 40
