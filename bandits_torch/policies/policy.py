@@ -150,7 +150,8 @@ def check_observation(observation: Observation, replicates: int, num_arms: int) 
     arm, expected = observation.arm, f"int64 from 0 to {num_arms - 1}"
     validation.require(arm.dtype == torch.long, "arm", arm, expected)
     if arm.is_cpu:
-        validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)
+        least, most = torch.aminmax(arm)
+        validation.require(bool(least >= 0) and bool(most < num_arms), "arm", arm, expected)
 
 
 def _check_tensors(observation: Observation) -> None:
