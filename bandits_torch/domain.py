@@ -37,24 +37,24 @@ class Domain:
     fixed_features: Mapping[int, float | Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        bounds = self.bounds
+        bounds = validation.tensor("bounds", self.bounds)
         shaped = bounds.dim() == 2 and bounds.shape[0] == 2 and bounds.shape[1] >= 1
         validation.shape_is("bounds", bounds, shaped and bounds.is_floating_point(), "(2, d), floating point")
         validation.finite_tensor("bounds", bounds)
+        validation.instance("fixed_features", self.fixed_features, Mapping, "values by column")
         for column in range(self.dim):
             low, high = bounds[:, column].tolist()
             ok = low <= high if column in self.fixed_features else low < high
             validation.require(ok, f"bounds[:, {column}]", (low, high), "increasing")
-        for column in self.fixed_features:
-            inside = isinstance(column, int) and 0 <= column < self.dim
+        for column, value in self.fixed_features.items():
+            inside = type(column) is int and 0 <= column < self.dim
             validation.require(inside, "fixed_features", column, f"keyed by columns 0..{self.dim - 1}")
+            validation.finite_tensor("fixed_features", validation.numbers("fixed_features", value, bounds))
         free = self.dim - len(self.fixed_features)
         validation.require(free > 0, "fixed_features", list(self.fixed_features), "fewer than the columns")
-        for indices, coefficients, _ in self.inequality_constraints:
-            fits = indices.dim() == 1 and indices.shape == coefficients.shape
-            validation.shape_is("inequality_constraints", indices, fits, "(k,), as the coefficients have")
-            inside = bool(((indices >= 0) & (indices < self.dim)).all())
-            validation.require(inside, "inequality_constraints", indices, f"of columns 0..{self.dim - 1}")
+        validation.instance("inequality_constraints", self.inequality_constraints, Sequence, "a sequence")
+        for constraint in self.inequality_constraints:
+            _check_constraint(constraint, self.dim)
         mixed = self.inequality_constraints and any(self.differs(v) for v in self.fixed_features.values())
         validation.require(
             not mixed, "fixed_features", "a tensor", "numbers where there are inequality_constraints"
@@ -136,3 +136,17 @@ class Domain:
             for i, value in self.fixed_features.items()
         }
         return Domain(bounds, constraints, fixed)
+
+
+def _check_constraint(constraint: Constraint, dim: int) -> None:
+    """Raise ValueError unless this is (indices, coefficients, rhs) over columns of the box."""
+    name = "inequality_constraints"
+    three = isinstance(constraint, tuple | list) and len(constraint) == 3
+    validation.require(three, name, constraint, "triples (indices, coefficients, rhs)")
+    indices, coefficients, rhs = constraint
+    validation.finite_number(name, rhs)
+    validation.finite_tensor(name, coefficients)
+    fits = validation.tensor(name, indices).dim() == 1 and indices.shape == coefficients.shape
+    validation.shape_is(name, indices, fits, "(k,), as the coefficients have")
+    inside = bool(((indices >= 0) & (indices < dim)).all()) and not indices.is_floating_point()
+    validation.require(inside, name, indices, f"of columns 0..{dim - 1}")

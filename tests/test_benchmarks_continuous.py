@@ -1,11 +1,13 @@
 """The race on continuous domains in small: rivals are played by the same loop, the page says what was measured."""
 
 import pandas as pd
+import pytest
 import torch
 
 from bandits_torch import make, run
+from benchmarks.continuous import race as races
 from benchmarks.continuous.page import write_page
-from benchmarks.continuous.race import INITIAL, OURS, has_wdbo, racers
+from benchmarks.continuous.race import INITIAL, OURS, continued, has_wdbo, racers
 from benchmarks.continuous.rivals import PlainBoTorch
 
 
@@ -57,3 +59,24 @@ def test_the_page_says_who_wins_and_what_a_long_step_costs(tmp_path):
     assert "W-DBO is left out" in text
     assert "is 1.25." in text
     assert (tmp_path / "regret.png").stat().st_size > 10_000
+
+
+def test_a_race_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    played = []
+
+    def one(name, horizon, replicate, tell):
+        played.append((horizon, replicate))
+        if len(played) == 2:
+            raise KeyboardInterrupt
+        return pd.DataFrame({"replicate": replicate, "step": range(1, horizon + 1)})
+
+    monkeypatch.setattr(races, "race", one)
+    table = tmp_path / "race.csv"
+    with pytest.raises(KeyboardInterrupt):
+        continued("dynamic-levy", 5, 3, table)
+    assert len(pd.read_csv(table)) == 5
+    continued("dynamic-levy", 5, 3, table)
+    assert played == [(5, 0), (5, 1), (5, 1), (5, 2)]
+    assert pd.read_csv(table)["replicate"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    continued("dynamic-levy", 6, 1, table)  # another horizon: begun anew
+    assert pd.read_csv(table)["step"].tolist() == [1, 2, 3, 4, 5, 6]

@@ -1,11 +1,11 @@
 """The figures of papers come from one command, and their page from the files it wrote."""
 
-import os
+import sys
 
 import pytest
 
 from benchmarks.papers import __main__ as papers
-from benchmarks.papers import _ziomek_claims, _ziomek_page, zhou, ziomek
+from benchmarks.papers import _ziomek_claims, _ziomek_page, ziomek
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED
 from benchmarks.papers._folders import RESULTS, data_folder, results_folder
 
@@ -63,31 +63,24 @@ def test_list_names_every_paper(capsys) -> None:
     assert {"calandriello", "chowdhury", "hong", "ziomek", "zhou"} <= set(papers.papers())
 
 
-def test_all_runs_every_paper_and_tells_times_and_failures(monkeypatch, capsys) -> None:
-    asked = {}
-
-    class Paper:
-        def __init__(self, name) -> None:
-            self.name, self.__file__ = name, zhou.__file__ if name.endswith("zhou") else os.devnull
-
-        def main(self, arguments) -> None:
-            asked[self.name] = arguments
-            if self.name.endswith("hong"):
-                raise RuntimeError("no such figure")
-
-    monkeypatch.setenv("BANDITS_TORCH_DATA", "")
-    monkeypatch.setattr(papers.importlib, "import_module", Paper)
-    with pytest.raises(SystemExit, match="failed: hong"):
-        papers.main(["--all", "--fast", "--data", "somewhere"])
-    assert set(asked) == {f"benchmarks.papers.{paper}" for paper in papers.papers()}
-    assert asked["benchmarks.papers.zhou"] == ["--fast", "--out", str(RESULTS / "fast" / "zhou")]
-    assert asked["benchmarks.papers.hong"] == ["--fast"]
-    assert os.environ["BANDITS_TORCH_DATA"] == "somewhere"
-    printed = capsys.readouterr().out
-    assert all(
-        any(line.startswith(p) and " s" in line for line in printed.splitlines()) for p in papers.papers()
+def test_all_runs_every_paper_and_tells_times_and_failures(monkeypatch, capsys, tmp_path) -> None:
+    script = (
+        "import os, pathlib, sys; paper, *flags = sys.argv[1:];"
+        f"pathlib.Path({str(tmp_path)!r}, paper).write_text(' '.join([*flags, os.environ['BANDITS_TORCH_DATA']]));"
+        "sys.exit(paper == 'hong')"
     )
-    assert any(line.startswith("hong") and line.endswith("failed") for line in printed.splitlines())
+    monkeypatch.setattr(
+        papers, "_command", lambda paper, flags: [sys.executable, "-c", script, paper, *flags]
+    )
+    with pytest.raises(SystemExit, match="failed: hong"):
+        papers.main(["--all", "--fast", "--data", str(tmp_path / "somewhere"), "--processes", "2"])
+    asked = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert asked == dict.fromkeys(papers.papers(), f"--fast {tmp_path / 'somewhere'}")
+    printed = capsys.readouterr().out.splitlines()
+    for paper in papers.papers():
+        assert any(line.startswith(paper) and "s of a core" in line for line in printed)
+    assert any(line.startswith("hong") and line.endswith("failed") for line in printed)
+    assert printed[-1].startswith("together")
 
 
 def test_fast_forms_write_elsewhere_than_results(tmp_path) -> None:

@@ -62,17 +62,17 @@ class PathwisePointDraw(AcquisitionFunction):
         seeds: Sequence[int] = (0,),
         features: int = 1024,
     ) -> None:
-        super().__init__(model=model)
         one_batch = isinstance(model, OnlineGP) and len(model.batch_shape) <= 1
         validation.require(one_batch, "model", model, "an OnlineGP of batch shape () or (S,)")
+        super().__init__(model=model)
         members = model.batch_shape.numel()
-        validation.require(
-            len(seeds) == members, "seeds", list(seeds), f"{members} integers, one for each member"
-        )
+        listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
+        one_each = listed and len(seeds) == members
+        validation.require(one_each, "seeds", seeds, f"{members} integers >= 0, one for each member")
         self._over_time = isinstance(model.kernel, SpatioTemporalKernel)
         known = not self._over_time or time is not None
         validation.require(known, "time", time, "a number, where the kernel has a time part")
-        self.time = time
+        self.time = None if time is None else validation.finite_number("time", time)
         with torch.no_grad():
             scale = (
                 width_now(width, model).to(model.noise_variance).expand(model.batch_shape).reshape(members)

@@ -28,7 +28,7 @@ class PointSearch:
             for hyperparameters to be learned from.
 
     Raises ValueError unless ``num_restarts`` and ``raw_samples`` are integers >= 1, with no fewer samples than
-    restarts, and ``initial`` an integer >= 0.
+    restarts, ``initial`` an integer >= 0, ``warm_start`` a truth value and ``options`` a mapping.
     """
 
     num_restarts: int = 4
@@ -42,8 +42,9 @@ class PointSearch:
         validation.positive_integer("raw_samples", self.raw_samples)
         enough = self.raw_samples >= self.num_restarts
         validation.require(enough, "raw_samples", self.raw_samples, f"at least {self.num_restarts} restarts")
-        if self.initial != 0:
-            validation.positive_integer("initial", self.initial)
+        validation.natural("initial", self.initial)
+        validation.instance("options", self.options, Mapping, "a mapping, the options of optimize_acqf")
+        validation.instance("warm_start", self.warm_start, bool, "True or False")
 
     def opening(self, domain: Domain, step: int, replicates: int, seed: int) -> Tensor | None:
         """Points (S, d) to play after ``step`` < ``initial`` others, the same in all replicates; None from then on."""

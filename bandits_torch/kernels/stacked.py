@@ -21,11 +21,14 @@ class StackedKernel(Kernel):
 
     Inputs are ``... x n x d`` with P or 1 in the dimension before n, if there is one. Cost: that of the P kernels.
 
-    Source: the batch of priors of Ziomek et al. 2024, Algorithm 1. Raises ValueError without kernels.
+    Source: the batch of priors of Ziomek et al. 2024, Algorithm 1. Raises ValueError for anything but
+    kernels, and without any.
     """
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
-        validation.require(len(kernels) > 0, "kernels", list(kernels), "at least one kernel")
+        some = isinstance(kernels, Sequence) and len(kernels) > 0
+        all_kernels = some and all(isinstance(kernel, Kernel) for kernel in kernels)
+        validation.require(all_kernels, "kernels", kernels, "a sequence of kernels, at least one kernel")
         own = torch.broadcast_shapes(*[kernel.batch_shape for kernel in kernels])
         super().__init__(batch_shape=torch.Size([*own, len(kernels)]))
         self.kernels = torch.nn.ModuleList(kernels)

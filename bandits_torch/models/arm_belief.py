@@ -110,6 +110,21 @@ class ArmBelief(torch.nn.Module):
         self.observations.append(arm, reward, time, where)
         self.relearn(self.form_name)
 
+    def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
+        """Learn the rows (b, n) with ``held`` True, oldest first, in place of all that members with such rows held.
+
+        Row k is of one time in all members. Under drift all members are learned again.
+        """
+        if not self.drifts:
+            self.reset(held.any(-1))
+            for k in range(arm.shape[-1]):
+                self.learn(arm[:, k], reward[:, k], 0.0, held[:, k])
+            return
+        self.observations.clear(held.any(-1))
+        for k, time in enumerate(times):
+            self.observations.append(arm[:, k], reward[:, k], time, held[:, k])
+        self.relearn(self.form_name)
+
     def forget(self, count: int, where: Tensor) -> None:
         """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
 

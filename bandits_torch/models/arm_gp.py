@@ -18,6 +18,7 @@ from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_belief import FORMS, ArmBelief
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.batch_inputs import check_held
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 
 # "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover). Not a matter of the
@@ -245,6 +246,19 @@ class ArmGP(ArmModel):
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
         self._belief.reset(self._mask(where))
+
+    def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
+        """Learn these in place of all that is held: rows with ``held`` True, in members that have any.
+
+        X: ``batch x n x 1`` indices (x 2 with time, the same in every member), Y: ``batch x n x 1``, oldest first;
+        held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
+        Raises ValueError on bad input, with nothing changed.
+        """
+        index, rewards, times = arm_inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        n = index.shape[-1]
+        moments = arm_inputs.moments(times, n, in_order=False)
+        check_held(held, self._batch_shape, n)
+        self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
 
     def rebuild(self) -> None:
         """Read the kernel's hyperparameters again and relearn the observations held, at the cost of their steps."""

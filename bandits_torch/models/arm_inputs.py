@@ -49,18 +49,19 @@ def observations(
     return flat("X", index, batch_shape, n), flat("Y", Y.squeeze(-1), batch_shape, n), times
 
 
-def moments(times: Tensor | None, n: int) -> list[float]:
-    """The n times of a block of observations, the same in every batch member, none before another; 0 without drift."""
+def moments(times: Tensor | None, n: int, in_order: bool = True) -> list[float]:
+    """The n times of a block of observations, the same in every batch member, none before another (if it matters);
+    0 without drift."""
     if times is None:
         return [0.0] * n
     first = times.reshape(-1)[:n]
     validation.require(
         bool((times == first).all()), "X[..., 1]", times, "the same times in every batch member"
     )
-    in_order = first.tolist()
-    ordered = all(a <= b for a, b in itertools.pairwise(in_order))
+    listed = first.tolist()
+    ordered = not in_order or all(a <= b for a, b in itertools.pairwise(listed))
     validation.require(ordered, "X[..., 1]", times, "times that do not decrease")
-    return in_order
+    return listed
 
 
 def flat(name: str, value: Tensor, batch_shape: torch.Size, *tail: int) -> Tensor:

@@ -73,3 +73,11 @@ def mask(where: Tensor | None, batch_shape: torch.Size, device: torch.device) ->
     if where.device.type == "cpu" and bool(where.all()):
         return None
     return where.to(device).reshape(padded(where.shape, batch_shape))
+
+
+def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
+    """ValueError unless these are booleans, ``batch x n``: which of n rows each member holds."""
+    boolean = isinstance(held, Tensor) and held.dtype == torch.bool
+    validation.require(boolean, "held", held, "a boolean tensor")
+    shape = (*batch_shape, n)
+    validation.shape_is("held", held, held.shape == shape, str(shape))

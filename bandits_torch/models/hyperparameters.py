@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Sequence
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -54,8 +55,12 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
         dim: number of inputs of space.
         replicates: S; the batch shape is (S,), or () for one.
 
-    Raises ValueError for several replicates of a kernel that is neither squared exponential nor Matern.
+    Raises ValueError for what is no kernel, counts that are no integers >= 1, and several replicates of a kernel that
+    is neither squared exponential nor Matern.
     """
+    validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
+    validation.positive_integer("dim", dim)
+    validation.positive_integer("replicates", replicates)
     batch = torch.Size([replicates] if replicates > 1 else [])
     if isinstance(kernel, SpatioTemporalKernel):
         space = learnable(kernel.space_kernel, dim, replicates)
@@ -140,7 +145,7 @@ def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
     return features, reward[valid]
 
 
-def fit_hyperparameters(model: ArmGP | OnlineGP, members: list[int], most: int = 500) -> list[int]:
+def fit_hyperparameters(model: ArmGP | OnlineGP, members: Sequence[int], most: int = 500) -> list[int]:
     """Maximise each member's marginal likelihood times its priors, then rebuild the model once.
 
     Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
@@ -154,7 +159,14 @@ def fit_hyperparameters(model: ArmGP | OnlineGP, members: list[int], most: int =
 
     Returns the members fitted; one whose fit fails, or that holds fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
+
+    Raises ValueError for another model, ``members`` it does not have, and ``most`` that is no integer >= 1.
     """
+    validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
+    validation.positive_integer("most", most)
+    listed = isinstance(members, Sequence) and all(type(m) is int for m in members)
+    among = listed and all(0 <= m < model.batch_shape.numel() for m in members)
+    validation.require(among, "members", members, f"integers from 0 to {model.batch_shape.numel() - 1}")
     kernel = model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
     count = model.batch_shape.numel()
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()

@@ -17,7 +17,15 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.batch_inputs import broadcast, mask, observations, padded, require_within, variances
+from bandits_torch.models.batch_inputs import (
+    broadcast,
+    check_held,
+    mask,
+    observations,
+    padded,
+    require_within,
+    variances,
+)
 from bandits_torch.models.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.growing_cholesky import GrowingCholesky, Rows
 from bandits_torch.models.marginal_posterior import MarginalPosterior
@@ -201,6 +209,18 @@ class OnlineGP(OnlineModel):
         where = self._mask(where)
         with torch.no_grad():
             self.data.clear(where)
+
+    def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
+        """Learn these in place of all that is held: rows with ``held`` True, in members that have any. O(n t^2).
+
+        X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``. Raises ValueError on
+        bad input, with nothing changed.
+        """
+        observations(X, Y, self.batch_shape, self.data.inputs)
+        check_held(held, self.batch_shape, X.shape[-2])
+        self.reset(held.any(-1))
+        for k in range(X.shape[-2]):
+            self.observe(X[..., k : k + 1, :], Y[..., k : k + 1, :], where=held[..., k])
 
     def rebuild(self) -> None:
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""

@@ -82,3 +82,10 @@ class ResizableState(torch.nn.Module):
             if buffer is not None and incoming is not None and incoming.shape != buffer.shape:
                 self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Numbers go past the look at buffers and submodules that tensors need: it takes longer than a small sum."""
+        if type(value) in (int, float, bool):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)

@@ -69,6 +69,7 @@ class Sketch(ResizableState):
         self.prior, self.sampling, self._streams, self.chunk_size = prior, sampling, streams, chunk_size
         diagonal = prior.diagonal()[0]
         self.register_buffer("noise_variance", noise_variance)
+        self._noise = float(noise_variance)
         self.register_buffer("prior_variance", diagonal, persistent=False)
         for name in ("count", "total", "unexplained", "pulled"):
             self.register_buffer(name, diagonal.new_zeros(0))
@@ -130,7 +131,7 @@ class Sketch(ResizableState):
         place = self._place(arm)
         z, start = self.pulled[:, place], self._at_draw
         start = self.regression.covariance if start is None else start
-        self.spent += float((self.unexplained[place] + z @ start @ z) / self.noise_variance)
+        self.spent += (float(self.unexplained[place]) + float(z @ (start @ z))) / self._noise
         if self.is_due:
             self._take_up(self._draw(place))
             self.spent, self._at_draw = 0.0, None  # the batch begins after this pull
@@ -140,8 +141,8 @@ class Sketch(ResizableState):
 
     def _learn(self, place: int, residual: Tensor) -> None:
         self.marginals.note_pull(*self.regression.observe(self.pulled[:, place], residual))
-        self.count[place] += 1
-        self.total[place] += residual
+        self.count[place].add_(1)
+        self.total[place].add_(residual)
         self.observations += 1
 
     def _place(self, arm: int) -> int:
@@ -246,11 +247,6 @@ class Sketch(ResizableState):
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
         self.marginals.refresh(self.embedding, self.regression)
-
-    def variance_of(self, arms: Tensor) -> Tensor:
-        """Variance of these arms (n,) now, without refreshing all: O(n m q) for q pulls since the last refresh."""
-        z = self.embedding.of(arms)
-        return self.marginals.variance_at(arms, z, self.regression).clamp_min(0.0)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (..., n), z and C z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""

@@ -29,11 +29,13 @@ class SketchMarginals(ResizableState):
         self.register_buffer("prior_variance", prior_variance, persistent=False)
         self.register_buffer("mean", torch.zeros_like(prior_variance))
         self.register_buffer("variance", prior_variance.clone())
+        self.settled = 0  # how often
         self.settle(True)
 
     def settle(self, kept: bool) -> None:
         """The marginals are those of now, or (not ``kept``) must be computed anew."""
         self.kept = kept
+        self.settled += 1
         self._falls: list[Tensor] = []  # by pull since: the variance falls by the square of this times z,
         self._steps: list[Tensor] = []  # and the mean moves by this times that
         self._shift: Tensor | None = None  # of the weights, beside
@@ -85,12 +87,21 @@ class SketchMarginals(ResizableState):
             return self.variance[arms]
         return self.variance[arms] - (torch.stack(self._falls) @ z).square().sum(0)
 
+    @property
+    def pulls(self) -> int:
+        """How many have been noted since the marginals were settled."""
+        return len(self._falls)
+
+    def falls_since(self, pull: int) -> list[Tensor]:
+        """Of each pull after the first ``pull`` of them: at features z the variance falls by (fall^T z)^2."""
+        return self._falls[pull:]
+
     def _variance(self, arms: Tensor | slice, z: Tensor, regression: FeatureRegression) -> Tensor:
         return self.prior_variance[arms] - (z * (z - regression.covariance @ z)).sum(0)
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _PLAIN = ("kept", "_falls", "_steps", "_shift")
+    _PLAIN = ("kept", "settled", "_falls", "_steps", "_shift")
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the buffers alone do not tell."""

@@ -84,12 +84,13 @@ class SketchedGP(ArmModel):
         self.register_buffer("prior_mean", mean)
         self.prior_mean: Tensor
         self.sampling = sampling or LeverageSampling.practical()
-        self._members = torch.nn.ModuleList()
+        sketches = []
         for k, one in enumerate(noise.expand(self._batch_shape).reshape(-1)):
             streams = ReplicateStreams(
                 seed, purpose="sketch", first=first_replicate + k, dtype=arms.dtype, device=arms.device
             )
-            self._members.append(Sketch(self.prior, one.clone(), self.sampling, streams, chunk_size))
+            sketches.append(Sketch(self.prior, one.clone(), self.sampling, streams, chunk_size))
+        self._hold(sketches)
         self.register_buffer("_kappa_squared", self.sketches[0].prior_variance.max(), persistent=False)
         self._kappa_squared: Tensor
         self._candidates: Tensor | None = None
@@ -97,10 +98,11 @@ class SketchedGP(ArmModel):
 
     # -- what it is ------------------------------------------------------------------------------------
 
-    @property
-    def sketches(self) -> list[Sketch]:
-        """The posterior of each member of the batch, row-major."""
-        return list(self._members)  # type: ignore[arg-type]
+    def _hold(self, sketches: list[Sketch]) -> None:
+        self.sketches = (
+            sketches  # of each member of the batch, row-major; a ModuleList takes longer to walk through
+        )
+        self._members = torch.nn.ModuleList(sketches)
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -227,7 +229,7 @@ class SketchedGP(ArmModel):
         return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
 
     def _checked_arm(self, arm: Tensor) -> Tensor:
-        in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
+        in_range = all(0 <= index < self.num_arms for index in arm.reshape(-1).tolist())
         validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
         return arm_inputs.flat("arm", arm, self._batch_shape)
 
@@ -294,9 +296,7 @@ class SketchedGP(ArmModel):
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
         order = torch.arange(self._batch_shape.numel()).reshape(self._batch_shape).expand(batch_shape)
         model = copy.deepcopy(self)
-        model._members = torch.nn.ModuleList(
-            copy.deepcopy(self._members[k]) for k in order.reshape(-1).tolist()
-        )
+        model._hold([copy.deepcopy(self.sketches[k]) for k in order.reshape(-1).tolist()])
         model._batch_shape, model._candidates = torch.Size(batch_shape), None
         return model
 

@@ -16,6 +16,7 @@ from bandits_torch.policies.forgetting import (
 )
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
+from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.master import Master, MasterThresholds
 from bandits_torch.policies.neural import NeuralFeatures
 from bandits_torch.policies.opkb import OPKB
@@ -49,6 +50,7 @@ __all__ = [
     "KeepEverything",
     "LearnedHyperparameters",
     "LikeliestPriorPolicy",
+    "LikelihoodWindow",
     "Master",
     "MasterThresholds",
     "NeuralFeatures",

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.sketch import Sketch
 from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.watched_arms import WatchedArms
 from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
 from bandits_torch.theory.widths import Width
 
-_FIRST_BLOCK = 8  # arms scored again at once; four times more until the best is certain
+_WATCHED_FIRST = 32  # arms watched in a batch; twice as many until the best is certain
 
 
 class BatchBKB(Policy):
@@ -23,8 +23,9 @@ class BatchBKB(Policy):
 
     A batch ends when the model draws its next dictionary: once 1 + sum sigma~_b^2(x_s) / lambda passes
     ``model.sampling.growth``. Inside a batch indices can only fall, so an index computed earlier bounds the one
-    of now, and arms are scored again from the top until one is at or above all stale ones: the choice is that of
-    full scoring. Rewards are not needed inside a batch: ``choose_batch`` picks q arms before any of theirs arrives.
+    of now: the arms that were best when it began are watched, their variances kept up to date, and joined by others
+    until the best of them is above all that the others had. The choice is that of full scoring. Rewards are not
+    needed inside a batch: ``choose_batch`` picks q arms before any of theirs arrives.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
     resparsification (from general knowledge of it). Their width allows for the frozen mean: pass
@@ -34,8 +35,8 @@ class BatchBKB(Policy):
         model: a ``SketchedGP`` of batch shape () or (S,).
         width: a ``Width``, evaluated at the start of every batch.
 
-    Cost: a step inside a batch O(N + a m^2 + m^3), a the arms scored again; a new batch the model's O(m N)
-    to O(m^2 N). Ties go to the arm of the smallest index among those of equal index.
+    Cost: a step inside a batch O(N + a m + m^2), a the arms watched; a new batch the model's O(m N) to O(m^2 N).
+    Ties go to the arm of the smallest index among those of equal index.
 
     Raises ValueError for a model with a batch beside replicates.
     """
@@ -53,6 +54,7 @@ class BatchBKB(Policy):
         self._draws: list[int | None] = [
             None
         ] * S  # how many dictionaries had been drawn when the batch began
+        self._watched: dict[int, WatchedArms] = {}  # by replicate, from its first batch on
         self._scored = torch.zeros(S, dtype=torch.long)
 
     # -- one step --------------------------------------------------------------------------------------
@@ -62,7 +64,7 @@ class BatchBKB(Policy):
         """The best available arm of each replicate."""
         mask = self._available(available)
         self._begin_batches()
-        return Choice(torch.stack([self._best(k, mask) for k in range(self.replicates)]))
+        return Choice(self._best_arms(mask))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -85,7 +87,7 @@ class BatchBKB(Policy):
         self._begin_batches()
         arms = []
         for _ in range(count):
-            arm = torch.stack([self._best(k, mask) for k in range(self.replicates)])
+            arm = self._best_arms(mask)
             self.model.place(arm.reshape(self.model.batch_shape))
             arms.append(arm)
             for k, sketch in enumerate(self.model.sketches):
@@ -135,32 +137,34 @@ class BatchBKB(Policy):
 
     def _score_all(self, k: int) -> None:
         """Indices of all arms of replicate k, with mean and width as frozen."""
-        sketch = self.model.sketches[k]
+        sketch, bound = self.model.sketches[k], self._bound[k]
         sketch.refresh()
-        torch.addcmul(
-            self._mean[k], self._width[k], sketch.variance.clamp_min(0.0).sqrt(), out=self._bound[k]
-        )
+        torch.addcmul(self._mean[k], self._width[k], sketch.variance.clamp_min(0.0).sqrt(), out=bound)
         self._draws[k] = sketch.draws
+        first = torch.topk(bound, min(_WATCHED_FIRST, self.num_arms)).indices
+        bound[first] = -torch.inf
+        self._watched[k] = WatchedArms(sketch, first)
+
+    def _best_arms(self, mask: Tensor | None) -> Tensor:
+        return torch.stack([self._best(k, mask) for k in range(self.replicates)])
 
     def _best(self, k: int, mask: Tensor | None) -> Tensor:
-        """The arm of largest index now, scoring again no more arms than it takes to be certain."""
-        sketch, bound = self.model.sketches[k], self._bound[k]
-        allowed = bound if mask is None else bound.masked_fill(~mask[k], -torch.inf)
-        block = _FIRST_BLOCK
+        """The arm of largest index now: watches more arms until it is above what all others had when last scored."""
+        watched, others = self._watched[k], self._bound[k]
+        if mask is not None:
+            others = others.masked_fill(~mask[k], -torch.inf)
         while True:
-            stale, arms = torch.topk(allowed, min(block + 1, self.num_arms))
-            fresh = self._score(k, sketch, arms)
-            bound[arms] = fresh
-            fresh = fresh.masked_fill(stale == -torch.inf, -torch.inf)
-            best = fresh.max()
-            if block >= self.num_arms or bool(best > stale[-1]):
-                self._scored[k] = len(arms)
-                return arms[fresh == best].min()
-            allowed = allowed.scatter(0, arms, fresh)
-            block *= 4
-
-    def _score(self, k: int, sketch: Sketch, arms: Tensor) -> Tensor:
-        return torch.addcmul(self._mean[k, arms], self._width[k], sketch.variance_of(arms).sqrt())
+            index = torch.addcmul(self._mean[k, watched.arms], self._width[k], watched.variance().sqrt())
+            if mask is not None:
+                index = index.masked_fill(~mask[k, watched.arms], -torch.inf)
+            best, left = torch.stack([index.max(), others.max()]).tolist()
+            if best > left or left == -torch.inf:  # none is left: all are watched, or not available
+                break
+            more = torch.topk(others, min(len(watched), int((others > -torch.inf).sum()))).indices
+            watched.join(more)
+            others[more] = self._bound[k, more] = -torch.inf
+        self._scored[k] = len(watched)
+        return watched.arms[index == best].min()
 
     def _available(self, available: Tensor | None) -> Tensor | None:
         if available is None:
@@ -179,6 +183,7 @@ class BatchBKB(Policy):
                 "bound": self._bound,
                 "width": self._width,
                 "draws": self._draws,
+                "watched": {k: watched.state_dict() for k, watched in self._watched.items()},
             }
         )
 
@@ -188,3 +193,6 @@ class BatchBKB(Policy):
         self._mean, self._bound, self._width, self._draws = (
             copy.deepcopy(state[name]) for name in ("mean", "bound", "width", "draws")
         )
+        self._watched = {
+            k: WatchedArms.from_state(self.model.sketches[k], kept) for k, kept in state["watched"].items()
+        }

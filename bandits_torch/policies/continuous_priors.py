@@ -13,9 +13,9 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.continuous import check_model_over_points, raw_seed
 from bandits_torch.policies.over_priors import PriorElimination
-from bandits_torch.policies.policy import Choice, Observation, check_points, domain_now
+from bandits_torch.policies.point_searcher import PointSearcher, check_model_over_points
+from bandits_torch.policies.policy import Choice, Observation, check_points, check_why
 from bandits_torch.theory.widths import Width
 
 
@@ -48,28 +48,18 @@ class ContinuousPriorElimination(PriorElimination):
         search: PointSearch | None = None,
         seed: int = 0,
     ) -> None:
-        check_model_over_points(model, domain)
+        has_time = check_model_over_points(model, domain)
         super().__init__(model, width, delta=delta, noise_scale=noise_scale, xi=xi)  # type: ignore[arg-type]
         self.domain, self.dim = domain, domain.dim
-        self.search, self._seed = search or PointSearch(), seed
-        self._steps, self._latest = 0, domain.bounds.new_zeros(self.replicates, 0, domain.dim)
+        self.search = PointSearch() if search is None else search
+        self._searcher = PointSearcher(self.search, domain, self.replicates, has_time, seed)
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:  # type: ignore[override]
         """The best point of each replicate, (S, d), and the prior it was chosen by."""
         with torch.no_grad():
             width = self.width(self._step(1), self.model).expand(self.model.batch_shape)
             over = self._over(UpperConfidenceBound(self.model, width))
-        domain = domain_now(self.domain, available)
-        points = self.search.opening(domain, self._steps, self.replicates, self._seed)
-        if points is None:
-            points, _ = self.search.maximise(
-                over,
-                domain,
-                replicates=self.replicates,
-                time=time if self.model.input_dim > self.dim else None,
-                starts=self._latest if self._latest.shape[1] else None,
-                seed=raw_seed(self._seed, self._steps),
-            )
+        points, _ = self._searcher.best(over, time, available)
         with torch.no_grad():
             prior = over.prior(self._inputs(points, time).squeeze(1).unsqueeze(0)).reshape(self.replicates)
         return Choice(points, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
@@ -77,8 +67,7 @@ class ContinuousPriorElimination(PriorElimination):
     def learn(self, observation: Observation) -> None:
         """As ``PriorElimination`` learns; the point is where the next search begins, too."""
         super().learn(observation)
-        self._latest = observation.arm.detach().clone().unsqueeze(1)
-        self._steps += 1
+        self._searcher.learn(observation.arm)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and deviation of one point per replicate under the prior played last, (S,) each."""
@@ -91,6 +80,7 @@ class ContinuousPriorElimination(PriorElimination):
 
     def _check(self, observation: Observation) -> None:
         check_points(observation, self.replicates, self.dim)
+        check_why(observation, self.replicates, *self._TOLD)
 
     def _predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
         self._prior = observation.why["prior"]
@@ -103,15 +93,13 @@ class ContinuousPriorElimination(PriorElimination):
 
     def _inputs(self, points: Tensor, time: float) -> Tensor:
         """``S x 1 x 1 x D`` of points (S, d), the same for every prior."""
-        if self.model.input_dim > self.dim:
-            points = torch.cat([points, torch.full_like(points[:, :1], time)], -1)
-        return points.reshape(self.replicates, 1, 1, -1)
+        return self._searcher.inputs(points, time).reshape(self.replicates, 1, 1, -1)
 
     def state_dict(self) -> dict[str, Any]:
         """Model, step, the record of every prior, and where the next search begins."""
-        return super().state_dict() | {"steps": self._steps, "latest": self._latest.clone()}
+        return super().state_dict() | self._searcher.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the policy that gave ``state`` stood."""
         super().load_state_dict(state)
-        self._steps, self._latest = state["steps"], state["latest"].clone()
+        self._searcher.load_state_dict(state)

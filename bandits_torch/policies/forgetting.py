@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +18,18 @@ Prediction = Callable[[], tuple[Tensor, Tensor]]
 class ForgettingRule:
     """Keeps everything; the base of the others.
 
-    A rule is asked twice a step. ``clock`` counts the observations since the last restart, an integer while
-    all replicates restart together and a tensor (S,) once they do not.
+    Each step a rule is asked ``refuted`` before the policy learns, then told ``observed`` and asked ``after``.
+    ``clock`` counts the observations since the last restart, an integer while all replicates restart together and a
+    tensor (S,) once they do not.
     """
 
     def check(self, model: OnlineModel) -> None:
         """Raise ValueError if the rule cannot work with this model."""
+
+    def begin(self, model: OnlineModel) -> ForgettingRule:
+        """The rule as one policy uses it: this one after ``check``, or a copy if it remembers anything."""
+        self.check(model)
+        return self
 
     def refuted(
         self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
@@ -33,9 +40,29 @@ class ForgettingRule:
         """
         return None
 
+    def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
+        """The model has learned ``reward`` (S,) at ``point()``, its inputs ``batch_shape x 1 x D``."""
+
     def after(self, model: OnlineModel, clock: int | Tensor) -> Tensor | bool:
         """After learning: forget in place, and say which replicates restart now (booleans, or one for all)."""
         return False
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """The policy has forgotten everything (in the replicates with ``where`` (S,) True)."""
+
+    def refitted(self, model: OnlineModel, where: Tensor) -> None:
+        """The model's hyperparameters have changed in the replicates with ``where`` (S,) True."""
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """What of a step is worth keeping, (S,) each."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the rule remembers; empty for a rule that remembers nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the rule that gave ``state`` stood."""
 
 
 class KeepEverything(ForgettingRule):

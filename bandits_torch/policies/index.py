@@ -143,8 +143,10 @@ class IndexPolicy(ModelPolicy):
             inputs = torch.cat([inputs, torch.full_like(inputs[:, :1], time)], -1)
         return inputs.reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
 
-    def _of_arm(self, arm: Tensor, time: float) -> Tensor:
-        """Inputs of one arm per replicate, ``batch_shape x 1 x d``."""
+    def _inputs_of(self, arm: Tensor, time: float) -> Tensor:
+        if isinstance(self.model, ArmModel):
+            index = arm.to(self.arms.dtype).reshape(*self.model.batch_shape, 1, 1)
+            return torch.cat([index, torch.full_like(index, time)], -1) if self.model.drifts else index
         return self._inputs(time).reshape(self.num_arms, -1)[arm].reshape(*self.model.batch_shape, 1, -1)
 
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
@@ -154,7 +156,7 @@ class IndexPolicy(ModelPolicy):
         elif isinstance(self.model, ArmModel):
             self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time)
         else:
-            self.model.observe(self._of_arm(arm, time), reward.reshape(*shape, 1, 1))
+            self.model.observe(self._inputs_of(arm, time), reward.reshape(*shape, 1, 1))
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of one arm per replicate, (S,) each."""
@@ -162,7 +164,7 @@ class IndexPolicy(ModelPolicy):
             mean, variance = (m.reshape(self.replicates, -1) for m in self.model.marginals(time))
             at = arm.unsqueeze(-1)
             return mean.gather(-1, at).squeeze(-1), variance.gather(-1, at).squeeze(-1).sqrt()
-        posterior = cast(GPyTorchPosterior, self.model.posterior(self._of_arm(arm, time)))
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs_of(arm, time)))
         return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
 
     @torch.no_grad()

@@ -48,7 +48,8 @@ class LearnedHyperparameters(Policy):
         memory: int = 10,
         most: int = 200,
     ) -> None:
-        fits = isinstance(getattr(policy, "model", None), ArmGP | OnlineGP)
+        kinds = isinstance(policy, ModelPolicy | ContinuousPriorElimination)
+        fits = kinds and isinstance(policy.model, ArmGP | OnlineGP)
         validation.require(fits, "policy", policy, "an index policy over an ArmGP or OnlineGP")
         self.policy = policy
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
@@ -56,7 +57,8 @@ class LearnedHyperparameters(Policy):
         self.first = validation.positive_integer("first", first)
         self.memory = validation.positive_integer("memory", memory)
         self.most = validation.positive_integer("most", most)
-        validation.require(tolerance > 0, "tolerance", tolerance, "a number > 0")
+        number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool) and tolerance > 0
+        validation.require(number, "tolerance", tolerance, "a number > 0")
         self.tolerance = tolerance
         policy.model.requires_grad_(False)  # searches of the acquisition then record no graph of them
         device = policy.model.noise_variance.device
@@ -93,6 +95,8 @@ class LearnedHyperparameters(Policy):
             fit_hyperparameters(self.model, members.reshape(-1).nonzero().flatten().tolist(), self.most)
             if isinstance(self.policy, ContinuousPriorElimination):
                 self.policy.acquit(due)
+            else:
+                self.policy.refitted(due)
             self._refits += due
             self._since.masked_fill_(due, 0)
             self._shortfall.masked_fill_(due, 0.0)

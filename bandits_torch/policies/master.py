@@ -18,6 +18,7 @@ from bandits_torch.policies.policy import (
     check_available,
     check_observation,
     check_turn,
+    check_why,
 )
 from bandits_torch.streams import ReplicateStreams
 
@@ -160,6 +161,7 @@ class Master(Policy):
         arm, reward = observation.arm, observation.reward
         check_observation(observation, self.replicates, self.num_arms)
         check_turn(observation, self._turn)
+        check_why(observation, self.replicates, "index")
         self._turn += 1
         optimism = observation.why["index"]
         self._detected = torch.zeros_like(self._detected)

@@ -54,8 +54,7 @@ class ModelPolicy(Policy):
         validation.require(
             width is not None or not needs_width, "width", width, "a Width: the acquisition needs one"
         )
-        self.forgetting = forgetting or KeepEverything()
-        self.forgetting.check(model)
+        self.forgetting = (forgetting or KeepEverything()).begin(model)
         self.model, self.acquisition, self.width = model, acquisition, width
         self.replicates = model.batch_shape.numel()
         noise = model.noise_variance
@@ -82,6 +81,10 @@ class ModelPolicy(Policy):
         """Raise ValueError unless the observation is one of this policy's."""
 
     @abstractmethod
+    def _inputs_of(self, arm: Tensor, time: float) -> Tensor:
+        """The model's inputs of one arm (or point) per replicate, ``batch_shape x 1 x D``."""
+
+    @abstractmethod
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
         """The model learns one reward per replicate."""
 
@@ -98,6 +101,7 @@ class ModelPolicy(Policy):
             self._restart(refuted)
         self._observe(arm, reward, time)
         self._clock = self._clock + 1
+        self.forgetting.observed(lambda: self._inputs_of(arm, time), reward, self.model)
         over = self.forgetting.after(self.model, self._clock)
         if over is True or (isinstance(over, Tensor) and bool(over.any())):
             self._restart(over)
@@ -110,8 +114,8 @@ class ModelPolicy(Policy):
         return {"width": self._width}
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The width used and the number of restarts so far."""
-        trace: dict[str, Tensor | float] = {"restarts": self._restarts}
+        """The width used, the number of restarts so far, and what the forgetting rule tells."""
+        trace: dict[str, Tensor | float] = {"restarts": self._restarts, **self.forgetting.trace()}
         if self._width is not None:
             trace["width"] = self._width
         return trace
@@ -120,6 +124,10 @@ class ModelPolicy(Policy):
         """Forget everything, the width's clock too; random streams go on."""
         self._restart(True if where is None else where, counts=False)
 
+    def refitted(self, where: Tensor) -> None:
+        """The model's hyperparameters have been learned anew in the replicates with ``where`` (S,) True."""
+        self.forgetting.refitted(self.model, where)
+
     def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
         if isinstance(where, Tensor):
             self.model.reset(where.reshape(self.model.batch_shape))
@@ -127,12 +135,15 @@ class ModelPolicy(Policy):
         else:
             self.model.reset()
             self._clock = 0
+        self.forgetting.reset(where if isinstance(where, Tensor) else None)
         self._restarts = self._restarts + where if counts else self._restarts * (~torch.as_tensor(where))
 
     # -- state -----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Model, clock, restarts and random streams, those of an acquisition that has its own among them."""
+        """Model, clock, restarts and random streams, those of an acquisition that has its own among them; and what
+        the forgetting rule remembers, if it does."""
+        rule = self.forgetting.state_dict()
         own = getattr(self.acquisition, "state_dict", None)
         return {
             "model": copied_state(self.model),
@@ -140,12 +151,14 @@ class ModelPolicy(Policy):
             "restarts": self._restarts.clone(),
             "streams": self._streams.state_dict(),
             "acquisition": None if inspect.isclass(self.acquisition) or own is None else own(),
-        }
+        } | ({"forgetting": rule} if rule else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the policy that gave ``state`` stood."""
         self.model.load_state_dict(state["model"])
         self._clock, self._restarts = state["clock"], state["restarts"].clone()
         self._streams.load_state_dict(state["streams"])
+        if "forgetting" in state:
+            self.forgetting.load_state_dict(state["forgetting"])
         if state["acquisition"] is not None:
             self.acquisition.load_state_dict(state["acquisition"])  # type: ignore[attr-defined]

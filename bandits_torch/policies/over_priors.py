@@ -25,6 +25,7 @@ from bandits_torch.policies.policy import (
     best_available,
     check_available,
     check_observation,
+    check_why,
     copied_state,
 )
 from bandits_torch.theory.prior_widths import elimination_xi
@@ -45,6 +46,7 @@ class UnknownPriorPolicy(Policy):
     """
 
     _MODELS: tuple[type, ...] = (ArmGP,)
+    _TOLD: tuple[str, ...] = ("prior",)  # what ``learn`` needs of the choice
 
     def __init__(self, model: ArmGP, width: Width) -> None:
         validation.instance("model", model, self._MODELS, "an ArmGP")
@@ -84,6 +86,7 @@ class UnknownPriorPolicy(Policy):
 
     def _check(self, observation: Observation) -> None:
         check_observation(observation, self.replicates, self.num_arms)
+        check_why(observation, self.replicates, *self._TOLD)
 
     def _observe(self, observation: Observation) -> None:
         arm, reward = observation.arm.unsqueeze(-1), observation.reward.unsqueeze(-1)
@@ -254,4 +257,5 @@ class PriorElimination(UnknownPriorPolicy):
         for name in self._RECORD:
             setattr(self, name, state[name].clone())
 
+    _TOLD = ("prior", "width")
     _RECORD = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")

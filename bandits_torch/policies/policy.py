@@ -138,7 +138,7 @@ def check_turn(observation: Observation, turn: int) -> None:
     """Raise ValueError if the observation says that its choice (``why["turn"]``) was made before the last reward."""
     made = observation.why.get("turn", turn)
     expected = f"{turn}, of a choice made since the last reward: this policy cannot learn late or twice"
-    validation.require(made == turn, "why['turn']", made, expected)
+    validation.require(isinstance(made, int) and made == turn, "why['turn']", made, expected)
 
 
 def check_observation(observation: Observation, replicates: int, num_arms: int) -> None:
@@ -150,7 +150,8 @@ def check_observation(observation: Observation, replicates: int, num_arms: int) 
     arm, expected = observation.arm, f"int64 from 0 to {num_arms - 1}"
     validation.require(arm.dtype == torch.long, "arm", arm, expected)
     if arm.is_cpu:
-        validation.require(bool(((arm >= 0) & (arm < num_arms)).all()), "arm", arm, expected)
+        least, most = torch.aminmax(arm)
+        validation.require(bool(least >= 0) and bool(most < num_arms), "arm", arm, expected)
 
 
 def _check_tensors(observation: Observation) -> None:
@@ -161,6 +162,16 @@ def _check_tensors(observation: Observation) -> None:
     if reward.is_cpu:
         validation.finite_tensor("reward", reward)
     validation.finite_number("time", observation.time)
+    validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
+
+
+def check_why(observation: Observation, replicates: int, *names: str) -> None:
+    """Raise ValueError unless what the choice told under these names is there, (S,) each."""
+    for name in names:
+        value = observation.why.get(name)
+        fits = isinstance(value, Tensor) and value.shape == (replicates,)
+        expected = f"a tensor ({replicates},), the {name} that the choice was made with"
+        validation.require(fits, f"why[{name!r}]", value, expected)
 
 
 def check_points(observation: Observation, replicates: int, dim: int) -> None:

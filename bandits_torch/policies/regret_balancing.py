@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation, check_why
 from bandits_torch.theory.prior_widths import elimination_xi
 
 
@@ -82,6 +82,7 @@ class RegretBalancing(Policy):
     def learn(self, observation: Observation) -> None:
         """Every policy learns the reward; then the survivors' records are compared."""
         check_observation(observation, self.replicates, self.num_arms)
+        check_why(observation, self.replicates, "prior", "bound")
         for policy in self.policies:
             policy.learn(Observation(observation.time, observation.arm, observation.reward))
         self._clock = self._clock + 1

@@ -11,6 +11,7 @@ Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
 * ``search``: a ``PointSearch`` (or its arguments), how points of a ``Domain`` are searched for;
 * ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies;
   ``width_form``: ``"theory"`` or ``"printed"``, the form of the algorithm's own (``IGPWidth``);
+* ``window`` (of ``sw_gp_ucb``): observations held; or ``"likelihood"``, to choose it by predictive likelihood;
 * ``horizon``: T, the steps the run is planned for;  ``variation_budget``: P_T, how much the rewards change in all
   (``Knowledge``), None for unknown;  ``forgetting_rate``: epsilon per unit of time;
 * ``seed``, ``first_replicate``: of the policy's own random numbers, and the number of its first replicate.

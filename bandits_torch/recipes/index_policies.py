@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -22,13 +23,15 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models.arm_inputs import features_of
-from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
+from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
+from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPointPolicy, RandomPolicy
 from bandits_torch.recipes.parts import (
     Choices,
     Number,
     as_width,
+    as_window,
     bayesian_width,
     incumbent,
     memory_length,
@@ -182,7 +185,7 @@ def sw_gp_ucb(
     noise_variance: Number,
     *,
     horizon: int,
-    window: int | None = None,
+    window: int | str | Mapping[str, Any] | None = None,
     variation_budget: Number | None = None,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
@@ -190,14 +193,23 @@ def sw_gp_ucb(
     width: Any = None,
     **prior: Any,
 ) -> Policy:
-    """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2)."""
+    """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2).
+
+    ``window``: a number; None for Zhou & Shroff's formula (``memory_length``); or ``"likelihood"``, or the arguments of
+    ``LikelihoodWindow``, for one that is chosen as the run goes by how well it would have predicted the latest rewards.
+    By default among 8, 16, ..., 256, up to ``horizon``; the width holds for all W candidates at once: ln(W T/delta).
+
+    Raises ValueError for a ``window`` of another kind.
+    """
+    validation.positive_integer("horizon", horizon)
     model = model_over(arms, kernel, noise_variance, **prior)
     if window is None:
         window = memory_length(model, horizon, variation_budget, _domain(arms))
+    rule = as_window(window, horizon)
+    choices = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
     own = SlidingWindowWidth(
-        window, horizon, rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain()
+        rule.window, choices * horizon, rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain()
     )
-    rule = SlidingWindow(window)
     return policy_over(
         arms, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule, **prior
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -21,9 +22,10 @@ from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import learnable
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.policies.continuous import ContinuousIndexPolicy
-from bandits_torch.policies.forgetting import ForgettingRule
+from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
+from bandits_torch.policies.likelihood_window import CANDIDATES, LikelihoodWindow
 from bandits_torch.policies.model_policy import ModelPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.theory.information_gain import MaximumGain
@@ -109,6 +111,18 @@ def policy_over(
 def as_search(search: PointSearch | Mapping[str, Any] | None) -> PointSearch | None:
     """A ``PointSearch``, from its arguments if those are given."""
     return PointSearch(**search) if isinstance(search, Mapping) else search
+
+
+def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWindow:
+    """A window of so many observations; of ``"likelihood"``, or the arguments of ``LikelihoodWindow``, one chosen."""
+    if window == "likelihood":
+        window = {}
+    if not isinstance(window, Mapping):
+        return SlidingWindow(cast(int, window))
+    known = set(inspect.signature(LikelihoodWindow).parameters)
+    validation.require(set(window) <= known, "window", window, f"arguments among {', '.join(sorted(known))}")
+    candidates = tuple({min(w, horizon) for w in CANDIDATES})
+    return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
 
 
 def as_schedule(learn_hyperparameters: bool | Mapping[str, Any]) -> Mapping[str, Any]:

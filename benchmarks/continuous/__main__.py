@@ -1,7 +1,8 @@
 """``python -m benchmarks.continuous [--fast] [--problems a,b] [--step] [--page]``.
 
 Races go to results/race-PROBLEM.csv, the cost of a long step to results/step.csv; the page and the picture are
-drawn from all there are. ``--step`` measures the step alone, ``--page`` draws alone.
+drawn from all there are. Replicates that a table of the same horizon holds are not played again. ``--step`` measures
+the step alone, ``--page`` draws alone.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.continuous.page import write_page
-from benchmarks.continuous.race import PROBLEMS, race
+from benchmarks.continuous.race import PROBLEMS, continued
 from benchmarks.continuous.step import step_ratio
 
 RESULTS = Path(__file__).parent / "results"
-HORIZON, REPLICATES = 50, 2
+HORIZON, REPLICATES = 60, 3
 
 
 def main() -> None:
@@ -47,8 +48,8 @@ def main() -> None:
     results.mkdir(exist_ok=True)
     if not asked.page and not asked.step:
         for name in names:
-            frame = race(name, horizon, replicates, lambda line: print(line, flush=True))
-            frame.to_csv(results / f"race-{name}.csv", index=False, float_format="%.6g")
+            table = results / f"race-{name}.csv"
+            continued(name, horizon, replicates, table, lambda line: print(line, flush=True))
     if asked.step or asked.fast:
         step_ratio(observations).to_csv(results / "step.csv", index=False, float_format="%.6g")
     print(f"wrote {write_page(results, fast=asked.fast)}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 
 from bandits_torch import make, recipes, run
+from bandits_torch.files import atomic_write
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems import ContinuousProblem
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch
@@ -63,30 +65,33 @@ def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Pol
     return recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed, **options)
 
 
-def race(name: str, horizon: int, replicates: int, tell: Callable[[str], None]) -> pd.DataFrame:
-    """One row per policy, replicate and step: regret, and seconds of ``choose`` and ``learn``."""
+def race(name: str, horizon: int, replicate: int, tell: Callable[[str], None]) -> pd.DataFrame:
+    """One row per policy and step: regret, and seconds of ``choose`` and ``learn``."""
     problem = make(name, horizon=horizon)
     assert isinstance(problem, ContinuousProblem)
     for step in range(1, horizon + 1):
         problem.best(step)  # not in anybody's time
     rows = []
-    for replicate in range(replicates):
-        for policy, build in racers(problem, horizon, replicate).items():
-            torch.manual_seed(replicate)
-            history = run(build(), problem, horizon, first_replicate=replicate)
-            tell(
-                f"{name} {policy} {replicate}: {history.mean_cumulative_regret:.1f}, {history.ms_per_step:.0f} ms"
-            )
-            rows.append(
-                pd.DataFrame(
-                    {
-                        "problem": name,
-                        "policy": policy,
-                        "replicate": replicate,
-                        "step": range(1, horizon + 1),
-                        "regret": history.regret[0].numpy(),
-                        "seconds": history.seconds.numpy(),
-                    }
-                )
-            )
+    for policy, build in racers(problem, horizon, replicate).items():
+        torch.manual_seed(replicate)
+        history = run(build(), problem, horizon, first_replicate=replicate)
+        tell(
+            f"{name} {policy} {replicate}: {history.mean_cumulative_regret:.1f}, {history.ms_per_step:.0f} ms"
+        )
+        columns = {"problem": name, "policy": policy, "replicate": replicate, "step": range(1, horizon + 1)}
+        columns |= {"regret": history.regret[0].numpy(), "seconds": history.seconds.numpy()}
+        rows.append(pd.DataFrame(columns))
     return pd.concat(rows, ignore_index=True)
+
+
+def continued(
+    name: str, horizon: int, replicates: int, table: Path, tell: Callable[[str], None] = print
+) -> None:
+    """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go."""
+    played = pd.read_csv(table) if table.exists() else pd.DataFrame()
+    if len(played) and played["step"].max() != horizon:
+        played = pd.DataFrame()
+    for replicate in sorted({*range(replicates)} - set(played.get("replicate", []))):
+        played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
+        with atomic_write(table) as file:
+            played.to_csv(file, index=False, float_format="%.6g")

@@ -2,22 +2,22 @@
 
 python -m benchmarks.papers list
 python -m benchmarks.papers PAPER [FIGURE ...] [--fast] [options of the paper]
-python -m benchmarks.papers --all [--fast] [--data DIR]
+python -m benchmarks.papers --all [--fast] [--data DIR] [--processes N]
 
-``--all`` runs every paper with all its figures, one after another, and ends with the time each took. ``--data`` is the
+``--all`` runs every paper with all its figures, one on each core, and ends with the time each took. ``--data`` is the
 folder of the real readings ($BANDITS_TORCH_DATA says the same); without it the figures that need them are left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
+import subprocess
 import sys
-import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
-
-from benchmarks.papers._folders import results_folder
 
 
 def papers() -> list[str]:
@@ -42,31 +42,40 @@ def main(arguments: list[str]) -> None:
 
 def run_all(arguments: list[str]) -> None:
     """Run every paper; one that fails does not stop the others, and the command fails at the end."""
-    fast = "--fast" in arguments
-    given = [argument for argument in arguments if argument != "--fast"]
-    if given[:1] == ["--data"] and len(given) == 2:
-        os.environ["BANDITS_TORCH_DATA"] = given[1]
-    elif given:
-        raise SystemExit(f"--all takes --fast and --data DIR, got {' '.join(given)}")
-    times, failed = {}, []
-    for paper in papers():
-        print(f"== {paper}", flush=True)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.papers --all")
+    parser.add_argument("--fast", action="store_true", help="small sizes, to see that everything runs")
+    parser.add_argument("--data", type=Path, help="folder of the real readings")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="papers at once; default: one a core"
+    )
+    asked = parser.parse_args(arguments)
+    if asked.processes < 1:
+        parser.error(f"--processes must be at least 1, got {asked.processes}")
+    flags, environment = ["--fast"] if asked.fast else [], {"OMP_NUM_THREADS": "1", **os.environ}
+    if asked.data is not None:
+        environment["BANDITS_TORCH_DATA"] = str(asked.data.resolve())
+
+    def one(paper: str) -> tuple[float, float, int]:
+        """Seconds on the wall and of a core, and the exit code."""
         start = perf_counter()
-        try:
-            module = importlib.import_module(f"benchmarks.papers.{paper}")
-            # A short run must not overwrite results, where the paper can be told where to write.
-            told = fast and "--out" in Path(str(module.__file__)).read_text()
-            elsewhere = ["--out", str(results_folder(paper, fast))] if told else []
-            module.main(["--fast", *elsewhere] if fast else [])
-        except (Exception, SystemExit):
-            traceback.print_exc()
-            failed.append(paper)
-        times[paper] = perf_counter() - start
-    for paper, seconds in times.items():
-        print(f"{paper:14} {seconds:8.1f} s{'  failed' if paper in failed else ''}")
-    print(f"{'together':14} {sum(times.values()):8.1f} s", flush=True)
+        process = subprocess.Popen(_command(paper, flags), env=environment, cwd=Path(__file__).parents[2])
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return perf_counter() - start, usage.ru_utime + usage.ru_stime, process.returncode
+
+    start = perf_counter()
+    with ThreadPoolExecutor(asked.processes) as pool:
+        ends = dict(zip(papers(), pool.map(one, papers()), strict=True))
+    for paper, (seconds, busy, code) in ends.items():
+        print(f"{paper:14} {seconds:8.1f} s, {busy:8.1f} s of a core{'  failed' if code else ''}")
+    print(f"{'together':14} {perf_counter() - start:8.1f} s", flush=True)
+    failed = [paper for paper, (_, _, code) in ends.items() if code]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def _command(paper: str, flags: list[str]) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.papers", paper, *flags]
 
 
 if __name__ == "__main__":

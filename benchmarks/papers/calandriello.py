@@ -37,6 +37,7 @@ from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
 from benchmarks.papers import _calandriello_page, _calandriello_settings
+from benchmarks.papers._folders import results_folder
 from benchmarks.papers._starving import random_fourier_features, subset_of_regressors
 
 mpl.use("Agg")
@@ -58,17 +59,19 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("parts", nargs="*", help="default: all")
     parser.add_argument("--fast", action="store_true", help="small sizes, to see that everything runs")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "calandriello")
+    parser.add_argument(
+        "--out", type=Path, help="default: results/calandriello, or results/fast/calandriello"
+    )
     asked = parser.parse_args(arguments)
     wanted = [FIGURES.get(part, part) for part in asked.parts] or list(parts)
     unknown = sorted(set(wanted) - set(parts))
     if unknown:
         parser.error(f"parts must be among {', '.join([*FIGURES, *parts])}, got {', '.join(unknown)}")
-    asked.out.mkdir(parents=True, exist_ok=True)
+    out = results_folder("calandriello", asked.fast, asked.out)
     torch.set_num_threads(1)
     for part in wanted:
-        parts[part](asked.out, asked.fast)
-    _calandriello_page.write(asked.out)
+        parts[part](out, asked.fast)
+    _calandriello_page.write(out)
 
 
 def starvation(out: Path, fast: bool) -> None:

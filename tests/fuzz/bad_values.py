@@ -62,6 +62,26 @@ tables = st.sampled_from(
     [torch.full((30, N), INF), torch.rand(6), torch.zeros(0, N), torch.zeros(6, 0), "t", None, [1.0], {}]
 )
 paths = st.sampled_from(["", "no/such/file.csv", "no/such/file.npz", 3, None, [], "."])
+windows = st.one_of(
+    st.sampled_from([(), [], "8", 8, None, (3, 3), (True,), (2.5,), (4, None)]), st.tuples(integers(1))
+)
+_box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+bounds = spoiled(_box, _box[:1], _box[0], _box[:, :0], _box.flip(0), 0 * _box, _box.long(), _box.unsqueeze(0))
+_columns, _ones = torch.tensor([0, 1]), torch.ones(2).double()
+_constraints = [
+    [(_columns, _ones)],
+    [(_columns + 1, _ones, 0.1)],
+    [(_columns - 1, _ones, 0.1)],
+    [(_columns + 0.5, _ones, 0.1)],
+    [(_columns, _ones[:1], 0.1)],
+    [(_columns, _ones * NAN, 0.1)],
+    [(_columns, _ones, NAN)],
+    [(_columns, _ones, None)],
+    [([0, 1], [1.0, 1.0], 0.1)],
+    [None],
+    ["x0 + x1 > 0.1"],
+]
+constraints = st.sampled_from([None, 3, "sum", _ones, *_constraints])
 
 positive = numbers(lambda x: 0 < x < INF)
 positive_or_none = numbers(lambda x: 0 < x < INF, none=True)

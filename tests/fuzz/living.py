@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import models, recipes
+from bandits_torch import Domain, models, recipes
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
@@ -33,11 +33,30 @@ def policy_of(name: str, steps: int = 3, **options: Any) -> Any:
     return policy
 
 
+def policy_over_points(name: str, steps: int = 3) -> Any:
+    """The same on a domain of two dimensions."""
+    problem = make("dynamic-levy", dim=2, horizon=20, replicates=S)
+    search = {"search": {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}}
+    options = search if "search" in recipes.options_of(name) else {}
+    policy = recipes.build(name, problem, replicates=S, horizon=20, **options)
+    for step in range(1, steps + 1):
+        choice = policy.choose(float(step))
+        policy.learn(Observation(float(step), choice.arm, numbers(0.1, -0.2) * step, choice.why))
+    return policy
+
+
 def _drifting() -> SpatioTemporalKernel:
     return SpatioTemporalKernel(
         ArmCovarianceKernel(COVARIANCE), ExponentialForgettingKernel(torch.tensor(0.1).double())
     )
 
+
+OVER_POINTS = ("random", "gp_ucb", "gp_ts", "tv_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
+# What sw_gp_ucb can be told to learn beside rewards; all of it was chosen or fitted in the steps before.
+MORE = {
+    "its window": {"window": {"candidates": [2, 9], "every": 2}},
+    "its hyperparameters": {"window": 9, "learn_hyperparameters": {"first": 2, "every": 1}},
+}
 
 MODELS: dict[str, Callable[[], Any]] = {
     "ArmGP, covariance": lambda: models.ArmGP(N, COVARIANCE, 0.1, form="covariance", batch_shape=(S,)),
@@ -100,6 +119,23 @@ BAD_ARMS = {
     "number": 1,
     "text": "first",
     "nothing": None,
+}
+BAD_POINTS = {
+    "NaN": torch.full((S, 2), NAN).double(),
+    "infinite": torch.full((S, 2), INF).double(),
+    "too many": torch.zeros(S + 1, 2).double(),
+    "one for two": torch.zeros(1, 2).double(),
+    "other dimension": torch.zeros(S, 3).double(),
+    "indices": torch.tensor([0, 1]),
+    "list": [[0.0, 0.0], [0.0, 0.0]],
+    "text": "here",
+    "nothing": None,
+}
+BAD_DOMAINS = {
+    "another dimension": Domain(torch.tensor([[0.0], [1.0]]).double()),
+    "a mask": torch.ones(2) > 0,
+    "bounds alone": torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(),
+    "text": "all",
 }
 BAD_REWARDS = {
     "NaN": numbers(NAN, 1),

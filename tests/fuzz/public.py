@@ -17,7 +17,7 @@ import torch
 from botorch.test_functions import Branin
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import acquisition, kernels, models, policies, problems, recipes, theory
+from bandits_torch import Domain, acquisition, kernels, models, policies, problems, recipes, theory
 from tests.fuzz import bad_values as bad
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
 
@@ -60,6 +60,25 @@ def ucb(model=None):
     return acquisition.UpperConfidenceBound(over_priors() if model is None else model, 2.0)
 
 
+def over_points(batch=(2,)):
+    space = kernels.SpatioTemporalKernel(kernel(), kernels.ExponentialForgettingKernel(0.1).double())
+    return models.OnlineGP(space, 0.1, input_dim=3, batch_shape=batch)
+
+
+def learnable_gp():
+    """Two replicates of a model that can learn its hyperparameters, with some rewards."""
+    model = models.ArmGP(FEATURES, models.learnable(kernel(), 1, 2), 0.1, batch_shape=(2,))
+    for arm in range(3):
+        model.observe_arms(torch.tensor(arm), torch.tensor(0.1 * arm).double())
+    return model
+
+
+def learnable_policy():
+    return policies.IndexPolicy(
+        learnable_gp(), acquisition.UpperConfidenceBound, width=theory.ConstantWidth(1.0)
+    )
+
+
 def index_policy():
     return policies.IndexPolicy(arm_gp(), acquisition.UpperConfidenceBound, width=theory.ConstantWidth(1.0))
 
@@ -98,6 +117,7 @@ KINDS = {
         ["period", "num_peaks", "history_days", "input_dim", "num_priors", "step", "features_count"],
         bad.count,
     ),
+    **dict.fromkeys(["every", "memory", "most"], bad.count),
     **dict.fromkeys(["seed", "first_replicate", "training_steps"], bad.natural),
     **dict.fromkeys(["arms"], bad.arms),
     **dict.fromkeys(["kernel", "covariance"], bad.covariances),
@@ -115,6 +135,7 @@ KINDS = {
 }
 
 T = 20
+DOMAIN = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
 PRIOR_RECIPE = {"arms": FEATURES, "noise_variance": 0.1}
 
 
@@ -140,7 +161,7 @@ QUIET = {"noise_scale": bad.non_negative}
 QUIET_OR_NONE = {"noise_scale": bad.numbers(lambda x: 0 <= x < bad.INF, none=True)}
 own_scale = {"noise_scale": bad.positive_or_none}
 WINDOW = {
-    "window": bad.count_or_none,
+    "window": bad.count_or_none.filter(lambda x: x != {}),  # LikelihoodWindow without arguments
     "interval": bad.count_or_none,
     "variation_budget": bad.numbers(lambda x: 0 <= x < bad.INF, none=True),
 }
@@ -177,6 +198,11 @@ SPECS: dict[str, Spec] = {
         lambda: {"arms": N, "priors": priors(), "noise_variance": 0.1, "replicates": 2, "form": "auto"},
         {"replicates": bad.count_or_none},
     ),
+    "models.fit_hyperparameters": Spec(
+        lambda: {"model": learnable_gp(), "members": [0, 1], "most": 10},
+        {"members": bad.st.sampled_from([None, 1, "all", [2], [-1], [0.5], [True], [None], torch.ones(2)])},
+    ),
+    "models.learnable": Spec(lambda: {"kernel": kernel(), "dim": 1, "replicates": 2}, {"kernel": bad.thing}),
     # kernels
     "kernels.ArmCovarianceKernel": Spec(lambda: {"covariance": COVARIANCE}),
     "kernels.ExponentialForgettingKernel": Spec(
@@ -185,6 +211,10 @@ SPECS: dict[str, Spec] = {
     "kernels.NeuralTangentKernel": Spec(lambda: {"depth": 3}),
     "kernels.SpatioTemporalKernel": Spec(
         lambda: {"space_kernel": kernel(), "time_kernel": kernels.ExponentialForgettingKernel(0.1)}
+    ),
+    "kernels.StackedKernel": Spec(
+        lambda: {"kernels": [kernel(), kernel()]},
+        {"kernels": bad.st.sampled_from([[], (), None, "rbf", 3, [kernel(), None], ["rbf"], kernel()])},
     ),
     "kernels.WienerKernel": Spec(
         lambda: {"drift_variance": 0.1, "start": 0.0}, {"drift_variance": bad.positive, "start": bad.finite}
@@ -319,6 +349,25 @@ SPECS: dict[str, Spec] = {
         lambda: {"base": ucb(), "surviving": torch.ones(2) > 0},
         {"surviving": bad.st.sampled_from(["all", torch.ones(3) > 0, torch.ones(2), [True, True]])},
     ),
+    "acquisition.PathwisePointDraw": Spec(
+        lambda: {"model": over_points(), "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
+        {
+            "width": bad.non_negative,
+            "time": bad.numbers(bad.math.isfinite, none=True),
+            "seeds": bad.st.sampled_from([None, 1, (), (1,), (0, 1, 2), (0, -1), (0.5, 1), "01", (None, 0)]),
+            "features": bad.integers(1).filter(lambda x: x != 64),
+        },
+    ),
+    "acquisition.PointSearch": Spec(
+        lambda: {"num_restarts": 2, "raw_samples": 4, "warm_start": True, "options": {}, "initial": 0},
+        {
+            "num_restarts": bad.count,
+            "raw_samples": bad.integers(2),
+            "warm_start": bad.st.sampled_from([None, 1, 0.0, "yes", []]),
+            "options": bad.st.sampled_from([None, 5, "fast", [50]]),
+            "initial": bad.natural,
+        },
+    ),
     "acquisition.PathwiseThompsonSampling": Spec(
         lambda: {"model": arm_gp(), "seed": 0, "features": 64}, {"features": bad.integers(1)}
     ),
@@ -331,6 +380,23 @@ SPECS: dict[str, Spec] = {
     ),
     "acquisition.UpperConfidenceBound": Spec(
         lambda: {"model": arm_gp(), "width": 1.0}, {"width": bad.non_negative}
+    ),
+    "bandits_torch.Domain": Spec(
+        lambda: {
+            "bounds": DOMAIN.bounds,
+            "inequality_constraints": [(torch.tensor([0, 1]), torch.ones(2).double(), 0.1)],
+            "fixed_features": {1: 0.5},
+        },
+        {
+            "bounds": bad.bounds,
+            "inequality_constraints": bad.constraints,
+            "fixed_features": bad.st.sampled_from(
+                [
+                    *(None, 3, "x", [1], {2: 0.5}, {-1: 0.5}, {"x": 0.5}, {True: 0.5}, {0.0: 1.0}),
+                    *({0: 0.5, 1: 0.5}, {1: bad.NAN}, {1: "half"}, {1: None}, {1: torch.ones(2)}),
+                ]
+            ),
+        },
     ),
     # policies
     **{
@@ -417,6 +483,52 @@ SPECS: dict[str, Spec] = {
             "first_replicate": 0,
         },
         {"width": bad.things(none=False), "forgetting": bad.st.sampled_from(["window", 3])},
+    ),
+    "policies.ContinuousIndexPolicy": Spec(
+        lambda: {
+            "model": over_points(),
+            "acquisition": acquisition.UpperConfidenceBound,
+            "domain": DOMAIN,
+            "width": theory.ConstantWidth(1.0),
+            "forgetting": policies.SlidingWindow(3),
+            "search": acquisition.PointSearch(1, 4),
+            "seed": 0,
+            "first_replicate": 0,
+        },
+        {
+            "domain": bad.thing,
+            "width": bad.things(none=False),
+            "forgetting": bad.st.sampled_from(["window", 3]),
+            "search": bad.things(none=True),
+        },
+    ),
+    "policies.ContinuousPriorElimination": Spec(
+        lambda: {
+            "model": over_points((2, 2)),
+            "width": theory.ConstantWidth(1.0),
+            "domain": DOMAIN,
+            "delta": 0.1,
+            "noise_scale": 0.1,
+            "xi": "two-sided",
+            "search": acquisition.PointSearch(1, 4),
+            "seed": 0,
+        },
+        {"width": bad.thing, "domain": bad.thing, "search": bad.things(none=True)} | own_scale,
+    ),
+    "policies.LearnedHyperparameters": Spec(
+        lambda: {
+            "policy": learnable_policy(),
+            "every": 5,
+            "first": 3,
+            "tolerance": 1.0,
+            "memory": 4,
+            "most": 20,
+        },
+        {"first": bad.count, "tolerance": bad.numbers(lambda x: x > 0)},
+    ),
+    "policies.LikelihoodWindow": Spec(
+        lambda: {"candidates": (3, 5), "every": 2, "memory": 4, "margin": 1.0},
+        {"candidates": bad.windows},
     ),
     "policies.Master": Spec(
         lambda: {
@@ -653,17 +765,7 @@ SPECS |= {
         "make": "problems.make",
     }.items()
 }
-OWED = "not fuzzed yet: only the bad input in its own tests has been tried"
 LEFT_OUT = {
-    "acquisition.PathwisePointDraw": OWED,
-    "acquisition.PointSearch": OWED,
-    "bandits_torch.Domain": OWED,
-    "kernels.StackedKernel": OWED,
-    "models.fit_hyperparameters": OWED,
-    "models.learnable": OWED,
-    "policies.ContinuousIndexPolicy": OWED,
-    "policies.ContinuousPriorElimination": OWED,
-    "policies.LearnedHyperparameters": OWED,
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",

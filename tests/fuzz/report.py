@@ -21,7 +21,16 @@ from bandits_torch import cli, recipes
 from bandits_torch.problems import read_table
 from tests.fuzz.command_lines import BAD_COMMAND_LINES, SMALL
 from tests.fuzz.files import CASES
-from tests.fuzz.living import MODELS, model_of, policy_of, same, state_of
+from tests.fuzz.living import (
+    MODELS,
+    MORE,
+    OVER_POINTS,
+    model_of,
+    policy_of,
+    policy_over_points,
+    same,
+    state_of,
+)
 from tests.fuzz.outcome import REFUSED, drawn, outcome
 from tests.fuzz.public import SPECS, cases, exports, kind_of
 from tests.fuzz.said import times_to_policy, to_model, to_policy
@@ -54,6 +63,12 @@ def mid_life() -> Iterator[Row]:
         policy = policy_of(name)
         policy.choose(4.0)
         yield from said_to(f"policy {name}", policy.state_dict, list(to_policy(policy)))
+    for name in OVER_POINTS:
+        policy = policy_over_points(name)
+        yield from said_to(f"policy {name} over points", policy.state_dict, list(to_policy(policy)))
+    for what, options in MORE.items():
+        policy = policy_of("sw_gp_ucb", **options)
+        yield from said_to(f"policy sw_gp_ucb that learns {what}", policy.state_dict, list(to_policy(policy)))
     drifting = policy_of("tv_gp_ucb", forgetting_rate=0.1)
     yield from said_to("policy tv_gp_ucb", drifting.state_dict, list(times_to_policy(drifting)))
     for name in MODELS:

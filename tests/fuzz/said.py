@@ -12,7 +12,9 @@ from tests.fuzz.living import (
     BAD_ARMS,
     BAD_AVAILABLE,
     BAD_COUNTS,
+    BAD_DOMAINS,
     BAD_INDICES,
+    BAD_POINTS,
     BAD_REWARDS,
     BAD_TIMES,
     BAD_WHERE,
@@ -25,10 +27,10 @@ Said = tuple[str, Callable[[], Any], tuple[str, ...]]
 
 
 def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
-    """Observations that cannot be, and masks that leave nothing."""
+    """Observations that cannot be, and masks or domains that leave nothing."""
     choice = policy.choose(step)
     reward = torch.tensor([0.3, 0.4]).double()
-    for what, arm in BAD_ARMS.items():
+    for what, arm in (BAD_POINTS if policy.dim else BAD_ARMS).items():
         yield (
             f"learn: arm {what}",
             lambda arm=arm: policy.learn(Observation(step, arm, reward, choice.why)),
@@ -40,7 +42,16 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
             lambda bad=bad: policy.learn(Observation(step, choice.arm, bad, choice.why)),
             ("reward", "rewards", "Y"),
         )
-    for what, bad in BAD_AVAILABLE.items():
+    told = {"nothing": None, "text": "why"}
+    if choice.why.keys() - {"turn"} and choice.why.keys() != {"index"}:  # else none of it is needed to learn
+        told |= {"empty": {}, "of others": {name: torch.zeros(3) for name in choice.why}}
+    for what, why in told.items():
+        yield (
+            f"learn: why {what}",
+            lambda why=why: policy.learn(Observation(step, choice.arm, reward, why)),
+            ("why",),
+        )
+    for what, bad in (BAD_DOMAINS if policy.dim else BAD_AVAILABLE).items():
         yield f"choose: available {what}", lambda bad=bad: policy.choose(step, bad), ("available",)
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from bandits_torch import recipes
-from tests.fuzz.living import MODELS, model_of, policy_of, same, state_of
+from tests.fuzz.living import (
+    MODELS,
+    MORE,
+    OVER_POINTS,
+    model_of,
+    policy_of,
+    policy_over_points,
+    same,
+    state_of,
+)
 from tests.fuzz.outcome import REFUSED, outcome
 from tests.fuzz.said import times_to_policy, to_model, to_policy
 
@@ -31,6 +40,18 @@ def test_policy_refuses_what_cannot_be(name):
     policy.choose(4.0)  # draws ahead what the choice below would draw
     said = list(to_policy(policy))
     assert_refused_and_unchanged(policy.state_dict, said)
+
+
+@pytest.mark.parametrize("name", OVER_POINTS)
+def test_policy_over_points_refuses_what_cannot_be(name):
+    policy = policy_over_points(name)
+    assert_refused_and_unchanged(policy.state_dict, list(to_policy(policy)))
+
+
+@pytest.mark.parametrize("options", MORE.values(), ids=MORE)
+def test_policy_that_learns_more_refuses_what_cannot_be(options):
+    policy = policy_of("sw_gp_ucb", **options)
+    assert_refused_and_unchanged(policy.state_dict, list(to_policy(policy)))
 
 
 @pytest.mark.parametrize("name", DRIFTING)

@@ -159,7 +159,7 @@ def test_the_opening_is_a_sobol_sequence_and_then_the_acquisition_decides():
         policy.learn(Observation(float(step), choice.arm, hill(choice.arm, step)))
     index = policy.choose(3.0).why["index"]
     with torch.no_grad():
-        again = UpperConfidenceBound(policy.model, 1.5)(policy._inputs(first[2].expand(2, 2), 3.0))
+        again = UpperConfidenceBound(policy.model, 1.5)(policy._inputs_of(first[2].expand(2, 2), 3.0))
     assert (index > again + 1e-3).all()
     with pytest.raises(ValueError, match="initial must be an integer"):
         PointSearch(initial=-1)
@@ -175,7 +175,7 @@ def test_window_of_points_is_a_policy_that_only_knew_those():
         windowed.learn(Observation(float(step), X[step], hill(X[step], step)))
         if step >= 14:
             fresh.learn(Observation(float(step), X[step], hill(X[step], step)))
-    fresh._steps = windowed._steps  # the same raw samples
+    fresh._searcher._steps = windowed._searcher._steps  # the same raw samples
     torch.testing.assert_close(windowed.choose(20.0).arm, fresh.choose(20.0).arm, rtol=0, atol=1e-6)
 
 

@@ -1,0 +1,163 @@
+"""A sliding window whose length is chosen by how well it would have predicted the latest rewards."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.window_densities import WindowDensities
+from bandits_torch.policies.forgetting import SlidingWindow
+
+CANDIDATES = (8, 16, 32, 64, 128, 256)
+
+
+class LikelihoodWindow(SlidingWindow):
+    """Holds the last w observations, w the candidate under which the latest rewards were least surprising.
+
+    After every ``every`` observations each replicate scores the candidates w by the one-step-ahead (prequential)
+    log-likelihood of its last h = ``memory`` rewards,
+
+        score_t(w) = sum_{s = t-h+1}^{t} log N(y_s; mu_{s-1}^{(w)}(x_s), sigma_{s-1}^{(w)}(x_s)^2 + lambda),
+
+    the posterior of s - 1 being that of the w observations before s, and takes the longest w whose score is within
+    ``margin`` nats of the best: windows that predict alike are told apart by noise alone, and of those the longest
+    knows most. Source: Dawid 1984 (the prequential score) for choosing among models, here among windows of one.
+
+    The window shrinks at once, and grows back at once: the last M observations, M the largest candidate, are at hand
+    whatever the model has forgotten, and are learned again. To keep everything for a run of T steps is the candidate
+    T; what is older than M is gone for good, so that neither cost nor memory grows with the horizon.
+
+    Args:
+        candidates: lengths w, different integers >= 1.
+        every: observations between choices.
+        memory: h.
+        margin: nats, >= 0.
+
+    Cost: O(M^3) an observation and replicate for the scores of all candidates together (``WindowDensities``), beside
+    what the model's own steps cost; where a window grows to w, w steps of the model (under drift of an ``ArmGP``, of
+    all it holds). Memory: O(M d) a replicate. Waits for the device once a step.
+
+    A refit of hyperparameters (``LearnedHyperparameters``) has the h rewards scored again under the new ones, in one
+    pass of O(h M^3). A reset forgets the record too. A policy works on a copy of the rule: one may serve several.
+
+    Raises ValueError for candidates that are not such integers, counts that are no integers >= 1, a negative
+    ``margin``, and where it meets a model that is no ``ArmGP`` or ``OnlineGP``, cannot forget or holds data.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[int] = CANDIDATES,
+        *,
+        every: int = 10,
+        memory: int = 30,
+        margin: float = 2.0,
+    ) -> None:
+        several = isinstance(candidates, Sequence) and not isinstance(candidates, str) and len(candidates) > 0
+        expected = "different integers >= 1, at least one"
+        validation.require(several, "candidates", candidates, expected)
+        for candidate in candidates:
+            validation.positive_integer("candidates", candidate)
+        validation.require(len(set(candidates)) == len(candidates), "candidates", candidates, expected)
+        self.candidates = tuple(sorted(candidates, reverse=True))  # so that ties go to the longest
+        super().__init__(self.candidates[0])
+        self.every = validation.positive_integer("every", every)
+        self.memory = validation.positive_integer("memory", memory)
+        self.margin = validation.non_negative("margin", margin)
+
+    def check(self, model: OnlineModel) -> None:
+        """As a window; and the model must be one whose prior the scores can be told from."""
+        validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
+        super().check(model)
+
+    def begin(self, model: OnlineModel) -> LikelihoodWindow:
+        """A copy that has seen nothing."""
+        rule = copy.copy(self)
+        rule.check(model)
+        rule._densities = WindowDensities(model, self.candidates, self.memory)
+        device = model.noise_variance.device
+        rule._choice = torch.zeros(model.batch_shape, dtype=torch.long, device=device)
+        rule._since = torch.zeros(model.batch_shape, dtype=torch.long, device=device)
+        return rule
+
+    _densities: WindowDensities
+    _choice: Tensor  # of candidates, batch
+    _since: Tensor  # observations since a choice was made, batch
+
+    def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
+        """Score the reward under every candidate; choose, where it is time."""
+        self._densities.observe(model, point(), reward.reshape(model.batch_shape))
+        self._since += 1
+        due = self._since >= self.every
+        if not bool(due.any()):
+            return
+        self._since.masked_fill_(due, 0)
+        scores = self.scores
+        good = scores >= scores.amax(-1, keepdim=True) - self.margin
+        self._choice = torch.where(due, good.to(torch.uint8).argmax(-1), self._choice)
+        self._grow(model, due)
+
+    def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
+        """Drop the oldest observations of the replicates that hold more than their window."""
+        while bool((over := model.num_observations > self.length).any()):
+            model.forget(1, where=over)
+        return False
+
+    @property
+    def length(self) -> Tensor:
+        """The window of each replicate now, ``batch_shape``."""
+        return torch.tensor(self.candidates, device=self._choice.device)[self._choice]
+
+    @property
+    def scores(self) -> Tensor:
+        """score_t(w) of each candidate now, ``batch_shape x W``, in the order of ``candidates``."""
+        return self._densities.densities.sum(-2)
+
+    def _grow(self, model: OnlineModel, due: Tensor) -> None:
+        """Learn anew what replicates hold whose window has outgrown it."""
+        record = self._densities
+        age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest of those that are held
+        wanted = record.held & (age <= self.length.unsqueeze(-1))
+        grows = due & (wanted.sum(-1) > model.num_observations)
+        if not bool(grows.any()):
+            return
+        wanted = wanted & grows.unsqueeze(-1)
+        first = int(wanted.reshape(-1, wanted.shape[-1]).any(0).to(torch.uint8).argmax())
+        inputs, rewards = record.inputs[..., first:, :], record.rewards[..., first:].unsqueeze(-1)
+        cast(ArmGP | OnlineGP, model).hold(inputs, rewards, wanted[..., first:])
+
+    @torch.no_grad()
+    def refitted(self, model: OnlineModel, where: Tensor) -> None:
+        """Score the record anew in these replicates."""
+        self._densities.rescore(model, where.reshape(model.batch_shape))
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget the record."""
+        where = None if where is None else where.reshape(self._choice.shape)
+        self._densities.clear(where)
+        for count in (self._choice, self._since):
+            count.masked_fill_(torch.ones_like(count, dtype=torch.bool) if where is None else where, 0)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The window of each replicate."""
+        return {"window": self.length.reshape(-1)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Record and choices."""
+        return {
+            "densities": self._densities.state_dict(),
+            "choice": self._choice.clone(),
+            "since": self._since.clone(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the rule that gave ``state`` stood."""
+        self._densities.load_state_dict(state["densities"])
+        self._choice, self._since = state["choice"].clone(), state["since"].clone()

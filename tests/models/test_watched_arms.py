@@ -1,0 +1,65 @@
+"""Variances of a few arms of a sketch, followed from pull to pull, against those of all arms."""
+
+import copy
+
+import pytest
+import torch
+
+from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.watched_arms import WatchedArms
+from bandits_torch.problems import GPDraws
+
+
+@pytest.fixture
+def sketch():
+    problem = GPDraws(num_arms=60, dim=2, lengthscale=0.2, noise_scale=0.1, seed=4)
+    model = SketchedGP(
+        problem.arms, problem.knowledge.kernel, 0.01, sampling=LeverageSampling.practical(2.0, 3.0)
+    )
+    return model.sketches[0]
+
+
+def expected(sketch, arms):
+    """The variance of all arms anew, from a copy that is brought up to date."""
+    other = copy.deepcopy(sketch)
+    other.marginals.settle(False)
+    other.refresh()
+    return other.variance[arms].clamp_min(0.0)
+
+
+def events(sketch, count, seed=0):
+    """Pulls at random, with a pass over all arms now and then; yields after each."""
+    generator = torch.Generator().manual_seed(seed)
+    for k in range(count):
+        arm = int(torch.randint(60, (), generator=generator))
+        sketch.observe(arm, torch.randn((), generator=generator, dtype=torch.float64))
+        if k % 7 == 6:
+            sketch.refresh()
+        yield k
+
+
+def test_they_follow_pulls_passes_over_all_arms_and_dictionaries(sketch):
+    watched, draws = WatchedArms(sketch, torch.tensor([5, 17, 2])), set()
+    for k in events(sketch, 60):
+        draws.add(sketch.draws)
+        if k == 30:
+            watched.join(torch.tensor([40, 3]))
+        if k % 3:  # so that several pulls are taken up at once
+            close = expected(sketch, watched.arms)
+            torch.testing.assert_close(watched.variance(), close, rtol=0, atol=1e-10)
+    assert watched.arms.tolist() == [5, 17, 2, 40, 3]
+    assert len(watched) == 5
+    assert len(draws) > 5
+
+
+def test_their_state_is_taken_up_to_the_last_bit(sketch):
+    watched = WatchedArms(sketch, torch.tensor([5, 17, 2]))
+    for _ in events(sketch, 20):
+        watched.variance()
+    before = watched.variance().clone()
+    sketch.observe(7, torch.tensor(0.3, dtype=torch.float64))
+    state, plain = copy.deepcopy(watched.state_dict()), copy.deepcopy(sketch)
+    again = WatchedArms.from_state(plain, state)
+    assert torch.equal(again.variance(), watched.variance())
+    assert not torch.equal(again.variance(), before)

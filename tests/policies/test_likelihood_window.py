@@ -1,0 +1,376 @@
+"""A window chosen by predictive likelihood: which, what is held then, and that it is worth having."""
+
+import copy
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes, run
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.policies.continuous import ContinuousIndexPolicy
+from bandits_torch.policies.forgetting import SlidingWindow
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.likelihood_window import LikelihoodWindow
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import make
+from bandits_torch.recorder import Recorder
+from bandits_torch.theory.widths import ConstantWidth
+from tests.reference.arm_gp_twins import smooth
+from tests.reference.dense_windows import dense_window_densities
+
+N, S, NOISE = 9, 3, 0.01
+LINE = Domain(torch.tensor([[0.0], [1.0]]).double())
+QUICK = PointSearch(1, 8, options={"maxiter": 10})
+RULE = {"candidates": (40, 5, 12), "every": 4, "memory": 10, "margin": 1.0}
+
+
+def drifting():
+    return SpatioTemporalKernel(
+        ArmCovarianceKernel(smooth(N, 0.3)), ExponentialForgettingKernel(torch.tensor(0.001).double())
+    )
+
+
+def over_arms(rule=None, replicates=S, kernel=None, form="auto"):
+    kernel = ArmCovarianceKernel(smooth(N, 0.3)) if kernel is None else kernel
+    model = ArmGP(N, kernel, NOISE, batch_shape=(replicates,), form=form)
+    rule = LikelihoodWindow(**RULE) if rule is None else rule
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=rule)
+
+
+def over_points(rule=None, replicates=S):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    model = OnlineGP(kernel, NOISE, input_dim=1, batch_shape=(replicates,))
+    rule = LikelihoodWindow(**RULE) if rule is None else rule
+    parts = {"width": ConstantWidth(1.0), "forgetting": rule, "search": QUICK}
+    return ContinuousIndexPolicy(model, UpperConfidenceBound, LINE, **parts)
+
+
+POLICIES = {
+    "arms": over_arms,
+    "arms, factor": lambda *given: over_arms(*given, form="factor"),
+    "arms, drift": lambda *given: over_arms(*given, kernel=drifting()),
+    "points": over_points,
+}
+
+
+def observations(policy, steps, first=1, seed=3):
+    """Random arms or points; the function changes its sign at step 60 + 10 k in replicate k."""
+    generator = torch.Generator().manual_seed(seed)
+    for step in range(1, first + steps):
+        if policy.dim:
+            arm = torch.rand(S, 1, generator=generator, dtype=torch.float64)
+            at = arm[:, 0]
+        else:
+            arm = torch.randint(N, (S,), generator=generator)
+            at = arm.double() / (N - 1)
+        sign = torch.where(step < 60 + 10 * torch.arange(S), 1.0, -1.0).double()
+        noise = math.sqrt(NOISE) * torch.randn(S, generator=generator, dtype=torch.float64)
+        if step >= first:
+            yield Observation(float(step), arm, sign * torch.cos(4 * at) + noise)
+
+
+def of_replicate(observation, k):
+    return Observation(observation.time, observation.arm[k : k + 1], observation.reward[k : k + 1])
+
+
+def dense_choice(policy, told, k):
+    """The window of replicate k, from the likelihood of every reward by direct solves."""
+    X = torch.cat([policy._inputs_of(o.arm, o.time)[k] for o in told])
+    y = torch.stack([o.reward[k] for o in told])
+    if policy.dim:
+        covariance = policy.model.kernel(X).to_dense().detach()
+    else:
+        arm = X[:, 0].long()
+        covariance = smooth(N, 0.3)[arm][:, arm]
+        if policy.model.drifts:
+            covariance = covariance * 0.999 ** ((X[:, 1:] - X[:, 1]).abs() / 2)
+    windows = sorted(RULE["candidates"], reverse=True)
+    densities = dense_window_densities(covariance, NOISE, y, windows)
+    length = windows[0]
+    for t in range(RULE["every"], len(told) + 1, RULE["every"]):
+        score = densities[max(0, t - RULE["memory"]) : t].sum(0)
+        length = next(w for w, own in zip(windows, score, strict=True) if own >= score.max() - RULE["margin"])
+    return length
+
+
+@pytest.mark.parametrize("kind", ["arms", "arms, drift", "points"])
+def test_the_choice_is_that_of_the_scores_by_direct_solves(kind):
+    policy, told, chosen = POLICIES[kind](), [], []
+    for observation in observations(policy, 104):
+        policy.learn(observation)
+        told.append(observation)
+        if len(told) % 8 == 0 and len(told) > 56:
+            own = policy.trace()["window"].tolist()
+            assert own == [dense_choice(policy, told, k) for k in range(S)]
+            chosen.append(tuple(own))
+    assert {window for own in chosen for window in own} == set(RULE["candidates"])
+    assert any(len(set(own)) > 1 for own in chosen)  # each replicate has its own
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_what_is_held_is_the_last_window_when_it_shrinks_and_when_it_grows_back(kind):
+    policy, told, lengths = POLICIES[kind](), [], []
+    for observation in observations(policy, 130):
+        policy.learn(observation)
+        told.append(observation)
+        lengths.append(policy.trace()["window"].clone())
+        assert policy.model.num_observations.tolist() == lengths[-1].clamp(max=len(told)).tolist()
+        if len(told) % 13 == 0:
+            for k, length in enumerate(lengths[-1].tolist()):
+                fresh = POLICIES[kind](SlidingWindow(length), 1)
+                for old in told[-length:]:
+                    fresh.learn(of_replicate(old, k))
+                grid = (torch.arange(N).double() / (N - 1)).unsqueeze(-1)
+                asked = (observation.time, grid) if policy.dim else (observation.time,)
+                for own, exact in zip(policy.marginals(*asked), fresh.marginals(*asked), strict=True):
+                    torch.testing.assert_close(own[k], exact[0], rtol=0, atol=1e-8)
+    for own in torch.stack(lengths).T.tolist():
+        assert own[50] == 40  # nothing has changed yet
+        assert min(own[55:110]) == 5
+        assert own[-1] == 40  # all of it is of the new function
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_replicate_of_a_batch_lives_as_it_would_alone(kind):
+    together, told = POLICIES[kind](), []
+    for observation in observations(together, 110):
+        together.learn(observation)
+        told.append((observation, together.trace()["window"].clone()))
+    for k in range(S):
+        alone = POLICIES[kind](None, 1)
+        for observation, window in told:
+            alone.learn(of_replicate(observation, k))
+            assert alone.trace()["window"][0] == window[k]
+        if kind == "points":
+            own, other = alone.choose(111.0), together.choose(111.0)
+            torch.testing.assert_close(own.arm[0], other.arm[k], rtol=0, atol=1e-5)
+        else:
+            for own, other in zip(alone.marginals(111.0), together.marginals(111.0), strict=True):
+                exact = {"rtol": 0, "atol": 0 if kind == "arms" else 1e-10}
+                torch.testing.assert_close(own[0], other[k], **exact)
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_a_policy_continues_from_its_state_to_the_last_bit(kind):
+    first, second = POLICIES[kind](), POLICIES[kind]()
+    for observation in observations(first, 71):
+        first.learn(observation)
+    state = first.state_dict()
+    second.load_state_dict(copy.deepcopy(state))
+    for observation in observations(first, 40, first=72):
+        for policy in (first, second):
+            policy.learn(observation)
+        assert torch.equal(first.forgetting.scores, second.forgetting.scores)
+        assert torch.equal(first.trace()["window"], second.trace()["window"])
+    assert torch.equal(first.choose(112.0).why["index"], second.choose(112.0).why["index"])
+    assert first.trace()["window"].min() < 40
+    for policy in (first, second):
+        policy.load_state_dict(state)  # what came after has not changed it
+    assert torch.equal(first.forgetting.scores, second.forgetting.scores)
+
+
+@pytest.mark.parametrize("kind", ["arms", "points"])
+def test_a_run_that_is_cut_off_is_the_run_that_never_stopped(kind, tmp_path, monkeypatch):
+    def built():
+        if kind == "arms":
+            problem = make("switching", horizon=60, num_arms=12, replicates=2, seed=1)
+        else:
+            problem = make("dynamic-levy", dim=2, horizon=24, replicates=2)
+        options = {"window": {"candidates": [20, 4], "every": 3, "memory": 6}}
+        if kind == "points":
+            options["search"] = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 5}}
+        steps = problem.horizon
+        policy = recipes.build("sw_gp_ucb", problem, replicates=2, horizon=steps, width=1.0, **options)
+        return policy, problem, steps
+
+    whole = run(*built())
+    pulled = Recorder.pulled
+    *rest, steps = built()
+
+    def cut(self, step, *more):
+        if step == steps // 2:
+            raise KeyboardInterrupt
+        pulled(self, step, *more)
+
+    monkeypatch.setattr(Recorder, "pulled", cut)
+    with pytest.raises(KeyboardInterrupt):
+        run(*rest, steps, checkpoint=tmp_path / "run", every=4)
+    monkeypatch.setattr(Recorder, "pulled", pulled)
+    again = run(*built(), checkpoint=tmp_path / "run")
+    assert torch.equal(again.arms, whole.arms)
+    assert torch.equal(again.trace["window"], whole.trace["window"])
+
+
+def test_replicates_that_were_reset_apart_begin_anew_apart():
+    policy, fresh = over_arms(), over_arms()
+    for observation in observations(policy, 75):
+        policy.learn(observation)
+    policy.reset(torch.tensor([True, False, False]))
+    assert policy.model.num_observations[0] == 0
+    assert policy.trace()["window"][0] == 40
+    assert policy.forgetting.scores[0].eq(0).all()
+    for observation in observations(policy, 30, first=76):
+        policy.learn(observation)
+        fresh.learn(observation)
+    assert policy.trace()["window"][0] == fresh.trace()["window"][0]
+    assert torch.equal(policy.model.num_observations[0], fresh.model.num_observations[0])
+    torch.testing.assert_close(policy.forgetting.scores[0], fresh.forgetting.scores[0], rtol=0, atol=1e-9)
+    policy.reset()
+    assert policy.model.num_observations.tolist() == [0] * S
+    assert not policy.forgetting.scores.any()
+
+
+def test_one_rule_serves_two_policies_and_what_is_kept_is_bounded():
+    rule = LikelihoodWindow(**RULE)
+    first, second = over_arms(rule), over_arms(rule)
+    for observation in observations(first, 120):
+        first.learn(observation)
+    assert second.trace()["window"].tolist() == [40] * S
+    assert not second.forgetting.scores.any()
+    assert first.forgetting._densities.inputs.shape == (S, 50, 1)
+
+
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_after_a_refit_the_scores_are_those_of_the_new_hyperparameters(over):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.2
+    choices = LINE if over == "points" else (torch.arange(N).double() / (N - 1)).unsqueeze(-1)
+    options = {"learn_hyperparameters": {"first": 14, "every": 1000, "tolerance": math.inf}}
+    options |= {"window": {"candidates": [16, 6], "every": 1000}, "search": QUICK, "replicates": S}
+    policy = recipes.sw_gp_ucb(choices, kernel, NOISE, horizon=100, width=1.0, **options)
+    told = []
+    for observation in observations(policy, 14):
+        told.append(observation)
+        if len(told) == 14:
+            before = policy.policy.forgetting.scores.clone()
+        policy.learn(observation)
+    assert policy.trace()["refits"].tolist() == [1] * S
+    again = LikelihoodWindow((16, 6), every=1000).begin(copy_without_data(policy.model))
+    for o in told:
+        again.observed(lambda o=o: policy.policy._inputs_of(o.arm, o.time), o.reward, policy.model)
+    torch.testing.assert_close(policy.policy.forgetting.scores, again.scores, rtol=0, atol=1e-7)
+    assert (policy.policy.forgetting.scores - before).abs().max() > 1.0
+
+
+def copy_without_data(model):
+    empty = copy.deepcopy(model)
+    empty.reset()
+    return empty
+
+
+# -- that it is worth having ---------------------------------------------------------------------------
+
+T, REPLICATES, CANDIDATES = 300, 8, (8, 32, 128, 300)
+
+
+def play(problem, rule):
+    """The History under this rule, at the width published experiments on switches were tuned to."""
+    model = ArmGP(problem.arms, problem.knowledge.kernel, problem.knowledge.noise_variance, batch_shape=(8,))
+    policy = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.81), forgetting=rule)
+    return run(policy, problem, T, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        ("gp", {"noise_scale": 0.1}),
+        ("switching", {"horizon": T, "switches": (0.35, 0.7)}),
+        ("tv-gp", {"horizon": T, "forgetting_rate": 0.1}),
+    ],
+)
+def test_it_beats_the_worst_window_and_keeps_to_long_ones_where_nothing_changes(problem, options):
+    """All play the same functions and noise, so regrets are compared replicate by replicate."""
+    environment = make(problem, num_arms=40, replicates=REPLICATES, seed=0, **options)
+    history = play(environment, LikelihoodWindow(CANDIDATES))
+    own = history.regret.sum(-1)
+    fixed = torch.stack([play(environment, SlidingWindow(w)).regret.sum(-1) for w in (CANDIDATES[0], T)])
+    worst = fixed[fixed.mean(-1).argmax()]
+    gain = worst - own
+    assert gain.mean() > 3 * gain.std() / REPLICATES**0.5
+    chosen = history.trace["window"]
+    if problem == "gp":
+        assert (chosen >= 128).double().mean() > 0.9
+    elif problem == "tv-gp":
+        assert (chosen[:, 40:] <= 32).double().mean() > 0.9
+    else:
+        after = [105 + 20, 210 + 20]  # steps since a switch: enough for a choice or two
+        assert (chosen[:, after] <= 32).double().mean() > 0.7
+        assert (chosen[:, :100] >= 128).double().mean() > 0.9
+
+
+# -- recipes and bad input -----------------------------------------------------------------------------
+
+
+def test_the_recipe_takes_it_by_name_or_by_its_arguments():
+    def rule(**options):
+        return recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, **options).forgetting
+
+    assert rule(horizon=10_000, window="likelihood").candidates == (256, 128, 64, 32, 16, 8)
+    assert rule(horizon=100, window="likelihood").candidates == (100, 64, 32, 16, 8)
+    own = rule(horizon=100, window={"candidates": [7, 30], "every": 3, "margin": 0})
+    assert (own.candidates, own.every, own.margin) == ((30, 7), 3, 0.0)
+    policy = recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, horizon=100, window={"candidates": [7, 30]})
+    plain = recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, horizon=200, window=30)
+    assert policy.width(3, policy.model) == plain.width(3, plain.model)  # ln(W T/delta)
+    with pytest.raises(ValueError, match="window must be arguments among candidates, every, margin, memory"):
+        rule(horizon=100, window={"length": 3})
+    with pytest.raises(ValueError, match="window must be an integer"):
+        rule(horizon=100, window="longest")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        *(({"candidates": value}, "candidates") for value in ((), (3, 3), (0, 4), (2.5,), (True, 3), "8", 8)),
+        ({"every": 0}, "every"),
+        ({"memory": 1.5}, "memory"),
+        ({"margin": -0.1}, "margin"),
+        ({"margin": math.inf}, "margin"),
+    ],
+)
+def test_a_bad_rule_is_refused_where_it_is_built(options, name):
+    with pytest.raises(ValueError, match=name):
+        LikelihoodWindow(**options)
+
+
+def test_a_model_it_cannot_work_with_is_refused():
+    rule = LikelihoodWindow((3, 5))
+    sketched = SketchedGP((torch.arange(4) / 3).double().unsqueeze(-1), RBFKernel().double(), 0.1)
+    with pytest.raises(ValueError, match="model must be an ArmGP or an OnlineGP"):
+        IndexPolicy(sketched, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=rule)
+    with pytest.raises(ValueError, match="needs a model that can forget"):
+        over_arms(rule, kernel=drifting(), form="covariance")
+    model = ArmGP(N, smooth(N, 0.3), NOISE, batch_shape=(S,))
+    model.observe_arms(torch.tensor(0), torch.tensor(1.0))
+    with pytest.raises(ValueError, match="num_observations"):
+        IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=rule)
+
+
+def test_a_bad_observation_changes_nothing():
+    policy = over_arms()
+    for observation in observations(policy, 20):
+        policy.learn(observation)
+    before = policy.forgetting.scores.clone()
+    with pytest.raises(ValueError, match="reward must be finite"):
+        policy.learn(Observation(21.0, torch.zeros(S, dtype=torch.long), torch.full((S,), math.nan).double()))
+    assert torch.equal(policy.forgetting.scores, before)
+
+
+def test_rewards_that_come_late_under_drift_are_scored_and_held():
+    policy = over_arms(kernel=drifting())
+    told = list(observations(policy, 110))
+    for first in range(0, 110, 2):  # each second one comes before its elder
+        for observation in (told[first + 1], told[first]):
+            policy.learn(observation)
+    assert policy.trace()["window"].tolist() == policy.model.num_observations.tolist()
+    assert torch.isfinite(policy.forgetting.scores).all()
+    assert policy.trace()["window"].min() < 40
