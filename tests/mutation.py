@@ -3,7 +3,7 @@
 Changes one operator, constant or comparison of a source file at a time (a sample, by ``--seed``), runs the tests
 until one fails, puts the file back, and lists the changes that no test noticed, with the line; ``--csv`` appends all of
 them to a file. For a copy of the checkout, not one that others read while it runs. The tests run in forks of a process
-that has the libraries, not the package, loaded: Linux and macOS alone. MUTATION.md has what was found.
+that has the libraries, not the package, loaded: Linux and macOS alone. tests/MUTATION.md has what was found.
 """
 
 from __future__ import annotations
