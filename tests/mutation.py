@@ -166,6 +166,9 @@ def main() -> None:
             for line, before, after, text in mutants(source, asked.count, asked.seed):
                 file.write_text(text, encoding="utf-8")
                 rows.append((str(file), line, before, after, noticed(asked.tests, asked.limit)))
+                if asked.csv:  # at once: a run may be cut short
+                    with asked.csv.open("a", newline="", encoding="utf-8") as out:
+                        csv.writer(out).writerow(rows[-1])
         finally:
             file.write_text(source, encoding="utf-8")
         survivors = [
@@ -177,9 +180,6 @@ def main() -> None:
             sep="\n",
             flush=True,
         )
-        if asked.csv:
-            with asked.csv.open("a", newline="", encoding="utf-8") as out:
-                csv.writer(out).writerows(rows)
 
 
 if __name__ == "__main__":
