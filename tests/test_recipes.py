@@ -11,6 +11,7 @@ from torch.distributions import Normal
 from bandits_torch import recipes
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, WienerKernel
 from bandits_torch.loop import run
 from bandits_torch.policies.forgetting import (
@@ -170,6 +171,16 @@ def test_memory_is_that_of_zhou_and_shroff(budget):
     window = recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, **options)
     restart = recipes.r_gp_ucb(ARMS, KERNEL, 0.1, **options)
     assert window.forgetting.window == restart.forgetting.interval == expected
+
+
+def test_memory_over_a_domain_is_that_of_points_spread_over_it():
+    """Nothing has arms there: gamma is that of 256 even points, near that of the arms spread over the same square."""
+    square = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64))
+    over_points = recipes.sw_gp_ucb(square, KERNEL, 0.1, horizon=400).forgetting.window
+    dense = recipes.sw_gp_ucb(square.sample(1000, seed=5), KERNEL, 0.1, horizon=400).forgetting.window
+    assert over_points == pytest.approx(dense, rel=0.05)
+    shorter = recipes.r_gp_ucb(square, KERNEL, 0.1, horizon=400, variation_budget=16.0).forgetting.interval
+    assert shorter == pytest.approx(dense / 4, rel=0.05)
 
 
 def test_a_function_that_does_not_vary_is_remembered_to_the_end():

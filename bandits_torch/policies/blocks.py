@@ -92,10 +92,6 @@ class BlockPolicy(Policy):
         """Whether the interval just over shows a change."""
         return False
 
-    def _refuted(self, observation: Observation) -> Tensor | None:
-        """Replicates (S,) in which this observation, not yet learnt, shows a change; None: no such test."""
-        return None
-
     # -- one step --------------------------------------------------------------------------------------
 
     @property
@@ -117,10 +113,6 @@ class BlockPolicy(Policy):
         check_turn(observation, self._turn)
         self._turn += 1
         self._detected.zero_()
-        refuted = self._refuted(observation)
-        if refuted is not None:
-            for s in refuted.nonzero().flatten().tolist():
-                self._restart(s)
         reward = reward.to(self._sums) / self.constants.reward_scale
         self._sums.index_put_((self._rows, self._playing, arm), reward, accumulate=True)
         self._counts.index_put_((self._rows, arm), torch.ones_like(reward), accumulate=True)

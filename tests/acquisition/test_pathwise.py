@@ -102,3 +102,17 @@ def test_bad_input_is_named(space):
     big = ArmGP(torch.rand(2001, 1, dtype=torch.float64), RQKernel().double(), 0.1)
     with pytest.raises(ValueError, match="kernel must be RBFKernel"):
         PathwiseThompsonSampling(big)
+
+
+def test_a_policy_draws_on_from_its_saved_state(space):
+    def policy(seed):
+        model = model_with_data(space, batch_shape=(1,))
+        return IndexPolicy(model, PathwiseThompsonSampling(model, seed=seed), width=ConstantWidth(3.0))
+
+    first, second = policy(1), policy(2)
+    for step in range(5):
+        first.choose(step)
+    second.load_state_dict(first.state_dict())
+    indices = [[p.choose(step).why["index"].item() for step in range(5)] for p in (first, second)]
+    assert indices[0] == indices[1]
+    assert len(set(indices[0])) == 5

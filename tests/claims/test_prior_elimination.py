@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
+from bandits_torch import recipes
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.policies import Observation, PriorElimination
+from bandits_torch.policies.policy import Policy
 from bandits_torch.theory import PriorEliminationFiniteWidth
 from tests.reference.simulate_elimination import rejected
 
@@ -23,16 +25,20 @@ def draws(runs: int) -> torch.Tensor:
 
 def play(priors: list[CandidatePrior], xi: str) -> PriorElimination:
     """RUNS runs of STEPS steps on draws of the prior of mean 0 and covariance K."""
-    f = draws(RUNS)
     model = arm_gp_over_priors(X.unsqueeze(-1), priors, NOISE_SCALE**2, replicates=RUNS, form="covariance")
     width = PriorEliminationFiniteWidth(ARMS, STEPS, DELTA)
-    policy, generator = PriorElimination(model, width, delta=DELTA, xi=xi), torch.Generator().manual_seed(5)
-    for step in range(1, STEPS + 1):
+    policy = PriorElimination(model, width, delta=DELTA, xi=xi)
+    play_on_draws(policy, STEPS)
+    return policy
+
+
+def play_on_draws(policy: Policy, steps: int) -> None:
+    f, generator = draws(policy.replicates), torch.Generator().manual_seed(5)
+    for step in range(1, steps + 1):
         choice = policy.choose(step)
-        noise = NOISE_SCALE * torch.randn(RUNS, generator=generator, dtype=torch.float64)
+        noise = NOISE_SCALE * torch.randn(len(f), generator=generator, dtype=torch.float64)
         reward = f.gather(1, choice.arm.unsqueeze(1)).squeeze(1) + noise
         policy.learn(Observation(step, choice.arm, reward, choice.why))
-    return policy
 
 
 @pytest.mark.parametrize("xi", ["two-sided", "printed"])
@@ -67,3 +73,15 @@ def test_the_simulated_test_is_the_policys() -> None:
     xi = 2 * NOISE_SCALE**2 * math.log(2 * math.pi**2 * STEPS**2 / (3 * DELTA))
     crossed = errors.abs() > math.sqrt(xi * STEPS) + bounds
     assert not bool((crossed & ~policy.trace()["all_refuted"]).any())
+
+
+@pytest.mark.parametrize(("width", "keeps"), [(None, True), (0.0, False)])
+def test_regret_balancing_drops_the_true_prior_in_no_more_than_delta_of_the_runs(width, keeps) -> None:
+    """With the width of the theorem; without one the same test drops it, since what it explored cost reward."""
+    priors = [CandidatePrior(K), CandidatePrior(0.01 * K, 0.5)]
+    policy = recipes.regret_balancing(
+        X.unsqueeze(-1), priors, NOISE_SCALE**2, horizon=100, replicates=300, delta=DELTA, width=width
+    )
+    play_on_draws(policy, 100)
+    dropped = float((~policy.surviving[:, 0]).double().mean())
+    assert (dropped <= DELTA) == keeps, dropped

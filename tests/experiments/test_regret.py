@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 
+from bandits_torch import recipes
 from bandits_torch.experiments.regret import per_step, random_regret, summary
 from bandits_torch.loop import run
 from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.problems import make
 from tests.reference.stubs import FixedPolicy, TableProblem
 
 TABLE = [
@@ -73,3 +75,13 @@ def test_one_replicate_has_no_standard_error():
 def test_a_horizon_below_one_is_refused():
     with pytest.raises(ValueError, match="horizon must be an integer >= 1"):
         random_regret(TableProblem(TABLE), 0)
+
+
+def test_random_regret_on_a_continuous_domain_is_that_of_play_at_random():
+    problem = make("dynamic-levy", horizon=6)
+    found = random_regret(problem, 6)
+    policy = recipes.build("random", problem, replicates=1, horizon=6)
+    played = torch.stack([run(policy, problem, 6, seed=seed).regret for seed in range(200)])[:, 0]
+    error = played.std(0) / 200**0.5
+    assert found.shape == (1, 6)
+    assert ((played.mean(0) - found[0]).abs() < 4 * error).all()

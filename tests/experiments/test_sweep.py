@@ -2,6 +2,7 @@
 
 import builtins
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -232,3 +233,23 @@ def test_torch_has_its_threads_back_after_a_cell():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
+
+
+def test_tensors_mappings_and_dataclasses_among_the_options_define_a_cell_too():
+    def key(width, kernel):
+        return cell_of(policy=RecipeSetting("gp_ucb", {"width": width, "kernel": kernel})).key
+
+    table, other = {"a": torch.ones(2)}, {"a": torch.zeros(2)}
+    assert key(Block(1, 2), MappingProxyType(table)) == key(Block(1, 2), MappingProxyType(dict(table)))
+    assert len({key(b, MappingProxyType(t)) for b in (Block(1, 2), Block(1, 3)) for t in (table, other)}) == 4
+
+
+def test_progress_counts_the_cells_and_those_that_failed(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    policies = {"random": Counted(), "broken": Counted("ValueError")}
+    with pytest.raises(SweepFailed):
+        sweep({"table": Table()}, policies, 3, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "cells, 1 failed" in err
+    assert "2/2" in err

@@ -4,11 +4,13 @@ import math
 
 import pytest
 import torch
+from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from linear_operator.utils.errors import NanError, NotPSDError
 
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -17,6 +19,7 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
+from bandits_torch.models import hyperparameters
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
 from bandits_torch.models.online_gp import OnlineGP
@@ -278,3 +281,24 @@ def test_what_cannot_be_learned_is_refused_or_left():
     assert model.noise_variance == 0.1
     with pytest.raises(ValueError, match="noise_variance"):
         ArmGP(3, torch.eye(3).double(), 0.1).adopt(torch.ones(2).double(), torch.zeros(()).double())
+
+
+@pytest.mark.parametrize("failure", [ModelFittingError, NotPSDError, NanError])
+def test_a_member_whose_fit_fails_stays_as_it_was(monkeypatch, failure):
+    """Another reason to stop is the caller's to see."""
+    X = inputs_of(12)
+    model = model_over(learnable(kernel_of(), 2))
+    model.observe(X, draw_of(kernel_of(), X, 0.1))
+    before = values_of(model, X)
+
+    failures = [failure, KeyError]
+
+    def fails(*arguments, **options):
+        raise failures.pop(0)("by order")
+
+    monkeypatch.setattr(hyperparameters, "fit_gpytorch_mll", fails)
+    assert fit_hyperparameters(model, [0]) == []
+    for old, new in zip(before, values_of(model, X), strict=True):
+        assert torch.equal(old, new)
+    with pytest.raises(KeyError):
+        fit_hyperparameters(model, [0])

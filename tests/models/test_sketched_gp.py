@@ -305,3 +305,22 @@ def test_more_arms_than_are_worked_on_at_once(arms, kernel, generator, monkeypat
         pass
     for whole, pieces in zip(models[0].marginals(), models[1].marginals(), strict=True):
         torch.testing.assert_close(pieces, whole, rtol=1e-9, atol=1e-9)
+
+
+def test_a_prior_mean_for_each_arm_and_noise_for_each_point_are_added(arms, kernel, generator):
+    mean = torch.linspace(-1, 1, N, dtype=torch.float64)
+    model = SketchedGP(arms, kernel, 0.01, prior_mean=mean, sampling=EVERYTHING)
+    plain = SketchedGP(arms, kernel, 0.01, sampling=EVERYTHING)
+    arm, reward = pulls(generator, 20)
+    for _ in play(model, arm, reward + mean[arm]):
+        pass
+    for _ in play(plain, arm, reward):
+        pass
+    X = torch.tensor([[3.0], [70.0]], dtype=torch.float64)
+    found, centred = (
+        m.posterior(X, observation_noise=noise)
+        for m, noise in ((model, torch.full((2, 1), 0.3)), (plain, False))
+    )
+    torch.testing.assert_close(found.mean.flatten(), centred.mean.flatten() + mean[[3, 70]])
+    lifted = centred.distribution.covariance_matrix + 0.3 * torch.eye(2, dtype=torch.float64)
+    torch.testing.assert_close(found.distribution.covariance_matrix, lifted, rtol=1e-6, atol=1e-7)

@@ -116,3 +116,31 @@ def test_bad_observation_is_refused_and_changes_nothing(X: list, Y: list, name: 
     with pytest.raises(ValueError, match=rf"^{name}(\[\.\.\., 0\])? must"):
         model.observe(torch.tensor(X).double(), torch.tensor(Y).double())
     assert int(model.num_observations) == 0
+
+
+def test_noise_is_added_to_a_posterior_of_observations() -> None:
+    model = WeightedGP(8, covariance(), 0.2, discount=0.9)
+    model.observe(*data(10))
+    X = torch.tensor([[1.0], [4.0]], dtype=torch.float64)
+    plain = model.posterior(X).distribution.covariance_matrix
+    own = model.posterior(X, observation_noise=True).distribution.covariance_matrix
+    given = model.posterior(X, observation_noise=torch.tensor(0.7).double()).distribution.covariance_matrix
+    torch.testing.assert_close(own - plain, 0.2 * torch.eye(2, dtype=torch.float64))
+    torch.testing.assert_close(given - plain, 0.7 * torch.eye(2, dtype=torch.float64))
+
+
+def test_an_expanded_copy_learns_by_itself_and_reset_forgets_it_all() -> None:
+    model = WeightedGP(8, covariance(), 0.2, discount=0.9)
+    model.observe(*data(10))
+    before = model.posterior(torch.tensor([[3.0]])).mean.clone()
+    wide = model.expand(torch.Size([2]))
+    X = torch.tensor([[3.0]], dtype=torch.float64)
+    torch.testing.assert_close(wide.posterior(X).mean, before.expand(2, 1, 1))
+    wide.observe(X.expand(2, 1, 1), torch.tensor([[[5.0]], [[-5.0]]], dtype=torch.float64))
+    up, down = wide.posterior(X).mean.flatten().tolist()
+    assert down < float(before) < up
+    torch.testing.assert_close(model.posterior(X).mean, before)
+    wide.reset()
+    fresh = WeightedGP(8, covariance(), 0.2, discount=0.9)
+    torch.testing.assert_close(wide.posterior(X).variance, fresh.posterior(X).variance.expand(2, 1, 1))
+    assert not wide.num_observations.any()

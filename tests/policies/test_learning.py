@@ -146,3 +146,12 @@ def test_what_it_cannot_wrap_is_refused():
     model = OnlineGP(learnable(RBFKernel(), 1), 0.1, input_dim=1, prior_mean=LinearMean(1).double())
     with pytest.raises(ValueError, match=r"model\.prior_mean must be a ConstantMean"):
         model.adopt(torch.tensor(0.1).double(), torch.tensor(0.0).double())
+
+
+def test_it_predicts_as_the_policy_it_wraps():
+    policy = policy_over_the_line(first=4)
+    teach(policy, 6, smooth)
+    x = torch.tensor([[0.3]], dtype=torch.float64)
+    for mine, wrapped in zip(policy.predict(x, 7.0), policy.policy.predict(x, 7.0), strict=True):
+        assert torch.equal(mine, wrapped)
+    assert float(policy.predict(x, 7.0)[1]) < 1

@@ -10,6 +10,7 @@ from bandits_torch.loop import run
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.problems import SwitchingFunctions
+from bandits_torch.theory import MaximumGain
 from tests.reference.plain_master import PlainMaster
 
 
@@ -178,3 +179,34 @@ def test_bad_observation_is_refused() -> None:
         master().learn(
             Observation(1.0, torch.tensor([0]), torch.tensor([torch.nan]), {"index": torch.ones(1)})
         )
+
+
+def test_reset_begins_with_block_0_where_asked() -> None:
+    made, untouched = master(2), master(2)
+
+    def play(policy: Master, steps: int) -> None:
+        for t in range(1, steps + 1):
+            reward = torch.zeros(2, dtype=torch.float64)
+            choice = policy.choose(t)
+            policy.learn(Observation(float(t), choice.arm, reward, choice.why))
+
+    play(made, 40)
+    play(untouched, 40)
+    assert made.trace()["block"].min() > 0
+    made.reset(torch.tensor([True, False]))
+    assert made.trace()["block"].tolist() == [0.0, float(untouched.trace()["block"][1])]
+    assert [copy.policy.learnt for copy in made._blocks[0].copies] == [0]
+    made.reset()
+    assert not any(made.trace()[name].any() for name in ("block", "restarts", "detected"))
+
+
+def test_theory_rate_is_lemma_e_3() -> None:
+    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), gamma at least 1; no test fires and the run goes on."""
+    of = SwitchingFunctions(num_arms=8, horizon=40, replicates=1)
+    policy = recipes.build("master_gp_ucb", of, replicates=1, horizon=40, thresholds="theory", width=2.0)
+    gain = MaximumGain(of.knowledge.kernel(of.arms).to_dense(), 0.01, 40, upper_bound=False)
+    for t in (1, 2, 10, 40, 50):
+        n = min(t, 40)
+        gamma = max(1.0, float(gain(n - 1, policy._blocks[0].copies[0].policy.model)))
+        assert policy.rho(t) == pytest.approx(2 * math.sqrt(gamma * math.log(40 / 0.1) / n))
+    assert not run(policy, of, 40).trace["restarts"].any()

@@ -89,6 +89,7 @@ BAD = {
     "target must be one of": lambda path: RegressionTable(data=path, target="z"),
     "target must be a column of numbers": lambda path: RegressionTable(data=path, target="name"),
     "data must be the path": lambda path: RegressionTable(data=path.with_suffix(".txt")),
+    "data must be a readable .parquet file": lambda path: RegressionTable(data=path.with_suffix(".parquet")),
     "replicates": lambda path: RegressionTable(data=path, replicates=0),
 }
 
@@ -96,5 +97,6 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_named(tmp_path, table, name):
     table.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "table.parquet").write_bytes(b"no Parquet")
     with pytest.raises(ValueError, match=name):
         BAD[name](tmp_path / "table.csv")

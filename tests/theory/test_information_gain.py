@@ -97,6 +97,18 @@ def test_a_batch_of_priors_gives_what_each_gives_alone():
     assert found[0].tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("noise_variance", [0.1, torch.tensor([0.1]), torch.tensor([0.1, 0.1])])
+def test_one_noise_variance_serves_a_batch_of_priors(noise_variance):
+    Ks = torch.stack([covariance(4, 0), covariance(4, 1)])
+    expected = [MaximumGain(K, 0.1, 3)(3, MODEL).item() for K in Ks]
+    assert MaximumGain(Ks, noise_variance, 3)(3, MODEL).tolist() == pytest.approx(expected, rel=1e-7)
+
+
+def test_the_upper_bound_is_the_default_and_one_arm_is_enough():
+    gain = MaximumGain(torch.ones(1, 1, dtype=torch.float64), 0.5, 3)
+    assert gain(3, MODEL).item() == pytest.approx(0.5 * math.log(7) / (1 - math.exp(-1)))
+
+
 def test_look_up_follows_the_models_dtype():
     gain = MaximumGain(covariance(5), 0.1, 4)
     model = stand_in(dtype=torch.float32)
@@ -116,6 +128,8 @@ def test_points_outside_the_table_are_refused(points):
     ("arguments", "message"),
     [
         ((torch.ones(2, 3), 0.1, 4), "covariance must have shape"),
+        ((torch.ones(2, 3, 2), 0.1, 4), "covariance must have shape"),
+        ((torch.ones(0, 0), 0.1, 4), "covariance must have shape"),
         ((torch.full((2, 2), float("nan")), 0.1, 4), "covariance must be finite"),
         ((torch.tensor([[1.0, 0.5], [0.2, 1.0]]), 0.1, 4), "covariance must be symmetric"),
         ((torch.tensor([[1.0, 2.0], [2.0, 1.0]]), 0.1, 4), "covariance must be positive semi-definite"),

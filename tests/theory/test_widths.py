@@ -10,6 +10,7 @@ from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
+    SrinivasContinuousWidth,
 )
 from bandits_torch.theory.widths import (
     ConstantWidth,
@@ -43,6 +44,10 @@ BY_HAND = [
     (RealisedInformationWidth(B, R, DELTA, horizon=100), 4, 9.1248036818),  # sqrt(4 + 4 (6 + 2 ln 1000))
     (DriftAwareWidth(ConstantWidth(1.0), 0.5), 4, 4.0),  # 1 + 0.5 sqrt(9 / 0.25), nine held observations
     (SrinivasBayesianWidth(50, DELTA), 3, 4.2212635498),  # sqrt(2 ln(50 pi^2 9 / 0.6))
+    # sqrt(2 ln(2 pi^2 9 / 0.3) + 4 ln(2 x 9 x 1 x 2 sqrt(ln(8 / 0.1))))
+    (SrinivasContinuousWidth(2, 1.0, 1.0, 2.0, DELTA), 3, 5.4823997538),
+    # b so small that one grid point will do: sqrt(2 ln(2 pi^2 / 0.3))
+    (SrinivasContinuousWidth(2, 1.0, 1.0, 1e-3, DELTA), 1, 2.8936412205),
     (PriorEliminationFiniteWidth(50, 200, DELTA), 3, 5.4591203550),  # sqrt(2 ln(200 x 50 pi^2 9 / 0.3))
     # D = 0.05: sqrt(2 ln(pi^2 9 / 0.15) + 4 ln(100 x 2 x 9 x 1 x 2 sqrt(ln(4 / 0.05))))
     (PriorEliminationContinuousWidth(2, 100, 1.0, 1.0, 2.0, DELTA), 3, 6.9625704883),
@@ -244,9 +249,16 @@ def test_printed_form_is_the_wider_one_for_noise_variance_at_least_one(gain, noi
             lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 1.0, 1.0, 1.0),
             "delta must be a number strictly",
         ),
-        (lambda: PriorEliminationContinuousWidth(1, 10, 1.0, 0.02, 1.0, DELTA), "a must be above delta"),
+        # delta / (4 d) = 0.0125 at d = 2: there the inner logarithm is 0
+        (lambda: PriorEliminationContinuousWidth(2, 10, 1.0, 0.0125, 1.0, DELTA), "a must be above delta"),
+        (lambda: SrinivasContinuousWidth(2, 1.0, 0.0125, 1.0, DELTA), "a must be above delta"),
     ],
 )
 def test_bad_parameters_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_may_be_as_small_as_leaves_the_inner_logarithm_positive():
+    PriorEliminationContinuousWidth(2, 10, 1.0, 0.013, 1.0, DELTA)
+    SrinivasContinuousWidth(2, 1.0, 0.013, 1.0, DELTA)

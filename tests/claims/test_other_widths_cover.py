@@ -1,0 +1,107 @@
+"""The claim of every width that test_widths_cover leaves out: a dictionary's, a discount's, and those on continua.
+
+mu_{t-1} +- width sigma_{t-1} holds f at all steps and points in 1 - delta of the runs, each a UCB run that the width
+drives; a band narrower than the width by the factor shown does not hold.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from bandits_torch import recipes
+from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch.models import ArmGP
+from bandits_torch.policies import IndexPolicy, Observation
+from bandits_torch.problems.simulated import make_kernel
+from bandits_torch.theory import PriorEliminationContinuousWidth, SrinivasContinuousWidth, Width
+
+RUNS, ARMS, STEPS, LENGTHSCALE = 200, 50, 25, 0.2
+DELTA, B, R = 0.1, 3.0, 0.3
+X = torch.linspace(0, 1, ARMS, dtype=torch.float64).unsqueeze(-1)
+KERNEL = make_kernel("se", LENGTHSCALE)
+K = KERNEL(X).to_dense()
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+def functions_of_norm(bound: float, generator: torch.Generator) -> Tensor:
+    """(RUNS, ARMS): half of them single bumps, which reach bound x sigma_0, the others mixtures of ten."""
+    weights = torch.randn(RUNS, ARMS, generator=generator, dtype=torch.float64)
+    kept = torch.rand(RUNS, ARMS, generator=generator).argsort(-1).argsort(-1)
+    weights = weights * (kept < torch.where(torch.arange(RUNS) < RUNS // 2, 1, 10)[:, None])
+    norm = torch.einsum("si,ij,sj->s", weights, K, weights).sqrt()
+    return bound * weights @ K / norm[:, None]
+
+
+def draws_of_prior(generator: torch.Generator) -> Tensor:
+    values, vectors = torch.linalg.eigh(K)
+    normal = torch.randn(RUNS, ARMS, generator=generator, dtype=torch.float64)
+    return normal @ (vectors * values.clamp(min=0).sqrt()).T
+
+
+def width_needed(policy: IndexPolicy, f: Tensor, generator: torch.Generator) -> Tensor:
+    """What multiple of its width each run of the policy needed, (RUNS,)."""
+    needed = torch.zeros(RUNS, dtype=torch.float64)
+    for t in range(1, STEPS + 1):
+        mean, variance = policy.marginals(t)
+        band = policy.width(t, policy.model).unsqueeze(-1) * variance.sqrt()
+        needed = torch.maximum(needed, ((f - mean).abs() / band).amax(-1))
+        choice = policy.choose(t)
+        noise = R * torch.randn(RUNS, generator=generator, dtype=torch.float64)
+        reward = f[torch.arange(RUNS), choice.arm] + noise
+        policy.learn(Observation(t, choice.arm, reward, choice.why))
+    return needed
+
+
+def share_held(needed: Tensor, factor: float = 1.0) -> float:
+    return float((needed <= factor).double().mean())
+
+
+def test_bkb_width_covers_with_the_dictionary_of_the_theory(generator: torch.Generator) -> None:
+    """Calandriello et al. 2019, Theorems 1 and 2, delta shared between them. Its bias part alone is 2 B and more."""
+    policy = recipes.bkb(
+        X,
+        KERNEL,
+        R**2,
+        preset="theory",
+        horizon=STEPS,
+        delta=DELTA,
+        rkhs_bound=B,
+        noise_scale=R,
+        replicates=RUNS,
+    )
+    needed = width_needed(policy, functions_of_norm(B, generator), generator)
+    assert share_held(needed) >= 1 - DELTA
+    assert share_held(needed, 0.1) < 1 - DELTA
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.95])
+def test_weighted_width_covers_a_function_of_known_norm(discount: float, generator: torch.Generator) -> None:
+    """Deng et al. 2022: sigma and the gain are those of the two weight matrices."""
+    policy = recipes.w_gp_ucb(
+        X, KERNEL, R**2, discount=discount, delta=DELTA, rkhs_bound=B, noise_scale=R, replicates=RUNS
+    )
+    needed = width_needed(policy, functions_of_norm(B, generator), generator)
+    assert share_held(needed) >= 1 - DELTA
+    assert share_held(needed, 0.5) < 1 - DELTA
+
+
+STEEPEST = math.sqrt(2) / LENGTHSCALE  # b with a = 1: the derivative of a draw is N(0, 1/l^2) at every point
+CONTINUOUS = [
+    SrinivasContinuousWidth(1, 1.0, 1.0, STEEPEST, DELTA),
+    PriorEliminationContinuousWidth(1, STEPS, 1.0, 1.0, STEEPEST, DELTA),
+]
+
+
+@pytest.mark.parametrize("width", CONTINUOUS, ids=["Srinivas", "prior elimination"])
+def test_width_on_a_continuum_covers_a_draw_of_the_prior_on_a_fine_grid(width: Width, generator) -> None:
+    """Srinivas et al. 2010, Theorem 2, and Ziomek et al. 2024, Theorem 4.1 B; steps of 0.1 lengthscales."""
+    policy = IndexPolicy(ArmGP(X, KERNEL, R**2, batch_shape=(RUNS,)), UpperConfidenceBound, width=width)
+    needed = width_needed(policy, draws_of_prior(generator), generator)
+    assert share_held(needed) >= 1 - DELTA
+    assert share_held(needed, 0.4) < 1 - DELTA

@@ -1,0 +1,37 @@
+"""Factors of matrices that are barely positive semi-definite, and the refusal of those that are not."""
+
+import pytest
+import torch
+
+from bandits_torch.models.cholesky import batched_cholesky, safe_cholesky
+
+VECTOR = torch.linspace(1, 2, 6, dtype=torch.float64)
+RANK_ONE = VECTOR[:, None] * VECTOR
+BELOW_ZERO = RANK_ONE - 1e-10 * torch.eye(6, dtype=torch.float64)  # as rounding leaves it, only more so
+
+
+@pytest.mark.parametrize("factor_of", [safe_cholesky, lambda m: batched_cholesky(m.expand(2, -1, -1))[1]])
+@pytest.mark.parametrize("matrix", [RANK_ONE, BELOW_ZERO], ids=["singular", "slightly negative"])
+def test_a_matrix_on_the_edge_gets_as_little_jitter_as_it_takes(factor_of, matrix):
+    lower = factor_of(matrix)
+    assert torch.equal(lower, lower.tril())
+    added = (lower @ lower.mT - matrix).diagonal()
+    assert added.min() >= -1e-15
+    assert added.max() < 1e-8 * matrix.amax()
+    torch.testing.assert_close(lower @ lower.mT - torch.diag(added), matrix, rtol=0, atol=1e-14)
+
+
+def test_only_the_members_that_need_it_get_more_jitter():
+    good = torch.eye(6, dtype=torch.float64)
+    lower = batched_cholesky(torch.stack([good, BELOW_ZERO]))
+    alone = batched_cholesky(good.unsqueeze(0))
+    torch.testing.assert_close(lower[0], alone[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("factor_of", "whose"),
+    [(safe_cholesky, "kernel's"), (lambda m: batched_cholesky(m.unsqueeze(0)), "posterior")],
+)
+def test_a_matrix_that_is_not_positive_semi_definite_is_refused(factor_of, whose):
+    with pytest.raises(RuntimeError, match=f"the {whose} covariance is not positive semi-definite"):
+        factor_of(-torch.eye(3, dtype=torch.float64))
