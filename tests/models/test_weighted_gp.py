@@ -40,6 +40,7 @@ def test_agrees_with_the_papers_formulas_with_one_weight_for_each_observation(di
     np.testing.assert_allclose(posterior.mean[:, 0, 0].numpy(), mean, atol=1e-10)
     np.testing.assert_allclose(posterior.variance[:, 0, 0].numpy(), variance, atol=1e-10)
     expected = 0.5 * (np.linalg.slogdet(V2)[1] - phi.shape[1] * np.log(lam))
+    assert int(model.num_observations) == 40
     assert float(model.information_gain) == pytest.approx(expected)
 
 

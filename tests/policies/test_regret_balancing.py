@@ -20,9 +20,9 @@ MEANS = [SLOPE, SLOPE + 3 * torch.eye(N).double()[2], SLOPE.flip(0)]
 PRIORS = [CandidatePrior(KERNEL, mean, forgetting_rate=r) for mean, r in zip(MEANS, (0, 0.1, 0), strict=True)]
 
 
-def balancing(replicates=S, width=1.0, **options) -> RegretBalancing:
+def balancing(replicates=S, width=1.0, priors=PRIORS, **options) -> RegretBalancing:
     return recipes.regret_balancing(
-        ARMS, PRIORS, NOISE, horizon=100, replicates=replicates, width=width, **options
+        ARMS, priors, NOISE, horizon=100, replicates=replicates, width=width, **options
     )
 
 
@@ -65,10 +65,25 @@ def play(policy, steps, truth, start=1):
 TRUTH = torch.tensor([[5.0, 4, 3, 2, 1, 0], [0, 0, 0, 0, 0, 9], [1, 1, 4, 1, 1, 1]], dtype=torch.float64)
 
 
-def test_a_replicate_alone_equals_the_replicate_of_a_batch() -> None:
-    together = play(balancing(), 40, TRUTH)
+@pytest.mark.parametrize("priors", [PRIORS, PRIORS[:2]], ids=["as many priors as replicates", "fewer"])
+def test_a_replicate_alone_equals_the_replicate_of_a_batch(priors) -> None:
+    whole = balancing(priors=priors)
+    together = play(whole, 40, TRUTH)
     for s in range(S):
-        assert torch.equal(play(balancing(1), 40, TRUTH[s : s + 1])[:, 0], together[:, s])
+        alone = balancing(1, priors=priors)
+        assert torch.equal(play(alone, 40, TRUTH[s : s + 1])[:, 0], together[:, s])
+        assert torch.equal(alone.surviving[0], whole.surviving[s])
+    assert not whole.surviving.all()
+
+
+def test_a_reset_policy_keeps_no_record() -> None:
+    used, fresh = balancing(), balancing()
+    play(used, 15, TRUTH)
+    used.reset()
+    state, expected = used.state_dict(), fresh.state_dict()
+    assert state["clock"] == expected["clock"] == 0
+    for name in ("surviving", "_rewards", "_bounds", "_plays"):
+        assert torch.equal(state[name], expected[name]), name
 
 
 def test_state_dict_continues_a_run_and_reset_starts_over() -> None:
