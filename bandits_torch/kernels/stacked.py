@@ -28,7 +28,7 @@ class StackedKernel(Kernel):
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         some = isinstance(kernels, Sequence) and len(kernels) > 0
         all_kernels = some and all(isinstance(kernel, Kernel) for kernel in kernels)
-        validation.require(all_kernels, "kernels", kernels, "a sequence of kernels, at least one kernel")
+        validation.require(all_kernels, "kernels", kernels, "at least one kernel, in a sequence")
         own = torch.broadcast_shapes(*[kernel.batch_shape for kernel in kernels])
         super().__init__(batch_shape=torch.Size([*own, len(kernels)]))
         self.kernels = torch.nn.ModuleList(kernels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, cast
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
@@ -79,24 +79,12 @@ class ArmPrior(torch.nn.Module):
 
     def among(self, arm: Tensor) -> Tensor:
         """K among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
-        x = self._at(arm)
-        return self._evaluate(x, x).reshape(*arm.shape, arm.shape[-1])
-
-    def between(self, one: Tensor, s: Tensor, other: Tensor, t: Tensor) -> Tensor:
-        """k between points of each member, arms (b, n) at times s and arms (b, m) at times t: (b, n, m)."""
-        n, m = one.shape[-1], other.shape[-1]
-        K = self._evaluate(self._at(one.unsqueeze(0)), self._at(other.unsqueeze(0))).reshape(-1, n, m)
-        if self.time_kernel is None:
-            return K
-        both = (time.expand(-1, n, m).flatten(-2) for time in (s.unsqueeze(-1), t.unsqueeze(-2)))
-        return K * cast(Tensor, self.over_time(*both)).unflatten(-1, (n, m))
-
-    def _at(self, arm: Tensor) -> Tensor:
-        """The kernel's inputs of arms (T, b, n): ``T x batch x n x d``."""
         inputs = self.inputs.expand(*self.model_batch_shape, *self.inputs.shape[-2:])
         index = arm.reshape(arm.shape[0], *self.model_batch_shape, arm.shape[-1], 1)
-        every = inputs.expand(arm.shape[0], *inputs.shape)
-        return every.gather(-2, index.expand(*index.shape[:-1], inputs.shape[-1]))
+        x = inputs.expand(arm.shape[0], *inputs.shape).gather(
+            -2, index.expand(*index.shape[:-1], inputs.shape[-1])
+        )
+        return self._evaluate(x, x).reshape(*arm.shape, arm.shape[-1])
 
     def diagonal(self) -> Tensor:
         """k(x, x) of every arm: (q, N)."""

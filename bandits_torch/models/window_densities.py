@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -78,29 +78,23 @@ class WindowDensities:
 
     def _density(self, model: OnlineModel, row: int) -> Tensor:
         """log N of the reward in this row given those before it, ``batch x W``; 0 in members that do not hold it."""
-        past = slice(max(0, row - self._depth), row)
-        inputs, rewards, held = (
-            self.inputs[..., past, :].flip(-2),
-            self.rewards[..., past].flip(-1),
-            self.held,
-        )
-        X, reward = self.inputs[..., row : row + 1, :], self.rewards[..., row : row + 1].double()
+        rows = slice(max(0, row - self._depth), row + 1)
+        held = self.held[..., rows].flip(-1)
+        prior, covariance = prior_moments(model, self.inputs[..., rows, :].flip(-2))
+        residual = self.rewards[..., rows].flip(-1).double() - prior
         noise = model.noise_variance.double().expand(model.batch_shape).unsqueeze(-1)
-        K = prior_covariance(model, inputs, inputs).clone()
+        K = covariance[..., 1:, 1:].clone()
         K.diagonal(dim1=-2, dim2=-1).add_(noise)
         lower, failed = torch.linalg.cholesky_ex(K)
-        residual = rewards.double() - prior_mean(model, inputs)
-        right = torch.stack([prior_covariance(model, X, inputs).squeeze(-2), residual], -1)
+        right = torch.stack([covariance[..., 1:, 0], residual[..., 1:]], -1)
         v, z = torch.linalg.solve_triangular(lower, right, upper=False).unbind(-1)
-        v = v * held[..., past].flip(
-            -1
-        )  # what a member does not hold is older than what it does: in the last rows
+        v = v * held[..., 1:]  # what a member does not hold is older than what it does: in the last rows
         at = [min(w, v.shape[-1]) for w in self.windows]
-        mean = prior_mean(model, X) + pad((v * z).cumsum(-1), (1, 0))[..., at]
+        error = residual[..., :1] - pad((v * z).cumsum(-1), (1, 0))[..., at]
         known = pad(v.square().cumsum(-1), (1, 0))[..., at]
-        spread = (prior_covariance(model, X, X)[..., 0] - known).clamp_min(0.0) + noise
-        density = -0.5 * ((reward - mean).square() / spread + (2 * math.pi * spread).log())
-        return torch.where((held[..., row] & (failed == 0)).unsqueeze(-1), density, 0.0)
+        spread = (covariance[..., :1, 0] - known).clamp_min(0.0) + noise
+        density = -0.5 * (error.square() / spread + (2 * math.pi * spread).log())
+        return torch.where((held[..., 0] & (failed == 0)).unsqueeze(-1), density, 0.0)
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -116,27 +110,17 @@ class WindowDensities:
             setattr(self, name, state[name].clone())
 
 
-def prior_mean(model: OnlineModel, X: Tensor) -> Tensor:
-    """Prior mean at inputs ``batch x n x D`` of an ``ArmGP`` or ``OnlineGP``: ``batch x n``, float64."""
+def prior_moments(model: OnlineModel, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Prior mean ``batch x n`` and covariance ``batch x n x n`` at inputs ``batch x n x D``, float64."""
+    shape, n = X.shape[:-1], X.shape[-2]
     if isinstance(model, OnlineGP):
-        return model._prior.mean(X).double().expand(X.shape[:-1])
+        prior = model._prior
+        return prior.mean(X).double().expand(shape), prior.covariance(X, X).double().expand(*shape, n)
     assert isinstance(model, ArmGP)
-    return model._belief.prior_mean.gather(-1, _columns(X)[0].long()).double().reshape(X.shape[:-1])
-
-
-def prior_covariance(model: OnlineModel, X1: Tensor, X2: Tensor) -> Tensor:
-    """Prior covariance between inputs ``batch x n x D`` and ``batch x m x D``: ``batch x n x m``, float64."""
-    shape = (*X1.shape[:-1], X2.shape[-2])
-    if 0 in shape:
-        return X1.new_zeros(shape, dtype=torch.float64)
-    if isinstance(model, OnlineGP):
-        return model._prior.covariance(X1, X2).double().expand(shape)
-    assert isinstance(model, ArmGP)
-    (one, s), (other, t) = _columns(X1), _columns(X2)
-    return model.prior.between(one.long(), s, other.long(), t).double().reshape(shape)
-
-
-def _columns(X: Tensor) -> tuple[Tensor, Tensor]:
-    """First and last column of inputs ``batch x n x D``, (b, n) each: arms and times, if there are any."""
-    b, n = X.shape[:-2].numel(), X.shape[-2]
-    return X[..., 0].reshape(b, n), X[..., -1].reshape(b, n)
+    columns = X.reshape(-1, *X.shape[-2:])
+    arm = columns[..., 0].long()
+    mean, covariance = model._belief.prior_mean.gather(-1, arm), model.prior.among(arm.unsqueeze(0))[0]
+    if model.drifts:
+        s, t = (times.expand_as(covariance).flatten(-2) for times in (columns[..., 1:], columns[..., 1:].mT))
+        covariance = covariance * cast(Tensor, model.prior.over_time(s, t)).unflatten(-1, (n, n))
+    return mean.double().reshape(shape), covariance.double().reshape(*shape, n)
