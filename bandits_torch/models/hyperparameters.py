@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -138,14 +138,25 @@ def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
         inputs = rows.inputs.expand(*batch, t, d).reshape(b, t, d)[member]
         return inputs[held], rows.targets.reshape(b, t)[member][held]
     arm, reward, time, valid = (column[member] for column in model._belief.observations.held())
+    X = torch.stack([arm[valid].to(time), time[valid]], -1)[:, : 1 + model.drifts]
+    return kernel_inputs(model, X, member), reward[valid]
+
+
+def kernel_inputs(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
+    """A model's inputs (n, D) as its kernel takes them: features in place of the indices of arms."""
+    if isinstance(model, OnlineGP):
+        return X
     inputs = model.prior.inputs
-    features = inputs.reshape(-1, *inputs.shape[-2:])[member % (inputs[..., 0, 0].numel())][arm[valid]]
-    if model.drifts:
-        features = torch.cat([features, time[valid].unsqueeze(-1)], -1)
-    return features, reward[valid]
+    features = inputs.reshape(-1, *inputs.shape[-2:])[member % (inputs[..., 0, 0].numel())][X[:, 0].long()]
+    return torch.cat([features, X[:, 1:]], -1)
 
 
-def fit_hyperparameters(model: ArmGP | OnlineGP, members: Sequence[int], most: int = 500) -> list[int]:
+def fit_hyperparameters(
+    model: ArmGP | OnlineGP,
+    members: Sequence[int],
+    most: int = 500,
+    data: Mapping[int, tuple[Tensor, Tensor]] | None = None,
+) -> list[int]:
     """Maximise each member's marginal likelihood times its priors, then rebuild the model once.
 
     Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
@@ -156,8 +167,9 @@ def fit_hyperparameters(model: ArmGP | OnlineGP, members: Sequence[int], most: i
         model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
         members: which members of the batch, flattened.
         most: the latest so many observations are used.
+        data: kernel's inputs (n, D) and rewards (n,) to fit in place of what the model holds, by member.
 
-    Returns the members fitted; one whose fit fails, or that holds fewer than 2 rewards, stays as it is.
+    Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
 
     Raises ValueError for another model, ``members`` it does not have, and ``most`` that is no integer >= 1.
@@ -173,7 +185,8 @@ def fit_hyperparameters(model: ArmGP | OnlineGP, members: Sequence[int], most: i
     mean = _prior_means(model)
     fitted = []
     for member in members:
-        X, y = (column[-most:] for column in held_data(model, member))
+        own_data = (data or {}).get(member) or held_data(model, member)
+        X, y = (column[-most:] for column in own_data)
         if len(y) < 2:
             continue
         part, index = _place(kernel, member)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.hyperparameters import fit_hyperparameters
+from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.model_policy import ModelPolicy
@@ -23,7 +23,9 @@ class LearnedHyperparameters(Policy):
     Before a reward is learned its predictive log-likelihood is compared with what the model expects of it on
     average; the shortfall is (z^2 - 1)/2, z the error in predictive standard deviations. A replicate is refitted
     after every ``every`` observations, or once the mean shortfall over the last ``memory`` rewards exceeds
-    ``tolerance`` nats. Theorems that hold for a known prior do not hold for one that is learned.
+    ``tolerance`` nats. Where the model holds fewer than ``first`` observations, because the policy restarted or its
+    window is short, the latest ones that the policy has seen are fitted: else one bad fit could make an event-triggered
+    policy restart for ever. Theorems that hold for a known prior do not hold for one that is learned.
 
     Args:
         policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, whose priors
@@ -66,6 +68,9 @@ class LearnedHyperparameters(Policy):
             torch.zeros(self.replicates, dtype=torch.long, device=device) for _ in range(2)
         )
         self._shortfall = policy.model.noise_variance.new_zeros(self.replicates)
+        self._seen = torch.zeros_like(self._since)
+        self._X = self._shortfall.new_zeros(self.replicates, 0, 0)
+        self._y = self._shortfall.new_zeros(self.replicates, 0)
 
     @property
     def model(self) -> ArmGP | OnlineGP:
@@ -83,16 +88,17 @@ class LearnedHyperparameters(Policy):
             mean, deviation = self.policy.predict(observation.arm, observation.time)
             surprise = (observation.reward - mean).square() / (deviation.square() + self._noise())
         self.policy.learn(observation)
+        self._remember(observation)
         self._since += 1
         share = 1 / self.memory
         self._shortfall = (1 - share) * self._shortfall + share * 0.5 * (surprise - 1)
-        held = self.model.num_observations.reshape(self.replicates, -1)[:, 0]
         bad = (self._shortfall > self.tolerance) & (self._since >= min(self.memory, self.every))
-        due = (self._since >= self.every) | bad | ((self._refits == 0) & (held >= self.first))
-        due &= held >= self.first
+        due = (self._since >= self.every) | bad | (self._refits == 0)
+        due &= self._seen >= self.first
         if bool(due.any()):
             members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
-            fit_hyperparameters(self.model, members.reshape(-1).nonzero().flatten().tolist(), self.most)
+            fitted = members.reshape(-1).nonzero().flatten().tolist()
+            fit_hyperparameters(self.model, fitted, self.most, self._remembered(fitted))
             if isinstance(self.policy, ContinuousPriorElimination):
                 self.policy.acquit(due)
             else:
@@ -101,6 +107,25 @@ class LearnedHyperparameters(Policy):
             self._since.masked_fill_(due, 0)
             self._shortfall.masked_fill_(due, 0.0)
 
+    def _remember(self, observation: Observation) -> None:
+        self._seen += 1
+        if isinstance(self.policy, ModelPolicy):  # prior elimination forgets nothing
+            X = self.policy._inputs_of(observation.arm, observation.time).reshape(self.replicates, 1, -1)
+            before = self._X if self._X.shape[-1] else X[:, :0]
+            self._X = torch.cat([before, X], 1)[:, -self.most :]
+            self._y = torch.cat([self._y, observation.reward.to(self._y).unsqueeze(-1)], 1)[:, -self.most :]
+
+    def _remembered(self, replicates: list[int]) -> dict[int, tuple[Tensor, Tensor]]:
+        """The latest observations of those whose model holds too few."""
+        if not isinstance(self.policy, ModelPolicy):
+            return {}
+        held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
+        return {
+            k: (kernel_inputs(self.model, self._X[k, -seen[k] :], k), self._y[k, -seen[k] :])
+            for k in replicates
+            if held[k] < self.first
+        }
+
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """What the policy predicts."""
         return self.policy.predict(arm, time)
@@ -108,6 +133,7 @@ class LearnedHyperparameters(Policy):
     def reset(self, where: Tensor | None = None) -> None:
         """Forget the observations; the hyperparameters stay as they were learned."""
         self.policy.reset(where)
+        self._seen.masked_fill_(torch.ones_like(self._seen, dtype=torch.bool) if where is None else where, 0)
 
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy reports; the number of refits so far and the noise variance."""
@@ -128,4 +154,4 @@ class LearnedHyperparameters(Policy):
         for name in self._RECORD:
             setattr(self, name, state[name].clone())
 
-    _RECORD = ("_since", "_refits", "_shortfall")
+    _RECORD = ("_since", "_refits", "_shortfall", "_seen", "_X", "_y")

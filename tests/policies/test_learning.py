@@ -155,3 +155,50 @@ def test_it_predicts_as_the_policy_it_wraps():
     for mine, wrapped in zip(policy.predict(x, 7.0), policy.policy.predict(x, 7.0), strict=True):
         assert torch.equal(mine, wrapped)
     assert float(policy.predict(x, 7.0)[1]) < 1
+
+
+def test_a_policy_that_keeps_restarting_learns_from_what_it_saw_before():
+    """A flat prior surprised at every reward: the event fires again and again; the model never holds `first`."""
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 3.0
+    options = {"width": 1.0, "search": QUICK, "learn_hyperparameters": {"first": 6, "every": 8}}
+    policy = recipes.et_gp_ucb(LINE, kernel, 1e-4, **options)
+    teach(policy, 7, lambda X: 0.01 * X[:, 0])  # the first fit says: nearly flat
+    before = policy.trace()["restarts"].item()
+    teach(policy, 8, lambda X: 3 * torch.sin(25 * X[:, 0]), first=8)
+    refits, restarts = (policy.trace()[name].item() for name in ("refits", "restarts"))
+    assert refits >= 2
+    assert restarts > before
+    teach(policy, 24, lambda X: 3 * torch.sin(25 * X[:, 0]), first=16)
+    assert policy.trace()["restarts"].item() - restarts <= 6  # without: at every second reward
+    assert policy.model.num_observations.item() >= 6
+
+
+@pytest.mark.parametrize("drift", [False, True])
+def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, monkeypatch):
+    """What is fitted then: the features, the times and the rewards of all that was seen, of arms too."""
+    fitted = []
+
+    def spy(model, members, most, data):
+        fitted.append({k: (X.clone(), y.clone()) for k, (X, y) in data.items()})
+        return []
+
+    monkeypatch.setattr("bandits_torch.policies.learning.fit_hyperparameters", spy)
+    arms = torch.linspace(0, 1, 5).double().unsqueeze(-1) ** 2
+    options = {"forgetting_rate": 0.01} if drift else {"window": 3, "horizon": 30}
+    recipe = recipes.tv_gp_ucb if drift else recipes.sw_gp_ucb
+    options |= {"width": 1.0, "replicates": 2, "learn_hyperparameters": {"first": 6}}
+    policy = recipe(arms, RBFKernel().double(), 0.01, **options)
+    for step in range(1, 7):
+        if drift and step == 4:
+            policy.policy.reset(torch.tensor([False, True]))  # as a restart does
+        arm = torch.tensor([step % 5, (step + 1) % 5])
+        policy.learn(Observation(float(step), arm, torch.tensor([0.1, 0.2]).double() * step))
+    assert len(fitted) == 1
+    assert sorted(fitted[0]) == ([1] if drift else [0, 1])
+    X, y = fitted[0][1]
+    torch.testing.assert_close(y, 0.2 * torch.arange(1.0, 7.0).double())
+    expected = arms[(torch.arange(1, 7) + 1) % 5]
+    if drift:
+        expected = torch.cat([expected, torch.arange(1.0, 7.0).double().unsqueeze(-1)], -1)
+    torch.testing.assert_close(X, expected)
