@@ -8,7 +8,7 @@ import matplotlib
 import pandas as pd
 
 from bandits_torch.recorder import versions
-from benchmarks.continuous.race import INITIAL, OURS, PROBLEMS, WIDTH
+from benchmarks.continuous.race import INITIAL, OURS, PROBLEMS, REFIT, WIDTH
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -90,8 +90,10 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
 {shrunk}{missing}
 The last input of each function is time, the step over the horizon. All upper confidence bounds but W-DBO's own have
 width {WIDTH:g}. All begin with the same {INITIAL} Sobol points. Ours learn kernel, noise and mean as they go: a fit
-after those, after every 20 steps and when predictions turn bad; the window is half the horizon. BoTorch's
-`SingleTaskGP` is fitted anew every step. Standard errors over few replicates are rough.
+after those, after every {REFIT} steps and when predictions turn bad; the window is half the horizon. BoTorch's
+`SingleTaskGP` is fitted anew every step. Standard errors over few replicates are rough. Ours know beforehand what
+`Knowledge` of the problem tells: a guess of the kernel, the noise, the forgetting rate, four candidate priors. The
+number of steps between fits was set after one replicate of a fit every 20 steps had been seen.
 
 ![Mean cumulative regret]( regret.png)
 

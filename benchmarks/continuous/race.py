@@ -27,6 +27,7 @@ PROBLEMS = (
 OURS = ("tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
 WIDTH = 2.0  # of every upper confidence bound but W-DBO's own
 INITIAL = 10  # Sobol points of ours and the rivals' alike, then the first fit
+REFIT = 10  # observations between our fits; the rivals fit at every step
 
 
 def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Callable[[], Policy]]:
@@ -58,7 +59,7 @@ def has_wdbo() -> bool:
 def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Policy:
     options: dict[str, Any] = {}
     if name != "random":
-        learn = {"first": INITIAL}
+        learn = {"first": INITIAL, "every": REFIT}
         options = {"width": WIDTH, "learn_hyperparameters": learn, "search": {"initial": INITIAL}}
     if name == "sw_gp_ucb":
         options["window"] = max(INITIAL, horizon // 2)
