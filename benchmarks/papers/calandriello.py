@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import matplotlib as mpl
@@ -30,19 +29,17 @@ import torch
 from torch import Tensor
 
 from bandits_torch import loop, recipes
-from bandits_torch.history import History
-from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
-from bandits_torch.problems import GPDraws, Problem
+from bandits_torch.models import LeverageSampling, SketchedGP
+from bandits_torch.problems import GPDraws
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
-from benchmarks.papers import _calandriello_page, _calandriello_settings
+from benchmarks.papers import _calandriello_page, _calandriello_settings, _calandriello_times
 from benchmarks.papers._folders import results_folder
 from benchmarks.papers._starving import random_fourier_features, subset_of_regressors
 
 mpl.use("Agg")
 LAMBDA, NOISE, DELTA = 0.01, 0.1, 0.1
-BKB, EXACT = "BKB, a draw a step", "exact, on the pulls of BKB"
 FIGURES = {"2": "starvation"}
 
 
@@ -195,7 +192,7 @@ def growth(out: Path, fast: bool) -> None:
     width = BKBWidth(1.0, NOISE, DELTA, form="printed")
     policy = recipes.bkb(problem.arms, problem.knowledge.kernel, LAMBDA, width=width, growth=1.0)
     bkb = loop.run(policy, problem, horizon)
-    exact = exact_seconds(problem, bkb)
+    exact = _calandriello_times.exact_seconds(problem, bkb, LAMBDA)
     sizes, drawn = (bkb.trace[key].squeeze() for key in ("dictionary_size", "last_draw"))
     ends = [round(horizon * share) for share in (0.025, 0.05, 0.1, 0.25, 0.5, 1.0)]
     rows = []
@@ -262,41 +259,5 @@ def accuracy(out: Path, fast: bool) -> None:
 
 def times(out: Path, fast: bool) -> None:
     """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
-    width, rows = BKBWidth(1.0, NOISE, DELTA, form="printed"), []
-    for num_arms, horizon, lengthscale in ((1000, 2000, 0.2), (10_000, 500, 0.2), (10_000, 2000, 0.5)):
-        problem = (
-            GPDraws(num_arms=1000, dim=2, lengthscale=lengthscale, noise_scale=NOISE, seed=1)
-            if num_arms == 1000
-            else GridDraws(side=100, dim=2, lengthscale=lengthscale, noise_scale=NOISE, seed=1)
-        )
-        arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
-        runs = {
-            BKB: lambda a=arguments: recipes.bkb(*a, width=width, growth=1.0),
-            "BKB, C 2": lambda a=arguments: recipes.bkb(*a, width=width),
-            "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
-        }
-        for name, build in runs.items():
-            policy = build()
-            history = loop.run(policy, problem, 20 if fast else horizon)
-            pulled = len(set(history.arms.flatten().tolist()))
-            row = {"arms": num_arms, "steps": horizon, "lengthscale": lengthscale, "arms_pulled": pulled}
-            found = {name: (float(history.seconds.sum()), int(policy.model.dictionary_size))}
-            if name == BKB:
-                found[EXACT] = (float(exact_seconds(problem, history).sum()), pulled)
-            for policy_name, (seconds, held) in found.items():
-                rows.append({**row, "policy": policy_name, "seconds": seconds, "held": held})
-                print("times:", *rows[-1].values(), flush=True)
-    pd.DataFrame(rows).to_csv(out / "times.csv", index=False, float_format="%.4g")
-
-
-def exact_seconds(problem: Problem, history: History) -> Tensor:
-    """Seconds of every step of the exact posterior in its factor form, fed the pulls of another run."""
-    model = ArmGP(problem.arms, problem.knowledge.kernel, LAMBDA, form="factor")
-    seconds = []
-    for arm, reward in zip(history.arms.flatten(), history.rewards.flatten(), strict=True):
-        start = perf_counter()
-        mean, variance = model.marginals()
-        (mean + 2 * variance.sqrt()).argmax()
-        model.observe_arms(arm, reward)
-        seconds.append(perf_counter() - start)
-    return torch.tensor(seconds)
+    frame = _calandriello_times.measure(fast, NOISE, LAMBDA, DELTA)
+    frame.to_csv(out / "times.csv", index=False, float_format="%.4g")
