@@ -31,7 +31,7 @@ class FeatureRegression(ResizableState):
 
     noise_variance: Tensor
     _gram: Tensor
-    moment: Tensor
+    _moment: Tensor
     covariance: Tensor
     weights: Tensor
 
@@ -39,24 +39,35 @@ class FeatureRegression(ResizableState):
         super().__init__()
         least = 100 * torch.finfo(noise_variance.dtype).eps * scale
         self.register_buffer("noise_variance", noise_variance.clamp_min(least), persistent=False)
-        for name, shape in (("_gram", (0, 0)), ("moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
+        for name, shape in (("_gram", (0, 0)), ("_moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
             self.register_buffer(name, noise_variance.new_zeros(shape))
-        self._uncounted: list[Tensor] = []  # features of observations that the sum so far lacks
+        self._uncounted: list[tuple[Tensor, Tensor]] = []  # features and rewards that A and b so far lack
         self._since_anew = 0
 
     @property
     def gram(self) -> Tensor:
         """A = Z^T Z (m, m), summed when asked for."""
-        if self._uncounted:
-            z = torch.stack(self._uncounted)
-            self._gram.addmm_(z.mT, z)
-            self._uncounted = []
+        self._count()
         return self._gram
+
+    @property
+    def moment(self) -> Tensor:
+        """b = Z^T r (m,), summed when asked for."""
+        self._count()
+        return self._moment
+
+    def _count(self) -> None:
+        if self._uncounted:
+            features, rewards = zip(*self._uncounted, strict=True)
+            z = torch.stack(features)
+            self._gram.addmm_(z.mT, z)
+            self._moment.addmv_(z.mT, torch.stack(rewards).to(z))
+            self._uncounted = []
 
     @property
     def size(self) -> int:
         """m."""
-        return self.moment.shape[0]
+        return self._gram.shape[0]
 
     @property
     def information_gain(self) -> Tensor:
@@ -65,7 +76,7 @@ class FeatureRegression(ResizableState):
 
     def start(self, gram: Tensor, moment: Tensor) -> None:
         """Other features altogether: their A and b. O(m^3)."""
-        self._gram, self.moment, self._uncounted = gram, moment, []
+        self._gram, self._moment, self._uncounted = gram, moment, []
         self._compute_anew()
 
     def observe(self, z: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,8 +88,7 @@ class FeatureRegression(ResizableState):
         step = (reward - z @ self.weights) / deviation
         self.covariance.addr_(g, g, alpha=-1)
         self.weights.addcmul_(g, step)
-        self._uncounted.append(z)
-        self.moment.addcmul_(z, reward.to(z))
+        self._uncounted.append((z, reward))
         self._since_anew += 1
         if self._since_anew >= max(64, self.size):
             self._compute_anew()
@@ -124,7 +134,7 @@ class FeatureRegression(ResizableState):
         one = torch.eye(count).to(none)
         self._gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))
         self.covariance = bordered(self.covariance, none, none.mT, one)
-        self.moment, self.weights = (
+        self._moment, self.weights = (
             torch.nn.functional.pad(v, (0, count)) for v in (self.moment, self.weights)
         )
 

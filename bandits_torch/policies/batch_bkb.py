@@ -55,7 +55,7 @@ class BatchBKB(Policy):
             None
         ] * S  # how many dictionaries had been drawn when the batch began
         self._watched: dict[int, WatchedArms] = {}  # by replicate, from its first batch on
-        self._scored = torch.zeros(S, dtype=torch.long)
+        self._left: dict[int, float] = {}  # the largest index that an arm not watched had when last scored
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -109,7 +109,8 @@ class BatchBKB(Policy):
 
     def trace(self) -> dict[str, Tensor | float]:
         """Width, what the model tells, and how many arms were scored for the last choice."""
-        return {"width": self._width, **self.model.trace(), "arms_scored": self._scored}
+        scored = torch.tensor([len(self._watched.get(k, ())) for k in range(self.replicates)])
+        return {"width": self._width, **self.model.trace(), "arms_scored": scored}
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything; random streams go on."""
@@ -141,30 +142,33 @@ class BatchBKB(Policy):
         sketch.refresh()
         torch.addcmul(self._mean[k], self._width[k], sketch.variance.clamp_min(0.0).sqrt(), out=bound)
         self._draws[k] = sketch.draws
-        first = torch.topk(bound, min(_WATCHED_FIRST, self.num_arms)).indices
-        bound[first] = -torch.inf
-        self._watched[k] = WatchedArms(sketch, first)
+        self._watched[k] = WatchedArms(sketch, bound.new_zeros(0, dtype=torch.long))
+        self._watch_more(k, bound, _WATCHED_FIRST)
+
+    def _watch_more(self, k: int, among: Tensor, count: int) -> None:
+        """Watch the best ``count`` of the arms whose entry of ``among`` (N,) is finite."""
+        more = torch.topk(among, min(count, int((among > -torch.inf).sum()))).indices
+        self._watched[k].join(more)
+        self._bound[k, more] = -torch.inf
+        self._left[k] = float(self._bound[k].max())
 
     def _best_arms(self, mask: Tensor | None) -> Tensor:
         return torch.stack([self._best(k, mask) for k in range(self.replicates)])
 
     def _best(self, k: int, mask: Tensor | None) -> Tensor:
         """The arm of largest index now: watches more arms until it is above what all others had when last scored."""
-        watched, others = self._watched[k], self._bound[k]
-        if mask is not None:
-            others = others.masked_fill(~mask[k], -torch.inf)
+        watched = self._watched[k]
         while True:
             index = torch.addcmul(self._mean[k, watched.arms], self._width[k], watched.variance().sqrt())
+            others, left = self._bound[k], self._left[k]
             if mask is not None:
                 index = index.masked_fill(~mask[k, watched.arms], -torch.inf)
-            best, left = torch.stack([index.max(), others.max()]).tolist()
+                others = others.masked_fill(~mask[k], -torch.inf)
+                left = float(others.max())
+            best = float(index.max())
             if best > left or left == -torch.inf:  # none is left: all are watched, or not available
-                break
-            more = torch.topk(others, min(len(watched), int((others > -torch.inf).sum()))).indices
-            watched.join(more)
-            others[more] = self._bound[k, more] = -torch.inf
-        self._scored[k] = len(watched)
-        return watched.arms[index == best].min()
+                return watched.arms[index == best].min()
+            self._watch_more(k, others, len(watched))
 
     def _available(self, available: Tensor | None) -> Tensor | None:
         if available is None:
@@ -196,3 +200,4 @@ class BatchBKB(Policy):
         self._watched = {
             k: WatchedArms.from_state(self.model.sketches[k], kept) for k, kept in state["watched"].items()
         }
+        self._left = {k: float(self._bound[k].max()) for k in self._watched}
