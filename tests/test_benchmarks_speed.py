@@ -11,13 +11,15 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from bandits_torch.models import ArmGP
+from benchmarks.speed import million_steps
 from benchmarks.speed.cli import BENCHMARKS, app
 from benchmarks.speed.crossover import crossing
 from benchmarks.speed.measuring import alone, peak_mib
 from benchmarks.speed.page import duration, figures, write_page
 from benchmarks.speed.plain_botorch import WAYS
 from benchmarks.speed.saturation import host_waits, play_on
-from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
+from benchmarks.speed.workload import NOISE_VARIANCE, bytes_of_step, held, make_task, play, ucb_on_arms
 
 COLUMNS = {
     "against_botorch": {"arms", "observations", "pulled", "way", "steps", "seconds_per_step", "times_ours"}
@@ -151,3 +153,13 @@ def test_figures_keep_three_digits_and_a_unit() -> None:
         "12 300",
     ]
     assert [duration(value) for value in (1.5, 2.346e-3, 4.5e-5)] == ["1.50 s", "2.35 ms", "45.0 µs"]
+
+
+def test_what_rounding_errors_are_measured_against_is_not_rounded_itself():
+    model = ArmGP(100, million_steps.prior(), NOISE_VARIANCE)
+    for k in range(30):
+        model.observe_arms(torch.tensor(7 * k % 100), torch.tensor(0.1 * k).double())
+    errors = million_steps.errors_of(model)
+    assert errors["mean_error"] < 1e-11
+    assert errors["variance_error"] < 1e-12
+    assert errors["gain_error"] < 1e-11

@@ -109,7 +109,8 @@ def exact(model: ArmGP) -> tuple[Tensor, Tensor, float]:
         means = [float(mp.fdot(column, columns[-1])) for column in columns[:-1]]
         variances = [float(K[n][n] - mp.fdot(c, c)) for n, c in enumerate(columns[:-1])]
         gain = sum(mp.log(L[k][k] / mp.sqrt(s)) for k, s in enumerate(spread))
-        return torch.tensor(means).double(), torch.tensor(variances).double(), float(gain)
+        found = torch.tensor([means, variances], dtype=torch.float64)  # not through float32, the default
+        return found[0], found[1], float(gain)
 
 
 def describe(frame: pd.DataFrame) -> str:
