@@ -69,7 +69,6 @@ class Sketch(ResizableState):
         self.prior, self.sampling, self._streams, self.chunk_size = prior, sampling, streams, chunk_size
         diagonal = prior.diagonal()[0]
         self.register_buffer("noise_variance", noise_variance)
-        self._noise = float(noise_variance)
         self.register_buffer("prior_variance", diagonal, persistent=False)
         for name in ("count", "total", "unexplained", "pulled"):
             self.register_buffer(name, diagonal.new_zeros(0))
@@ -131,7 +130,7 @@ class Sketch(ResizableState):
         place = self._place(arm)
         z, start = self.pulled[:, place], self._at_draw
         start = self.regression.covariance if start is None else start
-        self.spent += (float(self.unexplained[place]) + float(z @ (start @ z))) / self._noise
+        self.spent += float((self.unexplained[place] + z @ (start @ z)) / self.noise_variance)
         if self.is_due:
             self._take_up(self._draw(place))
             self.spent, self._at_draw = 0.0, None  # the batch begins after this pull

@@ -99,10 +99,9 @@ class SketchedGP(ArmModel):
     # -- what it is ------------------------------------------------------------------------------------
 
     def _hold(self, sketches: list[Sketch]) -> None:
-        self.sketches = (
-            sketches  # of each member of the batch, row-major; a ModuleList takes longer to walk through
-        )
-        self._members = torch.nn.ModuleList(sketches)
+        """Take these for the posteriors of the members of the batch, row-major."""
+        self.sketches = sketches  # walked through at every step, which takes a ModuleList longer
+        self._members = torch.nn.ModuleList(sketches)  # their state and device
 
     @property
     def batch_shape(self) -> torch.Size:
