@@ -7,7 +7,7 @@ import torch
 from bandits_torch import make, run
 from benchmarks.continuous import race as races
 from benchmarks.continuous.page import write_page
-from benchmarks.continuous.race import INITIAL, OURS, continued, has_wdbo, racers
+from benchmarks.continuous.race import INITIAL, OURS, SMOOTH, continued, has_wdbo, racers
 from benchmarks.continuous.rivals import PlainBoTorch
 
 
@@ -24,16 +24,23 @@ def test_plain_botorch_is_played_by_the_same_loop_after_its_sobol_points():
 def test_every_policy_named_on_the_page_races():
     problem = make("dynamic-shekel", horizon=20)
     built = racers(problem, 20, 0)
-    assert set(OURS) == {"tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb"} <= set(built)
+    assert {"tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb", SMOOTH} == set(OURS) <= set(built)
     assert ("W-DBO" in built) == has_wdbo()
     for name in OURS:
         policy = built[name]()
         assert policy.policy.search.initial == policy.first == INITIAL
         assert torch.equal(policy.choose(1.0).arm, problem.domain.sample(INITIAL, 0)[:1])
+    over_time = built[SMOOTH]().model.kernel.time_kernel
+    assert (over_time.nu, over_time.lengthscale.item()) == (1.5, pytest.approx(20 / 3))
+    assert {built[f"BoTorch UCB of width {w}, blind to time"]().width for w in (1, 2)} == {1.0, 2.0}
 
 
 def test_the_page_says_who_wins_and_what_a_long_step_costs(tmp_path):
-    regrets = dict.fromkeys(OURS, 2.0) | {"pe_gp_ucb": 1.0, "random": 5.0, "BoTorch UCB, time an input": 1.5}
+    regrets = dict.fromkeys(OURS, 2.0) | {
+        "pe_gp_ucb": 1.0,
+        "random": 5.0,
+        "BoTorch LogEI, time an input": 1.5,
+    }
     rows = [
         {
             "problem": "dynamic-levy",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from gpytorch.kernels import MaternKernel
 
 from bandits_torch import make, recipes, run
 from bandits_torch.files import atomic_write
@@ -24,8 +25,10 @@ PROBLEMS = (
     "dynamic-levy",
     "dynamic-styblinski-tang",
 )
-OURS = ("tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
-WIDTH = 2.0  # of every upper confidence bound but W-DBO's own
+SMOOTH = "tv_gp_ucb, smooth"  # a Matern kernel over time in place of exponential forgetting
+OURS = ("tv_gp_ucb", SMOOTH, "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
+WIDTH = 1.0  # of our upper confidence bounds
+WIDTHS = (1.0, 2.0)  # of plain BoTorch's; W-DBO has its own
 INITIAL = 10  # Sobol points of ours and the rivals' alike, then the first fit
 REFIT = 10  # observations between our fits; the rivals fit at every step
 
@@ -33,19 +36,18 @@ REFIT = 10  # observations between our fits; the rivals fit at every step
 def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Callable[[], Policy]]:
     """Every policy by name, built when called; W-DBO only where its package is installed."""
 
-    def plain(acquisition: str, over_time: bool) -> Callable[[], Policy]:
+    def plain(acquisition: str, **options: Any) -> Callable[[], Policy]:
         return lambda: PlainBoTorch(
-            problem.domain, horizon, INITIAL, seed, acquisition=acquisition, over_time=over_time
+            problem.domain, horizon, INITIAL, seed, acquisition=acquisition, **options
         )
 
     policies: dict[str, Callable[[], Policy]] = {"random": lambda: _ours("random", problem, horizon, seed)}
     policies |= {name: lambda name=name: _ours(name, problem, horizon, seed) for name in OURS}  # type: ignore[misc]
-    policies |= {
-        "BoTorch UCB, time an input": plain("ucb", True),
-        "BoTorch UCB, blind to time": plain("ucb", False),
-        "BoTorch LogEI, time an input": plain("logei", True),
-        "BoTorch LogEI, blind to time": plain("logei", False),
-    }
+    for blind, over_time in (("time an input", True), ("blind to time", False)):
+        for width in WIDTHS:
+            of_width = f"BoTorch UCB of width {width:g}, {blind}"
+            policies[of_width] = plain("ucb", over_time=over_time, width=width)
+        policies[f"BoTorch LogEI, {blind}"] = plain("logei", over_time=over_time)
     if has_wdbo():
         policies["W-DBO"] = lambda: WDBO(problem.domain, horizon, INITIAL, seed)
     return policies
@@ -63,6 +65,9 @@ def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Pol
         options = {"width": WIDTH, "learn_hyperparameters": learn, "search": {"initial": INITIAL}}
     if name == "sw_gp_ucb":
         options["window"] = max(INITIAL, horizon // 2)
+    if name == SMOOTH:
+        name, options["time_kernel"] = "tv_gp_ucb", MaternKernel(nu=1.5).double()
+        options["time_kernel"].lengthscale = horizon / 3
     return recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed, **options)
 
 
