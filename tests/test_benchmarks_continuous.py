@@ -71,7 +71,7 @@ def test_the_page_says_who_wins_and_what_a_long_step_costs(tmp_path):
 def test_a_race_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     played = []
 
-    def one(name, horizon, replicate, tell):
+    def one(name, horizon, replicate, tell, only=()):
         played.append((horizon, replicate))
         if len(played) == 2:
             raise KeyboardInterrupt
@@ -87,3 +87,21 @@ def test_a_race_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     assert pd.read_csv(table)["replicate"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
     continued("dynamic-levy", 6, 1, table)  # another horizon: begun anew
     assert pd.read_csv(table)["step"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_policy_can_be_played_again_while_the_others_rows_stay(tmp_path, monkeypatch):
+    def one(name, horizon, replicate, tell, only=()):
+        policies = [policy for policy in ("a", "b", "c") if policy in (only or "abc")]
+        steps = [
+            {"policy": policy, "replicate": replicate, "step": s + 1} for policy in policies for s in range(3)
+        ]
+        return pd.DataFrame(steps).assign(regret=7.0 if only else 1.0, seconds=0.1)
+
+    monkeypatch.setattr(races, "race", one)
+    table = tmp_path / "race.csv"
+    continued("dynamic-levy", 3, 2, table)
+    before = pd.read_csv(table)
+    continued("dynamic-levy", 3, 2, table, again=["b"])
+    after = pd.read_csv(table)
+    assert after["regret"].tolist() == 2 * [1.0, 1.0, 1.0, 7.0, 7.0, 7.0, 1.0, 1.0, 1.0]
+    assert after.drop(columns="regret").equals(before.drop(columns="regret"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +71,18 @@ def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Pol
     return recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed, **options)
 
 
-def race(name: str, horizon: int, replicate: int, tell: Callable[[str], None]) -> pd.DataFrame:
-    """One row per policy and step: regret, and seconds of ``choose`` and ``learn``."""
+def race(
+    name: str, horizon: int, replicate: int, tell: Callable[[str], None], only: Collection[str] = ()
+) -> pd.DataFrame:
+    """One row per policy (of ``only``, if any) and step: regret, and seconds of ``choose`` and ``learn``."""
     problem = make(name, horizon=horizon)
     assert isinstance(problem, ContinuousProblem)
     for step in range(1, horizon + 1):
         problem.best(step)  # not in anybody's time
     rows = []
     for policy, build in racers(problem, horizon, replicate).items():
+        if only and policy not in only:
+            continue
         torch.manual_seed(replicate)
         history = run(build(), problem, horizon, first_replicate=replicate)
         tell(
@@ -91,13 +95,29 @@ def race(name: str, horizon: int, replicate: int, tell: Callable[[str], None]) -
 
 
 def continued(
-    name: str, horizon: int, replicates: int, table: Path, tell: Callable[[str], None] = print
+    name: str,
+    horizon: int,
+    replicates: int,
+    table: Path,
+    tell: Callable[[str], None] = print,
+    again: Collection[str] = (),
 ) -> None:
-    """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go."""
+    """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go.
+
+    ``again``: policies to be played again in the replicates that the table has.
+    """
     played = pd.read_csv(table) if table.exists() else pd.DataFrame()
     if len(played) and played["step"].max() != horizon:
         played = pd.DataFrame()
-    for replicate in sorted({*range(replicates)} - set(played.get("replicate", []))):
-        played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
+    held = set(played.get("replicate", []))
+    for replicate in range(replicates):
+        if replicate not in held:
+            played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
+        elif again:
+            rows, measured = (
+                played["policy"].isin(again) & (played["replicate"] == replicate),
+                ["regret", "seconds"],
+            )
+            played.loc[rows, measured] = race(name, horizon, replicate, tell, again)[measured].to_numpy()
         with atomic_write(table) as file:
             played.to_csv(file, index=False, float_format="%.6g")
