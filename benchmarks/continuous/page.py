@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -143,13 +144,19 @@ def _step(step: Path) -> str:
 def _picture(frame: pd.DataFrame, path: Path) -> None:
     names = [name for name in PROBLEMS if name in set(frame["problem"])]
     figure, axes = plt.subplots(2, 3, figsize=(13, 7), squeeze=False)
+    rivals = [name for name in dict.fromkeys(frame["policy"]) if name not in (*OURS, "random")]
+    looks: dict[str, dict[str, Any]] = {"random": {"color": "0.6", "ls": ":", "lw": 1.2}}
+    looks |= {name: {"color": f"C{i}", "lw": 2} for i, name in enumerate(OURS)}
+    looks |= {
+        name: {"color": color, "ls": "--", "lw": 1.2}
+        for name, color in zip(rivals, plt.get_cmap("Dark2").colors, strict=False)  # type: ignore[attr-defined]
+    }
     for axis, name in zip(axes.flat, names, strict=False):
         part = frame[frame["problem"] == name]
         for policy in dict.fromkeys(part["policy"]):
             runs = part[part["policy"] == policy].pivot(index="step", columns="replicate", values="regret")
             mean = runs.cumsum().mean(axis=1)
-            ours = policy in OURS
-            axis.plot(mean.index, mean, label=policy, lw=2 if ours else 1.2, ls="-" if ours else "--")
+            axis.plot(mean.index, mean, label=policy, **looks[policy])
         axis.set_title(name)
         axis.set_xlabel("step")
         axis.set_ylabel("mean cumulative regret")
