@@ -115,9 +115,31 @@ def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kerne
         assert set(drawn[-1]) <= sketch._in_dictionary
         assert len(sketch._in_dictionary) <= 4 * len(drawn[-1])
         sizes.append(len(sketch._in_dictionary))
-    assert len(drawn) == 100
+    assert len(drawn) == int(model.draws) == 100
+    assert int(model.trace()["last_draw"]) == len(drawn[-1])
     assert min(sizes[50:]) < max(sizes[:50]) / 2  # it was built anew, and shrank
     assert max(sizes) < len(sketch.arm)
+
+
+def test_a_draw_takes_all_pulls_at_the_variances_of_before_the_newest(arms, kernel, generator, monkeypatch):
+    model, coins = SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling.practical(2.0, 3.0)), []
+    probabilities = LeverageSampling.probabilities
+
+    def watched(self, leverage, count):
+        coins.append((leverage, count))
+        return probabilities(self, leverage, count)
+
+    monkeypatch.setattr(LeverageSampling, "probabilities", watched)
+    sketch, K, (arm, reward) = model.sketches[0], kernel(arms).to_dense(), pulls(generator, 60)
+    for t in range(60):
+        dictionary, draws = sketch.embedding.inducing, len(coins)
+        model.observe_arms(arm[t], reward[t])
+        if len(coins) > draws > 0:
+            _, before = dtc(K, arm[:t], reward[:t], dictionary, 0.1)
+            leverage, count = coins[-1]
+            torch.testing.assert_close(leverage, before.diagonal()[sketch.arm] / 0.1)
+            assert torch.equal(count.long(), torch.bincount(arm[: t + 1], minlength=N)[sketch.arm])
+    assert 5 < len(coins) < 60
 
 
 def test_an_arm_enters_with_the_probability_of_one_of_its_observations(generator):
