@@ -81,6 +81,15 @@ def test_a_spoiled_member_is_rebuilt_and_the_other_left_alone(case):
         assert torch.equal(before, after[1])
 
 
+def test_a_spoiled_model_of_float32_is_rebuilt_to_its_precision():
+    model = ArmGP(N, K, 0.1, form="covariance", dtype=torch.float32)
+    play(model, 30)
+    spoil(model)
+    model._belief._mend(0.0, [True])
+    mean, covariance, gain, _ = errors(model, relearned(model))
+    assert max(mean, covariance, gain) < 1e-5
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_spoiled_model_mends_itself_as_it_learns(case):
     model = CASES[case]()
@@ -99,6 +108,13 @@ def test_a_sound_model_is_never_touched(case, window, monkeypatch):
         play(one, 300, window)
     assert torch.equal(model.marginals()[0], alone.marginals()[0])
     assert set(model._belief._pauses) == {256}  # doubled at each look: 64, 192, 448
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_the_units_of_the_rewards_do_not_matter(form):
+    model = ArmGP(N, 1e8 * K, 1e7, form=form)
+    play(model, 300)
+    assert model._belief._pauses == [256]
 
 
 def test_looks_become_rarer_while_all_is_well_and_more_frequent_when_it_is_not():
