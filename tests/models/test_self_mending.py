@@ -10,6 +10,7 @@ from tests.reference.arm_gp_twins import smooth
 
 N = 12
 K = smooth(N, 0.3)
+PRIORS = torch.stack([K, smooth(N, 0.2)])
 F64 = torch.float64
 
 
@@ -63,22 +64,25 @@ def drifting():
 
 CASES = {
     "covariance": lambda: ArmGP(N, K, 0.1, form="covariance", batch_shape=(2,)),
+    "covariance, priors": lambda: ArmGP(N, PRIORS, 0.1, form="covariance", batch_shape=(3, 2)),
     "factor": lambda: ArmGP(N, K, 0.1, form="factor", batch_shape=(2,)),
+    "factor, priors": lambda: ArmGP(N, PRIORS, 0.1, form="factor", batch_shape=(3, 2)),
     "factor, drift": lambda: ArmGP(N, drifting(), 0.1, form="factor", batch_shape=(2,)),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_spoiled_member_is_rebuilt_and_the_other_left_alone(case):
+def test_a_spoiled_member_is_rebuilt_and_the_others_left_alone(case):
     model = CASES[case]()
     play(model, 30)
-    spoil(model)
-    other = [value[1].clone() for value in (model._belief.form.mean, model._belief.form.covariance)]
+    spoil(model, member=-1)
+    form = model._belief.form
+    others = [value[:-1].clone() for value in (form.mean, form.covariance)]
     assert max(errors(model, relearned(model))) > 1e-3
-    model._belief._mend(model.now or 0.0, [True] * 2)
+    model._belief._mend(model.now or 0.0, [True] * len(form.mean))
     assert max(errors(model, relearned(model))) < 1e-9
-    for before, after in zip(other, (model._belief.form.mean, model._belief.form.covariance), strict=True):
-        assert torch.equal(before, after[1])
+    for before, after in zip(others, (form.mean, form.covariance), strict=True):
+        assert torch.equal(before, after[:-1])
 
 
 def test_a_spoiled_model_of_float32_is_rebuilt_to_its_precision():
