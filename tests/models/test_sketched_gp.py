@@ -121,7 +121,8 @@ def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kerne
     assert max(sizes) < len(sketch.arm)
 
 
-def test_a_draw_takes_all_pulls_at_the_variances_of_before_the_newest(arms, kernel, generator, monkeypatch):
+def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kernel, generator, monkeypatch):
+    """Due once 1 + sum sigma~^2 / lambda > C = 3, summed since the last draw at the variances it left behind."""
     model, coins = SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling.practical(2.0, 3.0)), []
     probabilities = LeverageSampling.probabilities
 
@@ -131,15 +132,31 @@ def test_a_draw_takes_all_pulls_at_the_variances_of_before_the_newest(arms, kern
 
     monkeypatch.setattr(LeverageSampling, "probabilities", watched)
     sketch, K, (arm, reward) = model.sketches[0], kernel(arms).to_dense(), pulls(generator, 60)
+    spent, at_draw = 0.0, K
     for t in range(60):
         dictionary, draws = sketch.embedding.inducing, len(coins)
         model.observe_arms(arm[t], reward[t])
-        if len(coins) > draws > 0:
-            _, before = dtc(K, arm[:t], reward[:t], dictionary, 0.1)
-            leverage, count = coins[-1]
-            torch.testing.assert_close(leverage, before.diagonal()[sketch.arm] / 0.1)
-            assert torch.equal(count.long(), torch.bincount(arm[: t + 1], minlength=N)[sketch.arm])
+        spent += float(at_draw[arm[t], arm[t]]) / 0.1
+        assert len(coins) - draws == (draws == 0 or 1 + spent > 3)
+        if len(coins) == draws:
+            continue
+        leverage, count = coins[-1]
+        _, before = dtc(K, arm[:t], reward[:t], dictionary, 0.1) if t else (None, K)
+        torch.testing.assert_close(leverage, before.diagonal()[sketch.arm] / 0.1)
+        assert torch.equal(count.long(), torch.bincount(arm[: t + 1], minlength=N)[sketch.arm])
+        _, at_draw = dtc(K, arm[: t + 1], reward[: t + 1], sketch.embedding.inducing, 0.1)
+        spent = 0.0
     assert 5 < len(coins) < 60
+
+
+def test_an_arm_that_is_certain_is_no_reason_to_draw():
+    model = SketchedGP(3, torch.diag(torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)), 0.1)
+    one = torch.ones((), dtype=torch.float64)
+    model.observe_arms(torch.tensor(0), one)
+    assert int(model.draws) == 0
+    model.observe_arms(torch.tensor(1), one)
+    assert int(model.draws) == 1
+    torch.testing.assert_close(model.marginals()[0], torch.tensor([0.0, 1 / 1.1, 0.0], dtype=torch.float64))
 
 
 def test_an_arm_enters_with_the_probability_of_one_of_its_observations(generator):
