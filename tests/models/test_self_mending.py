@@ -114,6 +114,19 @@ def test_a_sound_model_is_never_touched(case, window, monkeypatch):
     assert set(model._belief._pauses) == {256}  # doubled at each look: 64, 192, 448
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_member_that_was_reset_needs_no_mending(case, monkeypatch):
+    model, alone = CASES[case](), CASES[case]()
+    monkeypatch.setattr(alone._belief, "_mend", lambda *_: None)
+    first = torch.arange(model.batch_shape.numel()).reshape(model.batch_shape) == 0
+    for one in (model, alone):
+        play(one, 10)
+        one.reset(first)
+        play(one, 10, start=10)
+        one.forget(3)
+    assert torch.equal(model.marginals()[0], alone.marginals()[0])
+
+
 @pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_the_units_of_the_rewards_do_not_matter(form):
     model = ArmGP(N, 1e8 * K, 1e7, form=form)
