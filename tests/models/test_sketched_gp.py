@@ -100,6 +100,18 @@ def test_it_is_stable_at_any_noise(arms, kernel, generator, noise_variance, dtyp
         assert bool(((variance >= 0) & (variance <= 1 + 1e-5)).all())
 
 
+@pytest.mark.parametrize("noise_variance", [1e-18, 0.01])
+def test_the_units_of_the_rewards_do_not_matter(arms, kernel, generator, noise_variance):
+    """Rewards in units 1024 times as small; also where lambda is raised to what rounding leaves."""
+    K, (arm, reward) = kernel(arms).to_dense(), pulls(generator, 60)
+    plain, other = (SketchedGP(N, K * unit**2, noise_variance * unit**2) for unit in (1.0, 1024.0))
+    for _ in zip(play(plain, arm, reward), play(other, arm, 1024 * reward), strict=True):
+        pass
+    torch.testing.assert_close(other.marginals()[0], 1024 * plain.marginals()[0])
+    torch.testing.assert_close(other.marginals()[1], 1024**2 * plain.marginals()[1])
+    torch.testing.assert_close(other.information_gain, plain.information_gain)
+
+
 def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kernel, generator, monkeypatch):
     model = SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling.practical(0.5, 1.0))
     sketch, drawn, sizes = model.sketches[0], [], []
