@@ -141,6 +141,23 @@ def test_no_forgetting_rate_at_all_is_gp_ucb():
     assert not policy.model.drifts
 
 
+def test_a_kernel_over_time_of_one_s_own_takes_the_place_of_exponential_forgetting():
+    wiener = WienerKernel(torch.tensor(0.05).double())
+    own = recipe("tv_gp_ucb", forgetting_rate=0.0, time_kernel=wiener).model.prior.time_kernel
+    assert own.drift_variance.item() == pytest.approx(0.05)
+    smooth_time = RBFKernel().double()
+    smooth_time.lengthscale = 5.0
+    domain = Domain(torch.tensor([[0.0], [1.0]]).double())
+    policy = recipes.tv_gp_ucb(domain, KERNEL, 0.1, time_kernel=smooth_time)
+    X = torch.tensor([[0.5, 0.0], [0.5, 5.0]]).double()
+    with torch.no_grad():
+        assert policy.model.kernel(X).to_dense()[0, 1].item() == pytest.approx(math.exp(-0.5))
+    with pytest.raises(ValueError, match="a MarkovTimeKernel"):
+        recipe("tv_gp_ucb", time_kernel=smooth_time)
+    with pytest.raises(ValueError, match="time_kernel must be"):
+        recipe("tv_gp_ucb", time_kernel=0.1)
+
+
 def test_a_covariance_matrix_does_for_a_kernel():
     for name in ("gp_ucb", "tv_gp_ucb", "ui_gp_ucb"):
         matrix = getattr(recipes, name)(N, smooth(N), 0.1)

@@ -22,10 +22,11 @@ class LearnedHyperparameters(Policy):
 
     Before a reward is learned its predictive log-likelihood is compared with what the model expects of it on
     average; the shortfall is (z^2 - 1)/2, z the error in predictive standard deviations. A replicate is refitted
-    after every ``every`` observations, or once the mean shortfall over the last ``memory`` rewards exceeds
-    ``tolerance`` nats. Where the model holds fewer than ``first`` observations, because the policy restarted or its
-    window is short, the latest ones that the policy has seen are fitted: else one bad fit could make an event-triggered
-    policy restart for ever. Theorems that hold for a known prior do not hold for one that is learned.
+    after every ``every`` observations, once the mean shortfall over the last ``memory`` rewards exceeds
+    ``tolerance`` nats, and when the policy restarts. Where the model holds fewer than ``first`` observations, because
+    the policy restarted or its window is short, the latest ones that the policy has seen are fitted: else one bad fit
+    could make an event-triggered policy restart for ever. Theorems that hold for a known prior do not hold for one that
+    is learned.
 
     Args:
         policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, whose priors
@@ -87,13 +88,15 @@ class LearnedHyperparameters(Policy):
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
             surprise = (observation.reward - mean).square() / (deviation.square() + self._noise())
+        before = self._restarts()
         self.policy.learn(observation)
         self._remember(observation)
+        restarted = self._restarts() > before
         self._since += 1
         share = 1 / self.memory
         self._shortfall = (1 - share) * self._shortfall + share * 0.5 * (surprise - 1)
         bad = (self._shortfall > self.tolerance) & (self._since >= min(self.memory, self.every))
-        due = (self._since >= self.every) | bad | (self._refits == 0)
+        due = (self._since >= self.every) | bad | restarted | (self._refits == 0)
         due &= self._seen >= self.first
         if bool(due.any()):
             members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
@@ -138,6 +141,10 @@ class LearnedHyperparameters(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy reports; the number of refits so far and the noise variance."""
         return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()}
+
+    def _restarts(self) -> Tensor:
+        """How often the policy has restarted, (S,); prior elimination never does."""
+        return self.policy.restarts if isinstance(self.policy, ModelPolicy) else torch.zeros_like(self._since)
 
     def _noise(self) -> Tensor:
         """Noise variance, (S,), a mean over the priors where there are several."""

@@ -88,6 +88,11 @@ class ModelPolicy(Policy):
     def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
         """The model learns one reward per replicate."""
 
+    @property
+    def restarts(self) -> Tensor:
+        """How often each replicate has restarted since the policy was reset, (S,) integers."""
+        return self._restarts
+
     # -- one step --------------------------------------------------------------------------------------
 
     @torch.no_grad()

@@ -14,6 +14,7 @@ Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
 * ``window`` (of ``sw_gp_ucb``): observations held; or ``"likelihood"``, to choose it by predictive likelihood;
 * ``horizon``: T, the steps the run is planned for;  ``variation_budget``: P_T, how much the rewards change in all
   (``Knowledge``), None for unknown;  ``forgetting_rate``: epsilon per unit of time;
+* ``time_kernel`` (of ``tv_gp_ucb``): how rewards correlate over time, in place of exponential forgetting;
 * ``seed``, ``first_replicate``: of the policy's own random numbers, and the number of its first replicate.
 
 Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``).

@@ -221,16 +221,24 @@ def tv_gp_ucb(
     noise_variance: Number,
     *,
     forgetting_rate: float = 0.03,
+    time_kernel: Kernel | None = None,
     delta: float = 0.1,
     width: Any = None,
     **prior: Any,
 ) -> Policy:
-    """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016)."""
-    if forgetting_rate == 0:  # a function known not to change
-        return gp_ucb(arms, kernel, noise_variance, delta=delta, width=width, **prior)
-    drifting = SpatioTemporalKernel(
-        _kernel(kernel), ExponentialForgettingKernel(_float64("forgetting_rate", forgetting_rate))
-    )
+    """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016).
+
+    ``time_kernel``: any other kernel over time in that factor's place. Over a domain a Matern kernel, for a function
+    that changes smoothly: what it is about to do can then be foreseen, while under exponential forgetting it always
+    returns to the mean. Over arms a ``MarkovTimeKernel``.
+
+    Raises ValueError for a ``time_kernel`` that is no kernel, or not Markov over arms.
+    """
+    if time_kernel is None:
+        if forgetting_rate == 0:  # a function known not to change
+            return gp_ucb(arms, kernel, noise_variance, delta=delta, width=width, **prior)
+        time_kernel = ExponentialForgettingKernel(_float64("forgetting_rate", forgetting_rate))
+    drifting = SpatioTemporalKernel(_kernel(kernel), time_kernel)
     return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
 
 

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.continuous [--fast] [--problems a,b] [--step] [--page]``.
+"""``python -m benchmarks.continuous [--fast] [--problems a,b] [--again p] [--step] [--page]``.
 
 Races go to results/race-PROBLEM.csv, the cost of a long step to results/step.csv; the page and the picture are
-drawn from all there are. Replicates that a table of the same horizon holds are not played again. ``--step`` measures
-the step alone, ``--page`` draws alone.
+drawn from all there are. Replicates that a table of the same horizon holds are not played again, except by the
+policies of ``--again``. ``--step`` measures the step alone, ``--page`` draws alone.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--horizon", type=int, default=HORIZON)
     parser.add_argument("--replicates", type=int, default=REPLICATES)
+    parser.add_argument("--again", default="", help="policies, by ';', to play again in replicates played")
     parser.add_argument("--step", action="store_true")
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
@@ -49,7 +50,8 @@ def main() -> None:
     if not asked.page and not asked.step:
         for name in names:
             table = results / f"race-{name}.csv"
-            continued(name, horizon, replicates, table, lambda line: print(line, flush=True))
+            again = [policy for policy in asked.again.split(";") if policy]
+            continued(name, horizon, replicates, table, lambda line: print(line, flush=True), again)
     if asked.step or asked.fast:
         step_ratio(observations).to_csv(results / "step.csv", index=False, float_format="%.6g")
     print(f"wrote {write_page(results, fast=asked.fast)}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from gpytorch.kernels import MaternKernel
 
 from bandits_torch import make, recipes, run
 from bandits_torch.files import atomic_write
@@ -24,8 +25,10 @@ PROBLEMS = (
     "dynamic-levy",
     "dynamic-styblinski-tang",
 )
-OURS = ("tv_gp_ucb", "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
-WIDTH = 2.0  # of every upper confidence bound but W-DBO's own
+SMOOTH = "tv_gp_ucb, smooth"  # a Matern kernel over time in place of exponential forgetting
+OURS = ("tv_gp_ucb", SMOOTH, "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
+WIDTH = 1.0  # of our upper confidence bounds
+WIDTHS = (1.0, 2.0)  # of plain BoTorch's; W-DBO has its own
 INITIAL = 10  # Sobol points of ours and the rivals' alike, then the first fit
 REFIT = 10  # observations between our fits; the rivals fit at every step
 
@@ -33,19 +36,18 @@ REFIT = 10  # observations between our fits; the rivals fit at every step
 def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Callable[[], Policy]]:
     """Every policy by name, built when called; W-DBO only where its package is installed."""
 
-    def plain(acquisition: str, over_time: bool) -> Callable[[], Policy]:
+    def plain(acquisition: str, **options: Any) -> Callable[[], Policy]:
         return lambda: PlainBoTorch(
-            problem.domain, horizon, INITIAL, seed, acquisition=acquisition, over_time=over_time
+            problem.domain, horizon, INITIAL, seed, acquisition=acquisition, **options
         )
 
     policies: dict[str, Callable[[], Policy]] = {"random": lambda: _ours("random", problem, horizon, seed)}
     policies |= {name: lambda name=name: _ours(name, problem, horizon, seed) for name in OURS}  # type: ignore[misc]
-    policies |= {
-        "BoTorch UCB, time an input": plain("ucb", True),
-        "BoTorch UCB, blind to time": plain("ucb", False),
-        "BoTorch LogEI, time an input": plain("logei", True),
-        "BoTorch LogEI, blind to time": plain("logei", False),
-    }
+    for blind, over_time in (("time an input", True), ("blind to time", False)):
+        for width in WIDTHS:
+            of_width = f"BoTorch UCB of width {width:g}, {blind}"
+            policies[of_width] = plain("ucb", over_time=over_time, width=width)
+        policies[f"BoTorch LogEI, {blind}"] = plain("logei", over_time=over_time)
     if has_wdbo():
         policies["W-DBO"] = lambda: WDBO(problem.domain, horizon, INITIAL, seed)
     return policies
@@ -63,17 +65,24 @@ def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Pol
         options = {"width": WIDTH, "learn_hyperparameters": learn, "search": {"initial": INITIAL}}
     if name == "sw_gp_ucb":
         options["window"] = max(INITIAL, horizon // 2)
+    if name == SMOOTH:
+        name, options["time_kernel"] = "tv_gp_ucb", MaternKernel(nu=1.5).double()
+        options["time_kernel"].lengthscale = horizon / 3
     return recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed, **options)
 
 
-def race(name: str, horizon: int, replicate: int, tell: Callable[[str], None]) -> pd.DataFrame:
-    """One row per policy and step: regret, and seconds of ``choose`` and ``learn``."""
+def race(
+    name: str, horizon: int, replicate: int, tell: Callable[[str], None], only: Collection[str] = ()
+) -> pd.DataFrame:
+    """One row per policy (of ``only``, if any) and step: regret, and seconds of ``choose`` and ``learn``."""
     problem = make(name, horizon=horizon)
     assert isinstance(problem, ContinuousProblem)
     for step in range(1, horizon + 1):
         problem.best(step)  # not in anybody's time
     rows = []
     for policy, build in racers(problem, horizon, replicate).items():
+        if only and policy not in only:
+            continue
         torch.manual_seed(replicate)
         history = run(build(), problem, horizon, first_replicate=replicate)
         tell(
@@ -86,13 +95,29 @@ def race(name: str, horizon: int, replicate: int, tell: Callable[[str], None]) -
 
 
 def continued(
-    name: str, horizon: int, replicates: int, table: Path, tell: Callable[[str], None] = print
+    name: str,
+    horizon: int,
+    replicates: int,
+    table: Path,
+    tell: Callable[[str], None] = print,
+    again: Collection[str] = (),
 ) -> None:
-    """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go."""
+    """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go.
+
+    ``again``: policies to be played again in the replicates that the table has.
+    """
     played = pd.read_csv(table) if table.exists() else pd.DataFrame()
     if len(played) and played["step"].max() != horizon:
         played = pd.DataFrame()
-    for replicate in sorted({*range(replicates)} - set(played.get("replicate", []))):
-        played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
+    held = set(played.get("replicate", []))
+    for replicate in range(replicates):
+        if replicate not in held:
+            played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
+        elif again:
+            rows, measured = (
+                played["policy"].isin(again) & (played["replicate"] == replicate),
+                ["regret", "seconds"],
+            )
+            played.loc[rows, measured] = race(name, horizon, replicate, tell, again)[measured].to_numpy()
         with atomic_write(table) as file:
             played.to_csv(file, index=False, float_format="%.6g")

@@ -47,15 +47,24 @@ class PlainBoTorch(Rival):
     """BoTorch as its tutorials have it: ``SingleTaskGP`` fitted anew every step, ``optimize_acqf``.
 
     Args:
-        acquisition: ``"ucb"`` (beta 4, so that the width is 2, as ours) or ``"logei"``.
+        acquisition: ``"ucb"`` or ``"logei"``.
         over_time: time, scaled to [0, 1], is an input and a fixed feature; without it the model is blind to time.
+        width: of the upper confidence bound, the root of BoTorch's beta.
     """
 
     def __init__(
-        self, domain: Domain, horizon: int, initial: int, seed: int, *, acquisition: str, over_time: bool
+        self,
+        domain: Domain,
+        horizon: int,
+        initial: int,
+        seed: int,
+        *,
+        acquisition: str,
+        over_time: bool,
+        width: float = 1.0,
     ) -> None:
         super().__init__(domain, horizon, initial, seed)
-        self.acquisition, self.over_time = acquisition, over_time
+        self.acquisition, self.over_time, self.width = acquisition, over_time, width
         self._X: list[Tensor] = []
         self._Y: list[Tensor] = []
 
@@ -70,7 +79,7 @@ class PlainBoTorch(Rival):
             model = SingleTaskGP(X, Y)
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
             if self.acquisition == "ucb":
-                acquisition: Any = UpperConfidenceBound(model, beta=4.0)
+                acquisition: Any = UpperConfidenceBound(model, beta=self.width**2)
             else:
                 acquisition = LogExpectedImprovement(model, best_f=Y.max())
             bounds, fixed = self.domain.bounds, None

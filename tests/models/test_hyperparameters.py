@@ -123,6 +123,46 @@ def test_lengthscales_have_botorch_s_dimension_scaled_prior():
         assert base.lengthscale_prior.scale.item() == pytest.approx(math.sqrt(3))
 
 
+def learned_lengthscales(X, y, with_prior=True):
+    model = model_over(learnable(kernel_of(0.5), X.shape[-1]), noise=0.01, d=X.shape[-1])
+    if not with_prior:
+        del model.kernel.base_kernel._priors["anisotropy_prior"]
+    model.observe(X, y)
+    assert fit_hyperparameters(model, [0]) == [0]
+    return model.kernel.base_kernel.lengthscale.detach().flatten()
+
+
+def test_lengthscales_stay_together_until_rewards_tell_them_apart():
+    """A dozen rewards in five dimensions are explained by some of them, if a fit is free to leave the others out."""
+    few = inputs_of(12, d=5)
+    apart = [[], []]
+    for seed in range(3):
+        y = draw_of(kernel_of(0.6), few, 0.01, seed)
+        for which in (False, True):
+            lengthscales = learned_lengthscales(few, y, with_prior=which)
+            apart[which].append(float(lengthscales.max() / lengthscales.min()))
+    assert min(apart[False]) > 3
+    assert max(apart[True]) < 2
+    many = inputs_of(80)
+    y = draw_of(kernel_of(0.2), many[:, :1], 0.01)  # of the first coordinate alone
+    lengthscales = learned_lengthscales(many, y)
+    assert lengthscales[1] > 4 * lengthscales[0]
+
+
+def test_the_prior_on_unlike_lengthscales_has_nothing_against_long_ones_or_short():
+    base = learnable(kernel_of(0.3), 3).base_kernel
+    prior, ratio, set_ratio = base._priors["anisotropy_prior"]
+    assert float(prior.mode) == pytest.approx(1.0)
+    base.lengthscale = torch.tensor([0.2, 0.4, 0.8])
+    before = ratio(base)
+    assert before.flatten().tolist() == pytest.approx([0.5, 1.0, 2.0])
+    base.lengthscale = 3.0 * base.lengthscale
+    torch.testing.assert_close(ratio(base), before)
+    set_ratio(base, torch.ones(1, 3))
+    assert base.lengthscale.flatten().tolist() == pytest.approx([1.2] * 3)
+    assert "anisotropy_prior" not in learnable(kernel_of(0.3), 1).base_kernel._priors
+
+
 def test_what_is_learnable_begins_as_the_kernel_given():
     X = inputs_of(6, over_time=True)
     matern = MaternKernel(nu=1.5).double()

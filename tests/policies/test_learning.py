@@ -54,6 +54,26 @@ def test_it_refits_when_predictions_turn_bad_in_the_replicates_where_they_do():
     assert refits[-1, 1] >= 2
 
 
+def test_a_restart_brings_a_refit_to_all_that_was_seen_in_the_replicate_that_restarts():
+    """An event says that the prior was wrong or the function has changed: nothing else is due."""
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    schedule = {"first": 5, "every": 1000, "tolerance": 1e9}
+    policy = recipes.et_gp_ucb(
+        LINE, kernel, 0.01, replicates=2, width=1.0, search=QUICK, learn_hyperparameters=schedule
+    )
+    refits = teach(policy, 20, smooth)[-1]
+    restarts = policy.policy.restarts.clone()
+    scale = policy.model.kernel.outputscale.detach().clone()
+    jump = torch.tensor([0.0, 10.0]).double()
+    after = teach(policy, 1, lambda X: smooth(X) + jump, first=21)[-1]
+    assert (policy.policy.restarts - restarts).tolist() == (after - refits).tolist() == [0, 1]
+    assert policy.model.num_observations[1] == 1
+    grown = policy.model.kernel.outputscale / scale
+    assert grown[0] == 1
+    assert grown[1] > 1.2  # one reward alone teaches nothing
+
+
 def test_learning_finds_the_lengthscale_that_it_was_not_told():
     policy = policy_over_the_line(first=5, every=10)
     teach(policy, 60, lambda X: torch.sin(25 * X[:, 0]))
