@@ -27,7 +27,7 @@ class Sketch(ResizableState):
     | symbol | here | meaning |
     |---|---|---|
     | u, n_i, sum of r | ``arm``, ``count``, ``total`` | arms pulled, how often, their residuals |
-    | S, m | ``dictionary``, ``size`` | places in ``arm`` of the inducing arms, and how many they are |
+    | S, m | ``embedding.inducing``, ``size`` | the inducing arms, and how many they are |
     | z(x) | ``embedding``, ``pulled`` (m, u) | features of all arms, and of those pulled |
     | V, theta | ``regression`` | of the residuals on z |
 
@@ -55,7 +55,6 @@ class Sketch(ResizableState):
     arm: Tensor
     count: Tensor
     total: Tensor
-    dictionary: Tensor
 
     def __init__(
         self,
@@ -72,8 +71,7 @@ class Sketch(ResizableState):
         self.register_buffer("prior_variance", diagonal, persistent=False)
         for name in ("count", "total", "unexplained", "pulled"):
             self.register_buffer(name, diagonal.new_zeros(0))
-        for name in ("arm", "dictionary"):
-            self.register_buffer(name, torch.zeros(0, dtype=torch.long, device=diagonal.device))
+        self.register_buffer("arm", torch.zeros(0, dtype=torch.long, device=diagonal.device))
         self.reset()
 
     def reset(self) -> None:
@@ -81,7 +79,7 @@ class Sketch(ResizableState):
         new = self.prior_variance.new_zeros
         self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
         self.regression = FeatureRegression(self.noise_variance, self.embedding.scale)
-        self.arm, self.dictionary = self.arm[:0], self.dictionary[:0]
+        self.arm = self.arm[:0]
         self.count, self.total, self.unexplained, self.pulled = new(0), new(0), new(0), new(0, 0)
         self._place_of: dict[int, int] = {}
         self._in_dictionary: set[int] = set()
@@ -191,8 +189,7 @@ class Sketch(ResizableState):
     def _rebuild(self, places: list[int]) -> None:
         """A dictionary of these places alone."""
         self._in_dictionary = set(places)
-        self.dictionary = torch.tensor(places, dtype=torch.long, device=self.arm.device)
-        self.embedding.rebuild(self.arm[self.dictionary])
+        self.embedding.rebuild(self.arm[places])
         self.pulled = self.embedding.of(self.arm)
         self._note_unexplained()
         self.regression.start((self.pulled * self.count) @ self.pulled.mT, self.pulled @ self.total)
@@ -224,7 +221,6 @@ class Sketch(ResizableState):
             self.embedding.append(new, z, corner, covariance, z.mT[:0])
         self.pulled = torch.cat([self.pulled, at_pulled])
         self._note_unexplained()
-        self.dictionary = torch.cat([self.dictionary, torch.tensor(places, device=self.arm.device)])
         self.marginals.settle(keeps_marginals)
 
     def _note_unexplained(self) -> None:

@@ -138,6 +138,22 @@ def test_new_arms_have_prior_means_of_their_own():
         model.with_arms(MORE)
 
 
+def test_new_arms_join_the_arms_of_every_member():
+    own = torch.stack([ARMS, 2 * ARMS])
+    wider = told(ArmGP(own, SPACE, NOISE), ARRIVALS).with_arms(MORE)
+    for k in range(2):
+        everything = torch.cat([own[k], MORE])
+        assert torch.equal(wider.arms[k], everything)
+        answers = twin("static", ARRIVALS, everything).answers(0.0)
+        torch.testing.assert_close(wider.joint()[0][k], answers.mean)
+        torch.testing.assert_close(wider.joint()[1][k], answers.covariance)
+
+
+def test_a_lone_arm_is_joined_by_others():
+    wider = told(ArmGP(ARMS[:1], SPACE, NOISE, prior_mean=0.4), ARRIVALS[:1]).with_arms(MORE)
+    assert_agree(wider, twin("static", ARRIVALS[:1], torch.cat([ARMS[:1], MORE]), mean=0.4), 0.0)
+
+
 def test_a_model_that_had_to_change_form_to_forget_forgets_on():
     model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), [(1, 0.5, 1.0), (2, 0.7, 2.0), (1, 0.1, 3.0)])
     model.forget(1)

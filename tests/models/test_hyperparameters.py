@@ -277,6 +277,26 @@ def test_arms_learn_what_points_learn(form, rate):
     torch.testing.assert_close(ours[0], anew.marginals(31.0)[0], rtol=0, atol=1e-8)
 
 
+def test_members_over_arms_adopt_noise_and_mean_of_their_own():
+    """As models built with them from the start; the second time the model has a noise variance for each member."""
+    arms, index, y = inputs_of(6), torch.tensor([[0, 3], [4, 4], [2, 5]]), torch.randn(3, 2).double()
+
+    def told(model):
+        for k in range(3):
+            model.observe_arms(index[k], y[k])
+        return model
+
+    model = told(ArmGP(arms, kernel_of(), 0.1, batch_shape=(2,)))
+    for noise, mean in (torch.tensor([[0.2, 0.3], [1.0, -1.0]]), torch.tensor([[0.5, 0.05], [0.0, 2.0]])):
+        model.adopt(noise.double(), mean.double())
+        means = mean.double().unsqueeze(-1).expand(2, 6)
+        anew = told(ArmGP(arms, kernel_of(), noise.double(), prior_mean=means))
+        for ours, theirs in zip(model.joint(), anew.joint(), strict=True):
+            torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(model.log_likelihood, anew.log_likelihood)
+        assert torch.equal(model.noise_variance, noise.double())
+
+
 def test_candidate_priors_of_a_stack_are_fitted_each():
     X = inputs_of(25, over_time=True)
     y = draw_of(kernel_of(0.3, 0.1), X, 0.05)

@@ -10,6 +10,7 @@ from tests.reference.arm_gp_twins import smooth
 
 N = 12
 K = smooth(N, 0.3)
+PRIORS = torch.stack([K, smooth(N, 0.2)])
 F64 = torch.float64
 
 
@@ -63,22 +64,34 @@ def drifting():
 
 CASES = {
     "covariance": lambda: ArmGP(N, K, 0.1, form="covariance", batch_shape=(2,)),
+    "covariance, priors": lambda: ArmGP(N, PRIORS, 0.1, form="covariance", batch_shape=(3, 2)),
     "factor": lambda: ArmGP(N, K, 0.1, form="factor", batch_shape=(2,)),
+    "factor, priors": lambda: ArmGP(N, PRIORS, 0.1, form="factor", batch_shape=(3, 2)),
     "factor, drift": lambda: ArmGP(N, drifting(), 0.1, form="factor", batch_shape=(2,)),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_spoiled_member_is_rebuilt_and_the_other_left_alone(case):
+def test_a_spoiled_member_is_rebuilt_and_the_others_left_alone(case):
     model = CASES[case]()
     play(model, 30)
-    spoil(model)
-    other = [value[1].clone() for value in (model._belief.form.mean, model._belief.form.covariance)]
+    spoil(model, member=-1)
+    form = model._belief.form
+    others = [value[:-1].clone() for value in (form.mean, form.covariance)]
     assert max(errors(model, relearned(model))) > 1e-3
-    model._belief._mend(model.now or 0.0, [True] * 2)
+    model._belief._mend(model.now or 0.0, [True] * len(form.mean))
     assert max(errors(model, relearned(model))) < 1e-9
-    for before, after in zip(other, (model._belief.form.mean, model._belief.form.covariance), strict=True):
-        assert torch.equal(before, after[1])
+    for before, after in zip(others, (form.mean, form.covariance), strict=True):
+        assert torch.equal(before, after[:-1])
+
+
+def test_a_spoiled_model_of_float32_is_rebuilt_to_its_precision():
+    model = ArmGP(N, K, 0.1, form="covariance", dtype=torch.float32)
+    play(model, 30)
+    spoil(model)
+    model._belief._mend(0.0, [True])
+    mean, covariance, gain, _ = errors(model, relearned(model))
+    assert max(mean, covariance, gain) < 1e-5
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -90,14 +103,35 @@ def test_a_spoiled_model_mends_itself_as_it_learns(case):
     assert max(errors(model, relearned(model))) < 1e-9
 
 
+@pytest.mark.parametrize("window", [None, 20])
 @pytest.mark.parametrize("case", CASES)
-def test_a_sound_model_is_never_touched(case, monkeypatch):
+def test_a_sound_model_is_never_touched(case, window, monkeypatch):
     model, alone = CASES[case](), CASES[case]()
-    alone._belief._next_look = 10**9
+    monkeypatch.setattr(alone._belief, "_mend", lambda *_: None)
     for one in (model, alone):
-        play(one, 300)
+        play(one, 300, window)
     assert torch.equal(model.marginals()[0], alone.marginals()[0])
     assert set(model._belief._pauses) == {256}  # doubled at each look: 64, 192, 448
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_member_that_was_reset_needs_no_mending(case, monkeypatch):
+    model, alone = CASES[case](), CASES[case]()
+    monkeypatch.setattr(alone._belief, "_mend", lambda *_: None)
+    first = torch.arange(model.batch_shape.numel()).reshape(model.batch_shape) == 0
+    for one in (model, alone):
+        play(one, 10)
+        one.reset(first)
+        play(one, 10, start=10)
+        one.forget(3)
+    assert torch.equal(model.marginals()[0], alone.marginals()[0])
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_the_units_of_the_rewards_do_not_matter(form):
+    model = ArmGP(N, 1e8 * K, 1e7, form=form)
+    play(model, 300)
+    assert model._belief._pauses == [256]
 
 
 def test_looks_become_rarer_while_all_is_well_and_more_frequent_when_it_is_not():

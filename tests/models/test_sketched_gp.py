@@ -100,6 +100,18 @@ def test_it_is_stable_at_any_noise(arms, kernel, generator, noise_variance, dtyp
         assert bool(((variance >= 0) & (variance <= 1 + 1e-5)).all())
 
 
+@pytest.mark.parametrize("noise_variance", [1e-18, 0.01])
+def test_the_units_of_the_rewards_do_not_matter(arms, kernel, generator, noise_variance):
+    """Rewards in units 1024 times as small; also where lambda is raised to what rounding leaves."""
+    K, (arm, reward) = kernel(arms).to_dense(), pulls(generator, 60)
+    plain, other = (SketchedGP(N, K * unit**2, noise_variance * unit**2) for unit in (1.0, 1024.0))
+    for _ in zip(play(plain, arm, reward), play(other, arm, 1024 * reward), strict=True):
+        pass
+    torch.testing.assert_close(other.marginals()[0], 1024 * plain.marginals()[0])
+    torch.testing.assert_close(other.marginals()[1], 1024**2 * plain.marginals()[1])
+    torch.testing.assert_close(other.information_gain, plain.information_gain)
+
+
 def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kernel, generator, monkeypatch):
     model = SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling.practical(0.5, 1.0))
     sketch, drawn, sizes = model.sketches[0], [], []
@@ -115,9 +127,48 @@ def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kerne
         assert set(drawn[-1]) <= sketch._in_dictionary
         assert len(sketch._in_dictionary) <= 4 * len(drawn[-1])
         sizes.append(len(sketch._in_dictionary))
-    assert len(drawn) == 100
+    assert len(drawn) == int(model.draws) == 100
+    assert int(model.trace()["last_draw"]) == len(drawn[-1])
     assert min(sizes[50:]) < max(sizes[:50]) / 2  # it was built anew, and shrank
     assert max(sizes) < len(sketch.arm)
+
+
+def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kernel, generator, monkeypatch):
+    """Due once 1 + sum sigma~^2 / lambda > C = 3, summed since the last draw at the variances it left behind."""
+    model, coins = SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling.practical(2.0, 3.0)), []
+    probabilities = LeverageSampling.probabilities
+
+    def watched(self, leverage, count):
+        coins.append((leverage, count))
+        return probabilities(self, leverage, count)
+
+    monkeypatch.setattr(LeverageSampling, "probabilities", watched)
+    sketch, K, (arm, reward) = model.sketches[0], kernel(arms).to_dense(), pulls(generator, 60)
+    spent, at_draw = 0.0, K
+    for t in range(60):
+        dictionary, draws = sketch.embedding.inducing, len(coins)
+        model.observe_arms(arm[t], reward[t])
+        spent += float(at_draw[arm[t], arm[t]]) / 0.1
+        assert len(coins) - draws == (draws == 0 or 1 + spent > 3)
+        if len(coins) == draws:
+            continue
+        leverage, count = coins[-1]
+        _, before = dtc(K, arm[:t], reward[:t], dictionary, 0.1) if t else (None, K)
+        torch.testing.assert_close(leverage, before.diagonal()[sketch.arm] / 0.1)
+        assert torch.equal(count.long(), torch.bincount(arm[: t + 1], minlength=N)[sketch.arm])
+        _, at_draw = dtc(K, arm[: t + 1], reward[: t + 1], sketch.embedding.inducing, 0.1)
+        spent = 0.0
+    assert 5 < len(coins) < 60
+
+
+def test_an_arm_that_is_certain_is_no_reason_to_draw():
+    model = SketchedGP(3, torch.diag(torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)), 0.1)
+    one = torch.ones((), dtype=torch.float64)
+    model.observe_arms(torch.tensor(0), one)
+    assert int(model.draws) == 0
+    model.observe_arms(torch.tensor(1), one)
+    assert int(model.draws) == 1
+    torch.testing.assert_close(model.marginals()[0], torch.tensor([0.0, 1 / 1.1, 0.0], dtype=torch.float64))
 
 
 def test_an_arm_enters_with_the_probability_of_one_of_its_observations(generator):
