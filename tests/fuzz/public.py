@@ -687,7 +687,10 @@ SPECS: dict[str, Spec] = {
     "recipes.gp_pi": Spec(recipe(margin=0.01), {"margin": bad.finite}),
     "recipes.r_gp_ucb": Spec(recipe(horizon=T, variation_budget=1.0, delta=0.1), WINDOW),
     "recipes.sw_gp_ucb": Spec(recipe(horizon=T, variation_budget=1.0, delta=0.1), WINDOW),
-    "recipes.tv_gp_ucb": Spec(recipe(forgetting_rate=0.1, delta=0.1)),
+    "recipes.tv_gp_ucb": Spec(
+        recipe(forgetting_rate=0.1, time_kernel=None, delta=0.1),
+        {"time_kernel": bad.thing.filter(lambda x: x is not None)},
+    ),
     "recipes.ui_gp_ucb": Spec(recipe(drift_variance=0.1, delta=0.1), {"drift_variance": bad.positive}),
     "recipes.et_gp_ucb": Spec(recipe(delta=0.1, noise_scale=0.1), own_scale),
     **{
