@@ -14,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, StackedKernel
 from bandits_torch.models.candidate_priors import CandidatePrior, check_priors
-from bandits_torch.models.hyperparameters import learnable
+from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_gp import OnlineGP
 
 _ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
@@ -27,6 +27,7 @@ def online_gp_over_priors(
     *,
     replicates: int = 1,
     learn: bool = False,
+    anisotropy: float = ANISOTROPY,
 ) -> OnlineGP:
     """One ``OnlineGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
 
@@ -39,6 +40,7 @@ def online_gp_over_priors(
         noise_variance: lambda, a number or (S,), where a prior has none of its own.
         replicates: S.
         learn: make the kernels ``learnable``, each replicate's its own.
+        anisotropy: of ``learnable``.
 
     Raises ValueError for an empty set, a matrix for a kernel, a mean of arms, a rate outside [0, 1).
     """
@@ -51,7 +53,7 @@ def online_gp_over_priors(
         ]
     over_time = isinstance(kernels[0], SpatioTemporalKernel)
     if learn:
-        kernels = [learnable(kernel, domain.dim, replicates) for kernel in kernels]
+        kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
     like = domain.bounds
     shape = torch.Size([replicates, len(priors)])
     given = torch.as_tensor(noise_variance).to(like)

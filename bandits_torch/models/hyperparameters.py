@@ -33,23 +33,23 @@ from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
-_ANISOTROPY = 0.3  # that of a length-scale over the geometric mean of all
+ANISOTROPY = 0.3  # that of a length-scale over the geometric mean of all, unless told otherwise
 _SMALLEST_NOISE = 1e-4  # of the outputscale; BoTorch's floor
 _TINY = 1e-9  # keeps a step of the optimiser from where a prior has no density
 _ROUNDS = 75  # of L-BFGS-B in a fit: it begins where the last one ended
 _GAIN = 1e-6  # relative, of the likelihood in a round, below which a fit ends: SciPy's 2e-9 costs a third more rounds
 
 
-def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
+def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float = ANISOTROPY) -> Kernel:
     """A kernel of the same kind whose hyperparameters can be learned, each replicate its own, with priors on them.
 
     * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs, beginning at the
       one given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), for inputs
       in a unit cube; and a prior on each over their geometric mean, log-normal with mode 1, that holds them together
-      until rewards tell them apart: a dozen rewards in five dimensions are explained well by one coordinate alone, and
-      a policy that believes so plays corners. An outputscale, too, log-normal with the one given (1 if none) for its
-      mode. Were it relative to the rewards seen instead, a policy that has only seen alike rewards would believe the
-      function flat.
+      until rewards tell them apart: a dozen rewards in five dimensions are explained well by some coordinates alone,
+      and a policy that believes so plays corners. Where only some coordinates matter it costs accuracy: raise
+      ``anisotropy``. An outputscale, too, log-normal with the one given (1 if none) for its mode. Were it relative to
+      the rewards seen instead, a policy that has only seen alike rewards would believe the function flat.
     * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
       per unit of time: log-normal, its mode the value given, so that eps can collapse neither to 0 nor to 1. So does
       the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
@@ -59,16 +59,20 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
         kernel: over space, or a ``SpatioTemporalKernel``. It is not changed.
         dim: number of inputs of space.
         replicates: S; the batch shape is (S,), or () for one.
+        anisotropy: standard deviation, under the prior, of the logarithm of a length-scale over their geometric mean;
+            infinity: no such prior, as in BoTorch.
 
-    Raises ValueError for what is no kernel, counts that are no integers >= 1, and several replicates of a kernel that
-    is neither squared exponential nor Matern.
+    Raises ValueError for what is no kernel, counts that are no integers >= 1, an ``anisotropy`` that is not positive,
+    and several replicates of a kernel that is neither squared exponential nor Matern.
     """
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)
     validation.positive_integer("replicates", replicates)
+    number = isinstance(anisotropy, int | float) and not isinstance(anisotropy, bool) and anisotropy > 0
+    validation.require(number, "anisotropy", anisotropy, "a number > 0")
     batch = torch.Size([replicates] if replicates > 1 else [])
     if isinstance(kernel, SpatioTemporalKernel):
-        space = learnable(kernel.space_kernel, dim, replicates)
+        space = learnable(kernel.space_kernel, dim, replicates, anisotropy)
         return SpatioTemporalKernel(space, _learnable_time(kernel.time_kernel, batch))
     scaled = isinstance(kernel, ScaleKernel)
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
@@ -77,8 +81,8 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1) -> Kernel:
         new = get_covar_module_with_dim_scaled_prior(dim, batch, use_rbf_kernel=squared_exponential).double()
         if isinstance(base, MaternKernel):
             new.nu = base.nu
-        if dim > 1:
-            alike = LogNormalPrior(_ANISOTROPY**2, _ANISOTROPY)  # mode 1
+        if dim > 1 and anisotropy < math.inf:
+            alike = LogNormalPrior(anisotropy**2, anisotropy)  # mode 1
             new.register_prior("anisotropy_prior", alike, _anisotropy, _set_anisotropy)
         new.lengthscale = base.lengthscale.detach().double().expand(*batch, 1, dim).clamp_min(0.03)
     else:

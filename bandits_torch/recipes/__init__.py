@@ -8,6 +8,7 @@ Every recipe is called as ``recipe(arms, kernel, noise_variance, ...)`` with
 * ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
 * ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
 * ``learn_hyperparameters``: True (or the arguments of ``LearnedHyperparameters``) to refit kernel, noise and mean;
+  among them ``anisotropy`` of ``learnable``, to be raised where some inputs matter far more than others;
 * ``search``: a ``PointSearch`` (or its arguments), how points of a ``Domain`` are searched for;
 * ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies;
   ``width_form``: ``"theory"`` or ``"printed"``, the form of the algorithm's own (``IGPWidth``);

@@ -19,7 +19,7 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.hyperparameters import learnable
+from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
@@ -56,7 +56,7 @@ def model_over(
             over_features, "learn_hyperparameters", True, "False without features or a kernel over them"
         )
         dim = choices.dim if isinstance(choices, Domain) else cast(Tensor, choices).shape[-1]
-        kernel = learnable(cast(Kernel, kernel), dim, replicates)
+        kernel = learnable(cast(Kernel, kernel), dim, replicates, as_anisotropy(learn_hyperparameters))
     if not isinstance(choices, Domain):
         return ArmGP(
             choices, kernel, noise_variance, prior_mean=prior_mean, form=form, batch_shape=(replicates,)
@@ -126,8 +126,15 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
 
 
 def as_schedule(learn_hyperparameters: bool | Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of ``LearnedHyperparameters``."""
-    return learn_hyperparameters if isinstance(learn_hyperparameters, Mapping) else {}
+    """The arguments of ``LearnedHyperparameters``: all but ``anisotropy``."""
+    given = learn_hyperparameters if isinstance(learn_hyperparameters, Mapping) else {}
+    return {name: value for name, value in given.items() if name != "anisotropy"}
+
+
+def as_anisotropy(learn_hyperparameters: bool | Mapping[str, Any]) -> float:
+    """The argument of ``learnable``."""
+    given = learn_hyperparameters if isinstance(learn_hyperparameters, Mapping) else {}
+    return cast(float, given.get("anisotropy", ANISOTROPY))
 
 
 def bayesian_width(choices: Choices, model: ArmGP | OnlineGP, delta: float) -> Width:

@@ -202,7 +202,10 @@ SPECS: dict[str, Spec] = {
         lambda: {"model": learnable_gp(), "members": [0, 1], "most": 10},
         {"members": bad.st.sampled_from([None, 1, "all", [2], [-1], [0.5], [True], [None], torch.ones(2)])},
     ),
-    "models.learnable": Spec(lambda: {"kernel": kernel(), "dim": 1, "replicates": 2}, {"kernel": bad.thing}),
+    "models.learnable": Spec(
+        lambda: {"kernel": kernel(), "dim": 1, "replicates": 2, "anisotropy": 0.3},
+        {"kernel": bad.thing, "anisotropy": bad.numbers(lambda x: x > 0)},
+    ),
     # kernels
     "kernels.ArmCovarianceKernel": Spec(lambda: {"covariance": COVARIANCE}),
     "kernels.ExponentialForgettingKernel": Spec(

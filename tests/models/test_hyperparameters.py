@@ -12,6 +12,8 @@ from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NanError, NotPSDError
 
+from bandits_torch import recipes
+from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
@@ -21,6 +23,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models import hyperparameters
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
 from bandits_torch.models.online_gp import OnlineGP
 
@@ -123,12 +126,14 @@ def test_lengthscales_have_botorch_s_dimension_scaled_prior():
         assert base.lengthscale_prior.scale.item() == pytest.approx(math.sqrt(3))
 
 
-def learned_lengthscales(X, y, with_prior=True):
-    model = model_over(learnable(kernel_of(0.5), X.shape[-1]), noise=0.01, d=X.shape[-1])
-    if not with_prior:
-        del model.kernel.base_kernel._priors["anisotropy_prior"]
+def learned(X, y, anisotropy=0.3):
+    model = model_over(learnable(kernel_of(0.5), X.shape[-1], 1, anisotropy), noise=0.01, d=X.shape[-1])
     model.observe(X, y)
     assert fit_hyperparameters(model, [0]) == [0]
+    return model
+
+
+def lengthscales_of(model):
     return model.kernel.base_kernel.lengthscale.detach().flatten()
 
 
@@ -138,15 +143,40 @@ def test_lengthscales_stay_together_until_rewards_tell_them_apart():
     apart = [[], []]
     for seed in range(3):
         y = draw_of(kernel_of(0.6), few, 0.01, seed)
-        for which in (False, True):
-            lengthscales = learned_lengthscales(few, y, with_prior=which)
+        for which, anisotropy in enumerate((0.3, math.inf)):
+            lengthscales = lengthscales_of(learned(few, y, anisotropy))
             apart[which].append(float(lengthscales.max() / lengthscales.min()))
-    assert min(apart[False]) > 3
-    assert max(apart[True]) < 2
+    assert max(apart[0]) < 2
+    assert min(apart[1]) > 3
     many = inputs_of(80)
     y = draw_of(kernel_of(0.2), many[:, :1], 0.01)  # of the first coordinate alone
-    lengthscales = learned_lengthscales(many, y)
+    lengthscales = lengthscales_of(learned(many, y))
     assert lengthscales[1] > 4 * lengthscales[0]
+
+
+def test_holding_lengthscales_together_helps_a_little_where_all_inputs_matter_and_costs_where_two_of_five_do():
+    errors = {}
+    for matter in (5, 2):
+        for seed in range(6):
+            X = inputs_of(115, d=5, seed=seed)
+            f = draw_of(kernel_of(0.3 * math.sqrt(matter)), X[:, :matter], 1e-6, seed)
+            for anisotropy in (0.3, math.inf):
+                mean, _ = values_of(learned(X[:15], f[:15], anisotropy), X[15:])
+                error = (mean[:, 0] - f[15:]).square().mean().sqrt()
+                errors.setdefault((matter, anisotropy), []).append(float(error))
+    error = {which: sum(each) / 6 for which, each in errors.items()}
+    assert error[5, 0.3] < 0.98 * error[5, math.inf]
+    assert error[2, 0.3] > 1.3 * error[2, math.inf]
+
+
+def test_recipes_pass_the_anisotropy_on():
+    domain, kernel = Domain(torch.tensor([[0.0] * 2, [1.0] * 2]).double()), kernel_of()
+    options = {"learn_hyperparameters": {"anisotropy": 0.7, "every": 9}}
+    one = recipes.gp_ucb(domain, kernel, 0.1, **options)
+    several = recipes.pe_gp_ucb(domain, [CandidatePrior(kernel)], 0.1, horizon=9, **options)
+    for policy, own in ((one, one.model.kernel), (several, several.model.kernel.kernels[0])):
+        prior, _, _ = own.base_kernel._priors["anisotropy_prior"]
+        assert (policy.every, prior.scale.item()) == (9, pytest.approx(0.7))
 
 
 def test_the_prior_on_unlike_lengthscales_has_nothing_against_long_ones_or_short():
