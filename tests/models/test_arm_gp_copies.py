@@ -115,6 +115,22 @@ def test_a_kernel_batch_of_one_expands_to_several():
         wide.expand(torch.Size([3]))
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_kernels_of_the_outer_dimension_expand_in_the_inner(form):
+    kernels = torch.stack([smooth(N), 2 * smooth(N, 0.1)]).unsqueeze(1)  # 2 x 1
+    model = learn(ArmGP(N, kernels, 0.1, form=form), 9)
+    wide = model.expand(torch.Size([2, 3]))
+    arm, reward = torch.randint(N, (2, 3)), torch.randn(2, 3).double()
+    wide.observe_arms(arm, reward)
+    for k in range(3):
+        alone = copy.deepcopy(model)
+        alone.observe_arms(arm[:, k : k + 1], reward[:, k : k + 1])
+        for together, apart in zip(wide.joint(), alone.joint(), strict=True):
+            torch.testing.assert_close(together[:, k], apart[:, 0])
+    wide.reset()
+    torch.testing.assert_close(wide.joint()[1], kernels.expand(2, 3, N, N))
+
+
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 @pytest.mark.parametrize("drifts", DRIFTS)
 @pytest.mark.parametrize("form", FORMS)

@@ -1,5 +1,6 @@
 """Hyperparameters learned: towards the truth, as BoTorch would, each member its own, and the model rebuilt exactly."""
 
+import copy
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -361,6 +362,22 @@ def test_stacked_kernels_are_their_kernels():
         assert stack(X, diag=True).shape == (2, 5)
     with pytest.raises(ValueError, match="kernels must be at least one"):
         StackedKernel([])
+
+
+def test_any_kernel_over_time_is_learned_as_it_comes_for_one_replicate_alone():
+    X = inputs_of(40, over_time=True)
+    season = PeriodicKernel().double()
+    season.period_length = 10.0
+    y = draw_of(SpatioTemporalKernel(kernel_of(0.4), season), X, 0.01)
+    guess = copy.deepcopy(season)
+    guess.period_length = 10.4
+    model = model_over(learnable(SpatioTemporalKernel(kernel_of(0.4), guess), 2), d=3)
+    model.observe(X, y)
+    assert fit_hyperparameters(model, [0]) == [0]
+    assert model.kernel.time_kernel.period_length.item() == pytest.approx(10.0, abs=0.1)
+    assert guess.period_length.item() == pytest.approx(10.4)  # the one given is not changed
+    with pytest.raises(ValueError, match=r"kernel\.time_kernel must be exponential forgetting or Wiener"):
+        learnable(SpatioTemporalKernel(kernel_of(0.4), guess), 2, 3)
 
 
 def test_what_cannot_be_learned_is_refused_or_left():

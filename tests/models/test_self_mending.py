@@ -85,6 +85,17 @@ def test_a_spoiled_member_is_rebuilt_and_the_others_left_alone(case):
         assert torch.equal(before, after[:-1])
 
 
+def test_the_root_of_a_covariance_is_rebuilt_with_it():
+    model = CASES["covariance"]()
+    model.joint_root()  # keeps one from here on
+    play(model, 30)
+    spoil(model)
+    model._belief.form.root[0] *= 1.001
+    model._belief._mend(0.0, [True, False])
+    _, root = model.joint_root()
+    torch.testing.assert_close(root @ root.mT, relearned(model).joint()[1])
+
+
 def test_a_spoiled_model_of_float32_is_rebuilt_to_its_precision():
     model = ArmGP(N, K, 0.1, form="covariance", dtype=torch.float32)
     play(model, 30)
