@@ -18,7 +18,7 @@ from benchmarks.continuous.race import PROBLEMS, continued
 from benchmarks.continuous.step import step_ratio
 
 RESULTS = Path(__file__).parent / "results"
-HORIZON, REPLICATES = 60, 3
+HORIZON, REPLICATES = 60, 6
 
 
 def main() -> None:
