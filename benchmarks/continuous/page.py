@@ -102,11 +102,12 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
 The last input of each function is time, the step over the horizon. Our upper confidence bounds have width {WIDTH:g},
 plain BoTorch's {" and ".join(f"{width:g}" for width in WIDTHS)}, W-DBO its own. All begin with the same {INITIAL} Sobol
 points. Ours learn kernel, noise and mean as they go: a fit after those, after every {REFIT} steps, when predictions
-turn bad and at restarts; the window is half the horizon. `{SMOOTH}` has a Matern kernel of smoothness 3/2 over time, which begins at a
-third of the horizon, in place of exponential forgetting. BoTorch's `SingleTaskGP` is fitted anew every step. Standard
-errors over few replicates are rough. Ours know beforehand what `Knowledge` of the problem tells: a guess of the kernel,
-the noise, the forgetting rate, four candidate priors. Their width, the kernel over time and the prior that holds
-length-scales together were settled on the same functions with other seeds (100 to 103).
+turn bad and at restarts; the window is half the horizon. `{SMOOTH}` has a Matern kernel of smoothness 3/2
+over time, which begins at a third of the horizon, in place of exponential forgetting. BoTorch's `SingleTaskGP` is
+fitted anew every step. Standard errors over few replicates are rough. Ours know beforehand what `Knowledge` of the
+problem tells: a guess of the kernel, the noise, the forgetting rate, four candidate priors. Their width, the kernel
+over time and the prior that holds length-scales together were settled on the same functions with other seeds (100 to
+103).
 
 ![Mean cumulative regret]( regret.png)
 
