@@ -30,6 +30,12 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+def positive_or_infinite(name: str, value: float) -> float:
+    """A number above 0, infinity included, as a float."""
+    require(_is_number(value) and value > 0, name, value, "a number > 0")
+    return float(value)
+
+
 def non_negative(name: str, value: float) -> float:
     """A finite number at or above 0, as a float."""
     require(_is_number(value) and math.isfinite(value) and value >= 0, name, value, "a finite number >= 0")

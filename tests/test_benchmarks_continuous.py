@@ -105,3 +105,8 @@ def test_a_policy_can_be_played_again_while_the_others_rows_stay(tmp_path, monke
     after = pd.read_csv(table)
     assert after["regret"].tolist() == 2 * [1.0, 1.0, 1.0, 7.0, 7.0, 7.0, 1.0, 1.0, 1.0]
     assert after.drop(columns="regret").equals(before.drop(columns="regret"))
+
+
+def test_a_policy_to_be_played_again_must_be_one_of_the_race():
+    with pytest.raises(ValueError, match="only must be policies among random; tv_gp_ucb"):
+        races.race("dynamic-levy", 3, 0, print, ["nobody"])

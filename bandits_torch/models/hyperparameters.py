@@ -68,8 +68,7 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)
     validation.positive_integer("replicates", replicates)
-    number = isinstance(anisotropy, int | float) and not isinstance(anisotropy, bool) and anisotropy > 0
-    validation.require(number, "anisotropy", anisotropy, "a number > 0")
+    validation.positive_or_infinite("anisotropy", anisotropy)
     batch = torch.Size([replicates] if replicates > 1 else [])
     if isinstance(kernel, SpatioTemporalKernel):
         space = learnable(kernel.space_kernel, dim, replicates, anisotropy)
@@ -82,7 +81,7 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
         if isinstance(base, MaternKernel):
             new.nu = base.nu
         if dim > 1 and anisotropy < math.inf:
-            alike = LogNormalPrior(anisotropy**2, anisotropy)  # mode 1
+            alike = _around(torch.ones(()), anisotropy)
             new.register_prior("anisotropy_prior", alike, _anisotropy, _set_anisotropy)
         new.lengthscale = base.lengthscale.detach().double().expand(*batch, 1, dim).clamp_min(0.03)
     else:
@@ -126,9 +125,9 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     return copy.deepcopy(kernel).double().requires_grad_(True)
 
 
-def _around(value: Tensor) -> LogNormalPrior:
+def _around(value: Tensor, spread: float = _SPREAD) -> LogNormalPrior:
     """A log-normal prior whose mode is the value: its log density falls with the square of the log's distance."""
-    return LogNormalPrior(math.log(float(value.detach())) + _SPREAD**2, _SPREAD)
+    return LogNormalPrior(math.log(float(value.detach())) + spread**2, spread)
 
 
 def _anisotropy(kernel: Kernel) -> Tensor:

@@ -60,9 +60,7 @@ class LearnedHyperparameters(Policy):
         self.first = validation.positive_integer("first", first)
         self.memory = validation.positive_integer("memory", memory)
         self.most = validation.positive_integer("most", most)
-        number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool) and tolerance > 0
-        validation.require(number, "tolerance", tolerance, "a number > 0")
-        self.tolerance = tolerance
+        self.tolerance = validation.positive_or_infinite("tolerance", tolerance)
         policy.model.requires_grad_(False)  # searches of the acquisition then record no graph of them
         device = policy.model.noise_variance.device
         self._since, self._refits = (

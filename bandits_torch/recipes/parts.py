@@ -56,7 +56,8 @@ def model_over(
             over_features, "learn_hyperparameters", True, "False without features or a kernel over them"
         )
         dim = choices.dim if isinstance(choices, Domain) else cast(Tensor, choices).shape[-1]
-        kernel = learnable(cast(Kernel, kernel), dim, replicates, as_anisotropy(learn_hyperparameters))
+        anisotropy, _ = as_learning(learn_hyperparameters)
+        kernel = learnable(cast(Kernel, kernel), dim, replicates, anisotropy)
     if not isinstance(choices, Domain):
         return ArmGP(
             choices, kernel, noise_variance, prior_mean=prior_mean, form=form, batch_shape=(replicates,)
@@ -105,7 +106,8 @@ def policy_over(
         policy = IndexPolicy(model, acquisition, **parts)
     if not learn_hyperparameters:
         return policy
-    return LearnedHyperparameters(policy, **as_schedule(learn_hyperparameters))
+    _, schedule = as_learning(learn_hyperparameters)
+    return LearnedHyperparameters(policy, **schedule)
 
 
 def as_search(search: PointSearch | Mapping[str, Any] | None) -> PointSearch | None:
@@ -125,16 +127,10 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
     return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
 
 
-def as_schedule(learn_hyperparameters: bool | Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of ``LearnedHyperparameters``: all but ``anisotropy``."""
-    given = learn_hyperparameters if isinstance(learn_hyperparameters, Mapping) else {}
-    return {name: value for name, value in given.items() if name != "anisotropy"}
-
-
-def as_anisotropy(learn_hyperparameters: bool | Mapping[str, Any]) -> float:
-    """The argument of ``learnable``."""
-    given = learn_hyperparameters if isinstance(learn_hyperparameters, Mapping) else {}
-    return cast(float, given.get("anisotropy", ANISOTROPY))
+def as_learning(learn_hyperparameters: bool | Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
+    """``anisotropy``, for ``learnable``, and the arguments of ``LearnedHyperparameters``."""
+    given = dict(learn_hyperparameters) if isinstance(learn_hyperparameters, Mapping) else {}
+    return given.pop("anisotropy", ANISOTROPY), given
 
 
 def bayesian_width(choices: Choices, model: ArmGP | OnlineGP, delta: float) -> Width:

@@ -32,7 +32,7 @@ from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.regret_balancing import RegretBalancing
-from bandits_torch.recipes.parts import Choices, as_anisotropy, as_schedule, as_search, as_width, steepness
+from bandits_torch.recipes.parts import Choices, as_learning, as_search, as_width, steepness
 from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
 from bandits_torch.theory.widths import Width
 
@@ -69,20 +69,15 @@ def pe_gp_ucb(
         )
         model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
         return PriorElimination(model, _width(width, model, horizon, delta), **test)
-    learn = bool(learn_hyperparameters)
+    learn, (anisotropy, schedule) = bool(learn_hyperparameters), as_learning(learn_hyperparameters)
     over = online_gp_over_priors(
-        arms,
-        priors,
-        noise_variance,
-        replicates=replicates,
-        learn=learn,
-        anisotropy=as_anisotropy(learn_hyperparameters),
+        arms, priors, noise_variance, replicates=replicates, learn=learn, anisotropy=anisotropy
     )
     side = float((arms.bounds[1] - arms.bounds[0]).max())
     b = math.sqrt(2) * steepness(over, arms)  # with a = 1: see ``parts.bayesian_width``
     own = as_width(width) or PriorEliminationContinuousWidth(arms.dim, horizon, side, 1.0, b, delta)
     policy = ContinuousPriorElimination(over, own, arms, search=as_search(search), seed=seed, **test)
-    return LearnedHyperparameters(policy, **as_schedule(learn_hyperparameters)) if learn else policy
+    return LearnedHyperparameters(policy, **schedule) if learn else policy
 
 
 def mle_gp_ucb(

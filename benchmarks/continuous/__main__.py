@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    names = asked.problems.split(",")
+    names, again = asked.problems.split(","), [policy for policy in asked.again.split(";") if policy]
     unknown = [name for name in names if name not in PROBLEMS]
     if unknown:
         raise SystemExit(f"problems must be among {', '.join(PROBLEMS)}, got {', '.join(unknown)}")
@@ -50,7 +50,6 @@ def main() -> None:
     if not asked.page and not asked.step:
         for name in names:
             table = results / f"race-{name}.csv"
-            again = [policy for policy in asked.again.split(";") if policy]
             continued(name, horizon, replicates, table, lambda line: print(line, flush=True), again)
     if asked.step or asked.fast:
         step_ratio(observations).to_csv(results / "step.csv", index=False, float_format="%.6g")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
     error = totals.pivot(index="policy", columns="problem", values="standard_error")
     names = [name for name in PROBLEMS if name in regret.columns]
     policies = list(dict.fromkeys(totals["policy"]))
-    rivals = [name for name in policies if name not in (*OURS, "random")]
     head = "| policy | " + " | ".join(name.removeprefix("dynamic-") for name in names) + " |\n"
     rule = "|---" * (len(names) + 1) + "|\n"
     body = ""
@@ -62,28 +62,7 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
     clock = ""
     for policy in policies:
         clock += f"| {policy} | " + " | ".join(f"{times.loc[policy, name]:.0f}" for name in names) + " |\n"
-    best_ours = regret.loc[list(OURS), names]
-    best_rival = regret.loc[rivals, names]
-    said = ""
-    for name in names:
-        ours, theirs = best_ours[name].idxmin(), best_rival[name].idxmin()
-        verb = "at least equals" if best_ours[name].min() <= best_rival[name].min() else "falls short of"
-        said += (
-            f"* {name}: the best of ours, {ours} ({best_ours[name].min():.0f}), {verb} the best of theirs, "
-            f"{theirs} ({best_rival[name].min():.0f}).\n"
-        )
-    held = {p: int((regret.loc[p, names] <= best_rival.min()).sum()) for p in OURS}
-    said += "\nHow often each of ours alone at least equals the best of theirs: "
-    said += ", ".join(f"{policy} {count} of {len(names)}" for policy, count in held.items()) + ".\n"
-    faster = [(times.loc[list(OURS), name] < times.loc[rivals, name].min()).sum() for name in names]
-    said += (
-        "\nFaster a step than every rival: of ours, "
-        + ", ".join(
-            f"{count} of {len(OURS)} on {name.removeprefix('dynamic-')}"
-            for name, count in zip(names, faster, strict=True)
-        )
-        + ".\n"
-    )
+    said = _verdicts(regret[names], times[names])
     replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
     missing = (
         "" if "W-DBO" in policies else "\n**W-DBO is left out: the package `wdbo-algo` is not installed.**\n"
@@ -123,6 +102,31 @@ Means over the steps, fits included, of the replicate in which the policy was qu
 {_step(step)}""".replace("( regret.png)", "(regret.png)")
 
 
+def _verdicts(regret: pd.DataFrame, times: pd.DataFrame) -> str:
+    """Who has less regret on each function, and who takes less time; policies in rows, functions in columns."""
+    ours, rivals = regret.loc[list(OURS)], regret.loc[_rivals(regret.index)]
+    said = ""
+    for name in regret.columns:
+        verb = "at least equals" if ours[name].min() <= rivals[name].min() else "falls short of"
+        said += (
+            f"* {name}: the best of ours, {ours[name].idxmin()} ({ours[name].min():.0f}), {verb} the best of theirs, "
+            f"{rivals[name].idxmin()} ({rivals[name].min():.0f}).\n"
+        )
+    held = (ours <= rivals.min()).sum(axis=1)
+    said += "\nHow often each of ours alone at least equals the best of theirs: "
+    said += ", ".join(f"{policy} {held[policy]} of {len(regret.columns)}" for policy in OURS) + ".\n"
+    faster = (times.loc[list(OURS)] < times.loc[_rivals(times.index)].min()).sum()
+    said += "\nFaster a step than every rival: of ours, " + ", ".join(
+        f"{count} of {len(OURS)} on {str(name).removeprefix('dynamic-')}" for name, count in faster.items()
+    )
+    return said + ".\n"
+
+
+def _rivals(policies: Iterable[str]) -> list[str]:
+    """Those that are neither ours nor random, each once."""
+    return [name for name in dict.fromkeys(policies) if name not in (*OURS, "random")]
+
+
 def _figure(regret: float, error: float) -> str:
     return f"{regret:.0f}" if error != error else f"{regret:.0f} ± {error:.0f}"
 
@@ -145,12 +149,11 @@ def _step(step: Path) -> str:
 def _picture(frame: pd.DataFrame, path: Path) -> None:
     names = [name for name in PROBLEMS if name in set(frame["problem"])]
     figure, axes = plt.subplots(2, 3, figsize=(13, 7), squeeze=False)
-    rivals = [name for name in dict.fromkeys(frame["policy"]) if name not in (*OURS, "random")]
     looks: dict[str, dict[str, Any]] = {"random": {"color": "0.6", "ls": ":", "lw": 1.2}}
     looks |= {name: {"color": f"C{i}", "lw": 2} for i, name in enumerate(OURS)}
     looks |= {
         name: {"color": color, "ls": "--", "lw": 1.2}
-        for name, color in zip(rivals, plt.get_cmap("Dark2").colors, strict=False)  # type: ignore[attr-defined]
+        for name, color in zip(_rivals(frame["policy"]), plt.get_cmap("Dark2").colors, strict=False)  # type: ignore[attr-defined]
     }
     for axis, name in zip(axes.flat, names, strict=False):
         part = frame[frame["problem"] == name]

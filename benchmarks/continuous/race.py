@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from gpytorch.kernels import MaternKernel
 
-from bandits_torch import make, recipes, run
+from bandits_torch import make, recipes, run, validation
 from bandits_torch.files import atomic_write
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems import ContinuousProblem
@@ -79,8 +79,10 @@ def race(
     assert isinstance(problem, ContinuousProblem)
     for step in range(1, horizon + 1):
         problem.best(step)  # not in anybody's time
+    built = racers(problem, horizon, replicate)
+    validation.require(set(only) <= set(built), "only", only, f"policies among {'; '.join(built)}")
     rows = []
-    for policy, build in racers(problem, horizon, replicate).items():
+    for policy, build in built.items():  # in this order, whatever that of ``only``
         if only and policy not in only:
             continue
         torch.manual_seed(replicate)
@@ -109,15 +111,14 @@ def continued(
     played = pd.read_csv(table) if table.exists() else pd.DataFrame()
     if len(played) and played["step"].max() != horizon:
         played = pd.DataFrame()
-    held = set(played.get("replicate", []))
+    held, measured = set(played.get("replicate", [])), ["regret", "seconds"]
     for replicate in range(replicates):
         if replicate not in held:
             played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
         elif again:
-            rows, measured = (
-                played["policy"].isin(again) & (played["replicate"] == replicate),
-                ["regret", "seconds"],
-            )
+            rows = played["policy"].isin(again) & (played["replicate"] == replicate)
             played.loc[rows, measured] = race(name, horizon, replicate, tell, again)[measured].to_numpy()
+        else:
+            continue  # nothing to write
         with atomic_write(table) as file:
             played.to_csv(file, index=False, float_format="%.6g")
