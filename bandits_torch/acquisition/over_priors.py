@@ -22,7 +22,8 @@ class OverPriors(AcquisitionFunction, ABC):
 
     Called with X, ``t_batch x 1 x d``, it scores X under every prior and returns ``t_batch`` values
     (broadcast with the model's batch shape less the priors), so it runs in ``optimize_acqf`` and
-    ``optimize_acqf_discrete``; ``prior(X)`` tells which prior stands behind the value.
+    ``optimize_acqf_discrete``; ``prior(X)`` tells which prior stands behind the value. Pending points are those of
+    ``base``.
 
     Args:
         base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
@@ -38,6 +39,15 @@ class OverPriors(AcquisitionFunction, ABC):
             len(batch_shape) >= 1, "base.model.batch_shape", tuple(batch_shape), "(..., P), the priors last"
         )
         self.base = base
+
+    @property
+    def X_pending(self) -> Tensor | None:  # type: ignore[override]
+        """Points chosen and not yet observed, ``m x d``: the base acquisition's."""
+        return getattr(self.base, "X_pending", None)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Tell the base acquisition of points chosen and not yet observed, ``m x d``."""
+        self.base.set_X_pending(X_pending)
 
     @property
     def num_priors(self) -> int:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.independent_draws import IndependentDraws
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.arm_prior import ArmPrior
@@ -70,13 +70,16 @@ class PathwiseThompsonSampling:
     def __call__(
         self, model: ArmGP, width: float | Tensor | Width = 1.0, time: float | None = None
     ) -> AcquisitionFunction:
-        """The draw as an acquisition over arm indices."""
+        """The draw as an acquisition over arm indices; with pending points it makes further ones."""
         scale = width_now(width, model).to(model.arms).expand(model.batch_shape).reshape(-1, 1)
-        with torch.no_grad():
+
+        @torch.no_grad()
+        def draw() -> Tensor:
             paths = self.paths(model, time)
             mean = model.marginals(time)[0].reshape(paths.shape)
-            draw = mean + scale * (paths - mean)
-        return _Draw(model, draw.reshape(*model.batch_shape, -1))
+            return (mean + scale * (paths - mean)).reshape(*model.batch_shape, -1)
+
+        return _Draw(model, draw)
 
     @torch.no_grad()
     def paths(self, model: ArmGP, time: float | None = None) -> Tensor:
@@ -174,17 +177,17 @@ class PathwiseThompsonSampling:
         return torch.randn(*shape, generator=self._generator, dtype=torch.float64)
 
 
-class _Draw(AcquisitionFunction):
-    """A function over the arms, looked up by index."""
+class _Draw(IndependentDraws):
+    """Functions over the arms, looked up by index; ``draw`` makes the next."""
 
-    def __init__(self, model: Model, draw: Tensor) -> None:
-        super().__init__(model=model)
-        self.draw = draw
+    def __init__(self, model: Model, draw: Callable[[], Tensor]) -> None:
+        super().__init__(model)
+        self._draw, self._draws = draw, [draw()]
 
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """The draw at X, ``t_batch x 1 x d`` of indices."""
+    def _value(self, k: int, X: Tensor) -> Tensor:
+        while len(self._draws) <= k:
+            self._draws.append(self._draw())
         index = X[..., 0, 0].long()
         shape = torch.broadcast_shapes(index.shape, self.model.batch_shape)
-        draw = self.draw.expand(*shape, self.draw.shape[-1])
+        draw = self._draws[k].expand(*shape, self._draws[k].shape[-1])
         return draw.gather(-1, index.expand(shape).unsqueeze(-1)).squeeze(-1)

@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
 from botorch.sampling.pathwise import gen_kernel_features
 from botorch.utils.sampling import manual_seed
-from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.independent_draws import IndependentDraws
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import SpatioTemporalKernel
 from bandits_torch.models.cholesky import safe_cholesky
@@ -26,7 +25,7 @@ from bandits_torch.models.rank_one import solve_lower
 from bandits_torch.theory.widths import Width
 
 
-class PathwisePointDraw(AcquisitionFunction):
+class PathwisePointDraw(IndependentDraws):
     """One draw f ~ GP(mu, width^2 k) at one time, as a differentiable function of the points; one for each member.
 
     With g a draw of the prior and e of the noise (Matheron's rule; Wilson et al. 2020),
@@ -42,7 +41,8 @@ class PathwisePointDraw(AcquisitionFunction):
             scaled or not; with a ``SpatioTemporalKernel`` time is the last input.
         width: as for ``ThompsonSampling``.
         time: now, where inputs have a time column; the draw is of that moment, whatever X says.
-        seeds: one for each member; the draw depends on nothing else at random.
+        seeds: one for each member; the draws depend on nothing else at random. Batches of q > 1 points are the
+            maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
         features: number of random Fourier features, even.
 
     Cost: O(n^3 + n^2 features) with n observations to draw, O(n + features) a point to evaluate.
@@ -64,7 +64,7 @@ class PathwisePointDraw(AcquisitionFunction):
     ) -> None:
         one_batch = isinstance(model, OnlineGP) and len(model.batch_shape) <= 1
         validation.require(one_batch, "model", model, "an OnlineGP of batch shape () or (S,)")
-        super().__init__(model=model)
+        super().__init__(model)
         members = model.batch_shape.numel()
         listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
         one_each = listed and len(seeds) == members
@@ -73,23 +73,35 @@ class PathwisePointDraw(AcquisitionFunction):
         known = not self._over_time or time is not None
         validation.require(known, "time", time, "a number, where the kernel has a time part")
         self.time = None if time is None else validation.finite_number("time", time)
-        with torch.no_grad():
-            scale = (
-                width_now(width, model).to(model.noise_variance).expand(model.batch_shape).reshape(members)
-            )
-            draws = [_Draw(model, s, scale[s], time, seeds[s], features) for s in range(members)]
-        self._draws = draws
+        self.seeds, self.features = list(seeds), features
+        scale = width_now(width, model).to(model.noise_variance).expand(model.batch_shape).reshape(members)
+        self.register_buffer("_scale", scale)
+        self._scale: Tensor
+        self._draws = [self._drawn(self.seeds)]
 
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """The draws at X, ``t_batch x 1 x D`` (``t_batch`` ends in S, or broadcasts with it, for S members)."""
-        X = X.squeeze(-2)
+    @torch.no_grad()
+    def _drawn(self, seeds: list[int]) -> list[_Draw]:
+        """A draw of every member."""
+        made = enumerate(zip(self._scale, seeds, strict=True))
+        return [_Draw(self.model, s, scale, self.time, seed, self.features) for s, (scale, seed) in made]
+
+    def _value(self, k: int, X: Tensor) -> Tensor:
+        """X: ``t_batch x 1 x D`` (``t_batch`` ends in S, or broadcasts with it, for S members)."""
+        while len(self._draws) <= k:
+            self._draws.append(self._drawn([_further(seed, len(self._draws)) for seed in self.seeds]))
+        draws, X = self._draws[k], X.squeeze(-2)
         if self._over_time:
             X = torch.cat([X[..., :-1], torch.full_like(X[..., -1:], self.time)], -1)  # type: ignore[arg-type]
         if not self.model.batch_shape:
-            return self._draws[0](X)
+            return draws[0](X)
         X = X.expand(*torch.broadcast_shapes(X.shape[:-1], self.model.batch_shape), X.shape[-1])
-        return torch.stack([draw(X[..., s, :]) for s, draw in enumerate(self._draws)], -1)
+        return torch.stack([draw(X[..., s, :]) for s, draw in enumerate(draws)], -1)
+
+
+def _further(seed: int, k: int) -> int:
+    """The seed of draw k >= 1."""
+    generator = torch.Generator().manual_seed(seed)
+    return int(torch.randint(2**62, (k,), generator=generator)[-1])
 
 
 class _Draw:

@@ -35,8 +35,14 @@ class PlayingProbability(AcquisitionFunction):
         total = probabilities.sum(-1)
         proper = bool((probabilities >= 0).all()) and torch.allclose(total, torch.ones_like(total))
         validation.require(proper, "probabilities", probabilities, "non-negative numbers with sum 1")
+        self.X_pending = None  # type: ignore[assignment]
         self.register_buffer("probabilities", probabilities)
         self.probabilities: Tensor
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Raises ValueError for pending points: what has been played does not change the probabilities."""
+        none = X_pending is None
+        validation.require(none, "X_pending", X_pending, "None: draw q arms from the probabilities instead")
 
     @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

@@ -5,32 +5,33 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.independent_draws import IndependentDraws
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.cholesky import batched_cholesky
 from bandits_torch.theory.widths import Width
 
 
-class ThompsonSampling(AcquisitionFunction):
+class ThompsonSampling(IndependentDraws):
     """One draw f ~ GP(mu, width^2 k) of the whole function over a finite set; its value is the index.
 
     The draw is made when the acquisition is built, jointly over all choices: marginal draws would explore
     far too much, since neighbouring arms would disagree. With ``ArmGP`` the choices are its arms, each
     batch member has a draw of its own, and X are arm indices. With any other model X must be rows of ``choices``.
+    Batches of q > 1 points are the maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
 
     Args:
         model: an ``ArmGP``, or any single-output BoTorch model together with ``choices``.
         width: v_t of GP-TS (Chowdhury & Gopalan 2017, Algorithm 2), which scales the posterior standard
             deviation; 1 is plain Thompson sampling. A number, a tensor of ``model.batch_shape`` or a ``Width``.
-        base_samples: standard normal numbers, ``model.batch_shape x N``; drawn if not given.
+        base_samples: standard normal numbers, ``model.batch_shape x N``, of the first draw; drawn if not given. Those
+            of further draws, for pending points, always come from PyTorch's generator.
         choices: ``N x d`` inputs, for a model that is no ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
 
@@ -54,33 +55,41 @@ class ThompsonSampling(AcquisitionFunction):
         choices: Tensor | None = None,
         time: float | None = None,
     ) -> None:
-        super().__init__(model=model)
-        scale = width_now(width, model)
-        with torch.no_grad():
-            if isinstance(model, ArmModel):
-                validation.require(
-                    choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
-                )
-                mean, root = model.joint_root(time)
-            else:
-                validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
-                posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
-                mean = posterior.mean.squeeze(-1)
-                root = batched_cholesky(posterior.distribution.covariance_matrix)
-            if base_samples is None:
-                base_samples = torch.randn_like(mean)
-            validation.shape_is(
-                "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
-            )
-            noise = (base_samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
-            self.register_buffer("draw", mean + scale.to(mean).unsqueeze(-1) * noise)
-        self.draw: Tensor
+        super().__init__(model)
+        self._time = time
         self.register_buffer("choices", choices)
         self.choices: Tensor | None
+        self.register_buffer("_scale", width_now(width, model))
+        self._scale: Tensor
+        self._draws = [self._drawn(base_samples)]
 
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """The draw at X, ``t_batch x 1 x d``."""
+    @torch.no_grad()
+    def _drawn(self, base_samples: Tensor | None = None) -> Tensor:
+        """A draw over all choices, ``model.batch_shape x N``."""
+        mean, root = self._moments()
+        if base_samples is None:
+            base_samples = torch.randn_like(mean)
+        validation.shape_is(
+            "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
+        )
+        noise = (base_samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
+        return mean + self._scale.to(mean).unsqueeze(-1) * noise
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Posterior mean over all choices and a root of their covariance."""
+        model, choices = self.model, self.choices
+        if isinstance(model, ArmModel):
+            validation.require(
+                choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
+            )
+            return model.joint_root(self._time)
+        validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
+        posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
+        return posterior.mean.squeeze(-1), batched_cholesky(posterior.distribution.covariance_matrix)
+
+    def _value(self, k: int, X: Tensor) -> Tensor:
+        while len(self._draws) <= k:
+            self._draws.append(self._drawn())
         if self.choices is not None:
             same = (self.choices == X).all(-1)  # t_batch x N
             validation.require(bool(same.any(-1).all()), "X", X, "rows of the choices the draw was made over")
@@ -88,7 +97,7 @@ class ThompsonSampling(AcquisitionFunction):
         else:
             index = X[..., 0, 0].long()
         shape = torch.broadcast_shapes(index.shape, self.model.batch_shape)
-        draw = self.draw.expand(*shape, self.draw.shape[-1])
+        draw = self._draws[k].expand(*shape, self._draws[k].shape[-1])
         return draw.gather(-1, index.expand(shape).unsqueeze(-1)).squeeze(-1)
 
 

@@ -37,8 +37,10 @@ class UpperConfidenceBound(AcquisitionFunction):
     Batches of q > 1 points are chosen one after the other, as BoTorch does with ``sequential=True``: at pending points
     (``set_X_pending``, m x d) the posterior mean is taken for an observation, which leaves mu as it is and lowers
     sigma (GP-BUCB, Desautels et al. 2014, section 3.2). The width stays: their theorem multiplies it by a constant.
+    ``qUpperConfidenceBound`` values q points jointly, which ``optimize_acqf`` without ``sequential`` and
+    ``optimize_acqf_mixed`` for q > 1 need.
 
-    Raises ValueError for a ``model`` that is none and a ``width`` that is negative or of another shape.
+    Raises ValueError for a ``model`` that is none, a ``width`` that is negative or of another shape, and X with q > 1.
     """
 
     def __init__(
@@ -65,9 +67,11 @@ class UpperConfidenceBound(AcquisitionFunction):
             mean = cast(GPyTorchPosterior, self.model.posterior(self.X_pending)).mean
             self._hallucinated = self.model.condition_on_observations(self.X_pending, mean)
 
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Upper confidence bounds of X, ``t_batch x 1 x d``."""
+        q = X.shape[-2]
+        validation.require(q == 1, "q", q, "1: qUpperConfidenceBound values several points jointly")
         posterior = self._posterior(self.model, X)
         mean = posterior.mean.squeeze(-1).squeeze(-1)
         if self._hallucinated is not None:
@@ -92,8 +96,21 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
         )
         return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
     if isinstance(width, Tensor):
-        return width
+        return _checked(width, model.batch_shape)
     return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
+
+
+def _checked(width: Tensor, batch_shape: torch.Size) -> Tensor:
+    """``width`` if it is one number >= 0 for each member of the batch (values are looked at on a CPU only)."""
+    members = batch_shape.numel()
+    try:
+        fits = torch.broadcast_shapes(width.shape, batch_shape).numel() == members
+    except RuntimeError:
+        fits = False
+    validation.shape_is("width", width, fits, f"a shape that broadcasts to {tuple(batch_shape)}")
+    if width.is_cpu:
+        validation.require(bool((width >= 0).all()), "width", width, "numbers >= 0")
+    return width
 
 
 @acqf_input_constructor(UpperConfidenceBound)

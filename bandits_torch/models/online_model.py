@@ -8,7 +8,10 @@ from typing import Any
 
 import torch
 from botorch.models.model import FantasizeMixin, Model
+from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
+
+from bandits_torch import validation
 
 
 class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
@@ -20,7 +23,8 @@ class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
       all three change the model in place and at the cost each model states, never by a refit.
     * ``where``, a boolean tensor of ``batch_shape``, restricts any of them to some members of the batch
       (replicates, priors); the others stay as they are.
-    * ``condition_on_observations`` is BoTorch's: it returns a changed copy.
+    * ``condition_on_observations`` is BoTorch's: it returns a changed copy. Calling the model, ``model(X)``, gives the
+      posterior as a distribution, as GPyTorch's models in evaluation mode do.
 
     Attributes:
         noise_variance: lambda, a tensor that broadcasts to ``batch_shape``.
@@ -66,11 +70,23 @@ class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
         """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineModel:
-        """A copy that has observed (X, Y); extra batch dimensions of X or Y (fantasies) widen the copy."""
+        """A copy that has observed (X, Y); extra batch dimensions of X or Y (fantasies) widen the copy.
+
+        Raises ValueError for ``noise`` that is not ``noise_variance``, the only noise that this model knows.
+        """
+        noise = kwargs.get("noise")
+        if noise is not None:
+            own = self.noise_variance.expand(self.batch_shape)[..., None, None].to(noise)
+            same = torch.allclose(noise, own.expand_as(noise))
+            validation.require(same, "noise", noise, f"noise_variance, {own.squeeze()}: a model of one noise")
         wide = torch.broadcast_shapes(self.batch_shape, X.shape[:-2], Y.shape[:-2])
         model = copy.deepcopy(self) if wide == self.batch_shape else self.expand(wide)
         model.observe(X, Y)
         return model
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
+        return self.posterior(X).distribution  # type: ignore[attr-defined]
 
 
 class ResizableState(torch.nn.Module):

@@ -10,6 +10,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -87,7 +88,8 @@ def joint_posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> 
         return MarginalPosterior(mean, covariance.squeeze(-1).clamp_min(0.0) + noise)
     if isinstance(noise, Tensor):
         covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
-    return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+    # As an operator, factored when somebody samples: a tensor would be factored here, singular for repeated points.
+    return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
 
 def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -122,5 +122,5 @@ def test_is_found_by_name_and_optimised_over_choices():
 
 
 def test_more_than_one_point_at_a_time_is_refused():
-    with pytest.raises(AssertionError, match="q=1"):
+    with pytest.raises(ValueError, match="q must be 1: qUpperConfidenceBound"):
         UpperConfidenceBound(arm_gp(), 1.0)(torch.zeros(4, 2, 1).double())

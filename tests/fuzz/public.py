@@ -384,6 +384,12 @@ SPECS: dict[str, Spec] = {
     "acquisition.UpperConfidenceBound": Spec(
         lambda: {"model": arm_gp(), "width": 1.0}, {"width": bad.non_negative}
     ),
+    "acquisition.qUpperConfidenceBound": Spec(
+        lambda: {"model": arm_gp(), "width": 1.0}, {"width": bad.non_negative}
+    ),
+    "models.AtTime": Spec(
+        lambda: {"model": over_points(), "time": 1.0}, {"time": bad.numbers(bad.math.isfinite)}
+    ),
     "bandits_torch.Domain": Spec(
         lambda: {
             "bounds": DOMAIN.bounds,

@@ -1,0 +1,89 @@
+"""A model over space and time, seen at one moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import FantasizeMixin, Model
+from botorch.posteriors import Posterior
+from gpytorch.distributions import MultivariateNormal
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class AtTime(Model, FantasizeMixin):  # type: ignore[misc]
+    """A BoTorch model whose last input is time, as a model over the other inputs: f( . , time).
+
+    Acquisitions that put the inputs observed so far among the candidates (max-value entropy, noisy expected
+    improvement from ``train_inputs``, proximal weights) mean f as it was then if they get the model, and f as it is
+    now if they get this view of it. What is conditioned on is observed at ``time``.
+
+    Args:
+        model: any BoTorch model over inputs ``x, time``: an ``OnlineGP`` or ``ArmGP`` with a ``SpatioTemporalKernel``,
+            or a ``SingleTaskGP`` with one.
+        time: the moment. ``ArmGP`` predicts at or after its latest observation only.
+
+    The view follows what the model learns. Raises ValueError for a ``model`` that is none, an ``ArmGP`` without a time
+    column and a ``time`` that is not finite.
+    """
+
+    def __init__(self, model: Model, time: float) -> None:
+        super().__init__()
+        validation.instance("model", model, Model, "a BoTorch model")
+        validation.require(getattr(model, "drifts", True), "model", model, "one whose last input is time")
+        self.model = model
+        self.time = validation.finite_number("time", time)
+        self.eval()
+
+    @property
+    def num_outputs(self) -> int:
+        """The model's."""
+        return self.model.num_outputs
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The model's."""
+        return self.model.batch_shape
+
+    @property
+    def likelihood(self) -> Any:
+        """The model's."""
+        return self.model.likelihood
+
+    @property
+    def train_inputs(self) -> tuple[Tensor]:
+        """Inputs observed, without their times."""
+        return (self.model.train_inputs[0][..., :-1],)  # type: ignore[index]
+
+    @property
+    def train_targets(self) -> Tensor:
+        """The model's."""
+        return self.model.train_targets  # type: ignore[return-value]
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Joint posterior at X, ``t_batch x q x d``, and the moment."""
+        return self.model.posterior(self._inputs(X), output_indices, observation_noise, posterior_transform)
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """``posterior`` as a distribution."""
+        return self.posterior(X).distribution  # type: ignore[attr-defined]
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> AtTime:
+        """A view of a copy of the model that has observed Y at X and this moment."""
+        return AtTime(self.model.condition_on_observations(self._inputs(X), Y, **kwargs), self.time)
+
+    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
+        """Inputs are passed on as they are."""
+        return X
+
+    def _inputs(self, X: Tensor) -> Tensor:
+        return torch.cat([X, torch.full_like(X[..., :1], self.time)], -1)
