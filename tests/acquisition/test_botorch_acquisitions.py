@@ -1,0 +1,127 @@
+"""BoTorch's acquisition functions on our models: the table of the documentation, and what it leaves open."""
+
+import inspect
+
+import botorch.acquisition
+import pytest
+import torch
+from botorch.acquisition import (
+    AcquisitionFunction,
+    LogExpectedImprovement,
+    multi_objective,
+    qLogExpectedImprovement,
+    qLowerBoundMaxValueEntropy,
+    qMaxValueEntropy,
+)
+from botorch.optim import optimize_acqf_discrete
+from botorch.posteriors import GPyTorchPosterior
+from gpytorch.distributions import MultivariateNormal
+
+from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
+from bandits_torch.models import ArmGP, AtTime, OnlineGP
+from bandits_torch.models.marginal_posterior import MarginalPosterior
+from tests.reference import acquisition_table as table
+from tests.reference.arm_gp_twins import smooth
+
+F64 = {"dtype": torch.float64}
+
+
+def test_the_table_of_the_documentation_is_what_is_found_today():
+    written = table.PAGE.read_text(encoding="utf-8")
+    assert written == table.page(), "run python -m tests.reference.acquisition_table"
+
+
+def test_nothing_that_botorch_exports_is_left_out():
+    exported = {
+        name
+        for module in (botorch.acquisition, multi_objective)
+        for name in module.__all__
+        if inspect.isclass(thing := getattr(module, name)) and issubclass(thing, AcquisitionFunction)
+        if not inspect.isabstract(thing)
+    }
+    assert len(exported) > 35
+    assert exported <= set(table.found())
+
+
+def widened(posterior):
+    """A posterior whose variance is 2 % larger."""
+
+    def wider(*args, **options):
+        found = posterior(*args, **options)
+        if isinstance(found, MarginalPosterior):
+            return MarginalPosterior(found.mean.squeeze(-1), 1.02 * found.variance.squeeze(-1))
+        mvn = found.distribution
+        return GPyTorchPosterior(MultivariateNormal(mvn.mean, 1.02 * mvn.lazy_covariance_matrix))
+
+    return wider
+
+
+@pytest.mark.parametrize("label", ["ArmGP, factor", "OnlineGP"])
+def test_the_table_sees_a_model_whose_variance_is_wrong_by_2_percent(label):
+    fooled = set()
+    for name, cls in table.found().items():
+        case = table.MODELS[label]()
+        case.model.posterior = widened(case.model.posterior)
+        if table.attempt(name, cls, case) == table.YES:
+            fooled.add(name)
+    # these ask for the mean alone, or draw without asking for a posterior
+    assert fooled == {"PosteriorMean", "ScalarizedPosteriorMean", "PathwiseThompsonSampling"}
+
+
+# -- what the table leaves open ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", [label for label in table.MODELS if "OnlineGP" not in label])
+@pytest.mark.parametrize("entropy", [qMaxValueEntropy, qLowerBoundMaxValueEntropy])
+def test_three_arms_by_entropy_are_those_chosen_on_a_botorch_model(entropy, label):
+    case = table.MODELS[label]()
+    chosen = []
+    for model in (case.model, case.twin):
+        torch.manual_seed(3)
+        acquisition = entropy(model, case.choices, train_inputs=case.observed)
+        chosen.append(optimize_acqf_discrete(acquisition, q=3, choices=case.choices))
+    torch.testing.assert_close(chosen[0][0], chosen[1][0])
+    torch.testing.assert_close(chosen[0][1], chosen[1][1], rtol=0, atol=1e-5)
+    assert len(chosen[0][0].unique()) == 3
+
+
+def drifting(arms=True):
+    time = table.time_kernel()
+    if arms:
+        model = ArmGP(6, SpatioTemporalKernel(ArmCovarianceKernel(smooth(6, 0.3)), time), 0.05)
+        model.observe(torch.tensor([[0.0, 0.0], [3.0, 4.0]], **F64), torch.tensor([[3.0], [0.1]], **F64))
+        return model
+    X, Y, space = table.points()
+    model = OnlineGP(SpatioTemporalKernel(space, time), 0.05, input_dim=3)
+    model.observe(torch.cat([X, torch.arange(5, **F64).unsqueeze(-1)], -1), Y)
+    return model
+
+
+def test_the_largest_value_of_a_drifting_function_is_that_of_its_present():
+    """A reward of 3 long ago is no candidate for the maximum now; BoTorch would count it, ArmGP refuses."""
+    model = drifting()
+    late = 60.0
+    with pytest.raises(ValueError, match="at or after the latest observation"):
+        qMaxValueEntropy(model, model.candidates(late).squeeze(-2))
+    arms = torch.arange(6, **F64).unsqueeze(-1)
+    entropy = qMaxValueEntropy(AtTime(model, late), arms, num_mv_samples=200)
+    mean, variance = model.marginals(late)
+    assert entropy.posterior_max_values.max() < mean.max() + 5 * variance.max().sqrt()
+    given = qMaxValueEntropy(
+        model, model.candidates(late).squeeze(-2), num_mv_samples=200, train_inputs=torch.zeros(0, 2, **F64)
+    )
+    assert given.posterior_max_values.max() < mean.max() + 5 * variance.max().sqrt()
+
+
+@pytest.mark.parametrize("arms", [True, False])
+@pytest.mark.parametrize(
+    "make", [lambda m: LogExpectedImprovement(m, 0.4), lambda m: qLogExpectedImprovement(m, 0.4)]
+)
+def test_what_looks_only_at_its_inputs_is_the_same_with_the_time_in_a_column(make, arms):
+    model, now = drifting(arms), 7.0
+    X = torch.arange(6, **F64).reshape(6, 1, 1) if arms else torch.rand(6, 1, 2, **F64)
+    torch.manual_seed(0)
+    seen = make(AtTime(model, now))(X)
+    torch.manual_seed(0)
+    with_column = make(model)(torch.cat([X, torch.full((6, 1, 1), now, **F64)], -1))
+    torch.testing.assert_close(seen, with_column)

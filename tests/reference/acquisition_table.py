@@ -1,0 +1,438 @@
+"""Every acquisition function of BoTorch, found in its modules, tried on every model of ours beside a ``SingleTaskGP``.
+
+``python -m tests.reference.acquisition_table`` writes ``docs/acquisitions.md``. An acquisition works on a model if its
+values are those it has on a ``SingleTaskGP`` with the same data, kernel and noise, and BoTorch's optimiser over points
+or over a list finds its best.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import botorch
+import botorch.acquisition
+import torch
+from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from botorch.acquisition.acquisition import OneShotAcquisitionFunction
+from botorch.acquisition.multioutput_acquisition import MultiOutputAcquisitionFunction
+from botorch.acquisition.objective import LinearMCObjective
+from botorch.acquisition.penalized import L2Penalty
+from botorch.exceptions import UnsupportedError
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model, ModelList
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.utils.multi_objective.box_decompositions import NondominatedPartitioning
+from gpytorch.kernels import Kernel, MaternKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor
+
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models import ArmGP, AtTime, LeverageSampling, OnlineGP, SketchedGP
+from bandits_torch.models.weighted_gp import WeightedGP
+from tests.reference.arm_gp_twins import smooth
+
+PAGE = Path(__file__).parents[2] / "docs" / "acquisitions.md"
+NOISE, NOW, ARMS = 0.05, 6.0, 8
+F64 = {"dtype": torch.float64}
+
+
+# -- models and their twins --------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """A model of ours, BoTorch's twin, all choices (n x d), and whether they are arms."""
+
+    model: Model
+    twin: Model
+    choices: Tensor
+    arms: bool
+    observed: Tensor
+
+
+def time_kernel() -> Kernel:
+    return ExponentialForgettingKernel(torch.tensor(0.1, **F64))
+
+
+def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel) -> SingleTaskGP:
+    likelihood = GaussianLikelihood().double()
+    likelihood.noise = NOISE
+    twin = SingleTaskGP(X, Y, covar_module=kernel, likelihood=likelihood, outcome_transform=None)
+    twin.mean_module.constant.data.zero_()
+    return twin.requires_grad_(False).eval()
+
+
+def over_arms(make: Callable[[Tensor], Model]) -> Case:
+    covariance = smooth(ARMS, 0.3)
+    X, Y = torch.tensor([[0.0], [3.0], [6.0]], **F64), torch.tensor([[0.1], [0.9], [-0.4]], **F64)
+    model = make(covariance)
+    model.observe(X, Y)
+    twin = single_task_gp(X, Y, ArmCovarianceKernel(covariance))
+    return Case(model, twin, torch.arange(ARMS, **F64).unsqueeze(-1), True, X)
+
+
+def drifting_arms() -> Case:
+    kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(ARMS, 0.3)), time_kernel())
+    X = torch.tensor([[0.0, 1.0], [3.0, 2.0], [6.0, 5.0]], **F64)
+    Y = torch.tensor([[0.1], [0.9], [-0.4]], **F64)
+    model = ArmGP(ARMS, kernel, NOISE)
+    model.observe(X, Y)
+    choices = torch.arange(ARMS, **F64).unsqueeze(-1)
+    twin = single_task_gp(X, Y, kernel)
+    return Case(AtTime(model, NOW), AtTime(twin, NOW), choices, True, X[:, :1])
+
+
+def points() -> tuple[Tensor, Tensor, Kernel]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(5, 2, generator=generator, **F64)
+    kernel = MaternKernel(2.5).double()
+    kernel.lengthscale = 0.4
+    return X, torch.sin(6 * X).sum(-1, keepdim=True), kernel
+
+
+def over_points() -> Case:
+    X, Y, kernel = points()
+    model = OnlineGP(kernel, NOISE, input_dim=2)
+    model.observe(X, Y)
+    choices = torch.rand(ARMS, 2, generator=torch.Generator().manual_seed(1), **F64)
+    return Case(model.requires_grad_(False), single_task_gp(X, Y, kernel), choices, False, X)
+
+
+def drifting_points() -> Case:
+    X, Y, space = points()
+    kernel = SpatioTemporalKernel(space, time_kernel())
+    X = torch.cat([X, torch.arange(1, 6, **F64).unsqueeze(-1)], -1)
+    model = OnlineGP(kernel, NOISE, input_dim=3)
+    model.observe(X, Y)
+    case = over_points()
+    case.model = AtTime(model.requires_grad_(False), NOW)
+    case.twin = AtTime(single_task_gp(X, Y, kernel), NOW)
+    return case
+
+
+MODELS: dict[str, Callable[[], Case]] = {
+    "ArmGP, covariance": lambda: over_arms(lambda K: ArmGP(ARMS, K, NOISE, form="covariance")),
+    "ArmGP, factor": lambda: over_arms(lambda K: ArmGP(ARMS, K, NOISE, form="factor")),
+    "ArmGP at a time": drifting_arms,
+    "SketchedGP": lambda: over_arms(lambda K: SketchedGP(ARMS, K, NOISE, sampling=LeverageSampling(1e6))),
+    "WeightedGP": lambda: over_arms(lambda K: WeightedGP(ARMS, K, NOISE, discount=1.0)),
+    "OnlineGP": over_points,
+    "OnlineGP at a time": drifting_points,
+}
+
+
+# -- acquisitions ------------------------------------------------------------------------------------------
+
+
+def found() -> dict[str, type[AcquisitionFunction]]:
+    """Every acquisition that BoTorch's modules define, by name, abstract ones left out."""
+    classes = {}
+    for info in pkgutil.walk_packages(botorch.acquisition.__path__, "botorch.acquisition."):
+        module = importlib.import_module(info.name)
+        for name, thing in vars(module).items():
+            is_acquisition = inspect.isclass(thing) and issubclass(thing, AcquisitionFunction)
+            own = is_acquisition and thing.__module__ == info.name and not name.startswith("_")
+            if own and not inspect.isabstract(thing):
+                classes[name] = thing
+    return dict(sorted(classes.items(), key=lambda item: item[0].lower()))
+
+
+def arguments(case: Case, model: Model) -> dict[str, Any]:
+    """A value for every name of an argument that BoTorch's constructors need."""
+    d, choices = case.choices.shape[-1], case.choices
+    outcomes = torch.tensor([[0.2, 0.5], [0.6, 0.1]], **F64)
+    ucb = UpperConfidenceBound(model, 2.0) if model.num_outputs == 1 else None
+    return {
+        **dict.fromkeys(["model", "pref_model"], model),
+        "best_f": 0.3,
+        "beta": 2.0,
+        **dict.fromkeys(["X_observed", "X_baseline"], case.observed),
+        "mc_points": choices,
+        # BoTorch adds the inputs observed, which some of ours do not keep: their candidates are all arms, seen or not
+        "candidate_set": choices if keeps_data(model) else torch.cat([choices, case.observed]),
+        **dict.fromkeys(["acq_function", "raw_acqf", "base_value_function"], ucb),
+        "acqfs": [ucb, ucb],
+        "d": d,
+        "columns": [0],
+        "values": [float(choices[1, 0])],
+        "objective": LinearMCObjective(torch.ones(1, **F64)),
+        "weights": torch.ones(1, **F64),
+        "objective_index": 0,
+        "batch_sizes": [1],
+        "optimal_inputs": choices[:2],
+        "optimal_outputs": torch.tensor([[1.2], [1.5]], **F64),
+        "prior_module": lambda X: (-X.square().sum(-1)).exp(),
+        "proximal_weights": torch.full((d,), 2.0, **F64),
+        "penalty_func": L2Penalty(choices[2]),
+        "regularization_parameter": 0.1,
+        "project": lambda X: X,
+        "ref_point": torch.tensor([-1.0, -1.0], **F64),
+        "partitioning": NondominatedPartitioning(torch.full((2,), -1.0, **F64), outcomes),
+        # how many samples are taken, where the default is dear
+        "num_fantasies": 4,
+        "num_mv_samples": 4,
+        "num_pareto": 2,
+        "cache_root": False,  # another way to draw the same samples, on GPyTorch's models alone
+    }
+
+
+def keeps_data(model: Model) -> bool:
+    return hasattr(model, "train_inputs")
+
+
+OPTIONAL = ("num_fantasies", "num_mv_samples", "num_pareto", "cache_root")
+
+
+@dataclass
+class Recipe:
+    """How one acquisition is made where its arguments' names do not tell."""
+
+    outputs: int = 1
+    more: Callable[[Case, Model], dict[str, Any]] = lambda case, model: {}
+    q: int = 1
+    keep: Callable[[Tensor], Tensor] = lambda X: X
+
+
+def within(case: Case, model: Model) -> dict[str, Any]:
+    return {"constraints": {0: (-0.5, 1.5)}}
+
+
+def a_callable(case: Case, model: Model) -> dict[str, Any]:
+    return {"constraints": [lambda Y: Y[..., 0] - 0.5]}
+
+
+def limited(case: Case, model: Model) -> dict[str, Any]:
+    return {"constraints": {1: (None, 0.5)}}
+
+
+RECIPES = {
+    "ConstrainedExpectedImprovement": Recipe(2, limited),
+    "LogConstrainedExpectedImprovement": Recipe(2, limited),
+    "LogProbabilityOfFeasibility": Recipe(1, within),
+    "qLogProbabilityOfFeasibility": Recipe(1, a_callable),
+    **dict.fromkeys(["PairwiseMCPosteriorVariance", "AnalyticExpectedUtilityOfBestOption"], Recipe(q=2)),
+    **dict.fromkeys(
+        ["PairwiseBayesianActiveLearningByDisagreement", "qExpectedUtilityOfBestOption"], Recipe(q=2)
+    ),
+    "MultiOutputPosteriorMean": Recipe(2),
+    "qMultiStepLookahead": Recipe(more=lambda case, model: {"num_fantasies": [4]}),
+    "qJointEntropySearch": Recipe(more=lambda case, model: {"condition_noiseless": False}),
+    "ProximalAcquisitionFunction": Recipe(more=lambda case, model: {"beta": 1.0}),
+    "qLogNParEGO": Recipe(2),
+    "qMultiObjectivePredictiveEntropySearch": Recipe(
+        1, lambda case, model: {"pareto_sets": case.choices[:4].reshape(2, 2, -1)}
+    ),
+    "qLowerBoundMultiObjectiveMaxValueEntropySearch": Recipe(
+        1, lambda case, model: {"hypercell_bounds": torch.tensor([[[[-9.0]], [[1.2]]]] * 2, **F64)}
+    ),
+    "qLowerBoundMultiObjectiveJointEntropySearch": Recipe(
+        1,
+        lambda case, model: {
+            "pareto_sets": case.choices[:2].unsqueeze(-2),
+            "pareto_fronts": torch.tensor([[[1.2]], [[1.5]]], **F64),
+            "hypercell_bounds": torch.tensor([[[[-9.0]], [[1.2]]], [[[-9.0]], [[1.5]]]], **F64),
+        },
+    ),
+    "FixedFeatureAcquisitionFunction": Recipe(keep=lambda X: X[..., 1:]),
+    "qHypervolumeKnowledgeGradient": Recipe(2),
+    "qMultiFidelityHypervolumeKnowledgeGradient": Recipe(
+        2, lambda case, model: {"target_fidelities": {-1: float(case.choices[-1, -1])}}
+    ),
+}
+
+
+def build(name: str, cls: type[AcquisitionFunction], case: Case, ours: bool) -> AcquisitionFunction:
+    recipe = RECIPES.get(name, Recipe(2 if "ref_point" in inspect.signature(cls).parameters else 1))
+    model = case.model if ours else case.twin
+    if recipe.outputs == 2:
+        model = ModelList(model, model)
+    known = arguments(case, model) | recipe.more(case, model)
+    given = {}
+    for p in inspect.signature(cls.__init__).parameters.values():
+        required = p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if p.name == "self" or not (required or p.name in OPTIONAL or p.name in recipe.more(case, model)):
+            continue
+        given[p.name] = known[p.name]
+    torch.manual_seed(0)
+    return cls(**given)
+
+
+# -- one try -----------------------------------------------------------------------------------------------
+
+
+def batch(acquisition: AcquisitionFunction, name: str, case: Case) -> Tensor:
+    """Inputs n x q x d: every choice first in a batch of its own, with as many more as the acquisition takes."""
+    recipe = RECIPES.get(name, Recipe())
+    q = recipe.q
+    if isinstance(acquisition, OneShotAcquisitionFunction):
+        q = acquisition.get_augmented_q_batch_size(1)
+    choices = case.choices
+    if hasattr(
+        acquisition, "X_baseline"
+    ):  # at an arm it has seen, improvement is a tiny difference of samples
+        choices = choices[(choices.unsqueeze(1) != case.observed).any(-1).all(-1)]
+    n = len(choices)
+    turns = [torch.roll(choices, -2 * k, 0) for k in range(q)]
+    return recipe.keep(torch.stack(turns, -2).reshape(n, q, -1))
+
+
+def evaluate(name: str, cls: type[AcquisitionFunction], case: Case, ours: bool) -> tuple[Any, Tensor, Tensor]:
+    acquisition = build(name, cls, case, ours)
+    X = batch(acquisition, name, case)
+    torch.manual_seed(1)
+    return acquisition, X, acquisition(X).detach()
+
+
+def optimise(acquisition: AcquisitionFunction, name: str, X: Tensor, values: Tensor, case: Case) -> None:
+    """Raise AssertionError unless BoTorch's optimiser finds the best choice, or a point as good as the best."""
+    torch.manual_seed(2)
+    q, d = X.shape[-2:]
+    one_shot = isinstance(acquisition, OneShotAcquisitionFunction)
+    if case.arms:
+        choices = X.squeeze(-2) if q == 1 else X[:, 0]
+        best, value = optimize_acqf_discrete(acquisition, q=1, choices=choices)
+        assert torch.isfinite(value).all(), "a value that is not finite"
+        assert torch.equal(best, choices[values.argmax()].reshape(1, -1)), "another arm than the best"
+        return
+    bounds = torch.tensor([[0.0] * d, [1.0] * d], **F64)
+    found, value = optimize_acqf(
+        acquisition,
+        bounds,
+        q=1 if one_shot else q,
+        num_restarts=len(X),
+        batch_initial_conditions=X,
+        options={"maxiter": 3},
+        return_best_only=True,
+    )
+    assert torch.isfinite(found).all(), "a point that is not finite"
+    assert value >= values.max() - 1e-6, "a worse point than it began with"
+
+
+def waiting(name: str, cls: type[AcquisitionFunction], case: Case, ours: bool) -> Tensor:
+    """Values with one choice pending, at the others."""
+    acquisition = build(name, cls, case, ours)
+    X = batch(acquisition, name, case)
+    torch.manual_seed(1)
+    acquisition.set_X_pending(X[-1, :1])
+    return acquisition(X[:-1]).detach()
+
+
+def compare(name: str, cls: type[AcquisitionFunction], case: Case, values: Tensor) -> str:
+    """Empty if values are BoTorch's, also with pending points where BoTorch knows them, else what differs."""
+    _, _, theirs = evaluate(name, cls, case, False)
+    if not torch.allclose(values, theirs, rtol=1e-5, atol=1e-6):
+        return f"values differ by {float((values - theirs).abs().max()):.1e}"
+    if RECIPES.get(name, Recipe()).q == 2:  # of pairs there is none half chosen
+        return ""
+    try:
+        theirs = waiting(name, cls, case, False)
+    except (UnsupportedError, NotImplementedError, RuntimeError):
+        return ""
+    try:
+        values = waiting(name, cls, case, True)
+    except Exception as error:  # whatever it is, it is reported
+        return f"with pending points: {type(error).__name__}: {error}"
+    same = torch.allclose(values, theirs, rtol=1e-5, atol=1e-6)
+    return "" if same else f"values with pending points differ by {float((values - theirs).abs().max()):.1e}"
+
+
+YES = "yes"
+REASONS = {  # what is said where something goes wrong: why, and what to do
+    "one-shot acquisition": "values agree; BoTorch optimises what looks ahead in one shot over points only, not over a "
+    "list (`SketchedGP.off_arms` is such a model)",
+    "multiple of 2|Expected X to be `batch_shape x q=2|pairs": "values agree; it values pairs, and "
+    "`optimize_acqf_discrete` scores single arms",
+    "several values": "values agree, one for each outcome: for BoTorch's multi-objective optimisers",
+    "Only single-output `SingleTaskGP`": "BoTorch refuses whatever is no `SingleTaskGP`; "
+    "`qLogNoisyExpectedImprovement` is the same for any model",
+    "Fully Bayesian acquisition functions": "BoTorch asks for a fully Bayesian model, a sample of hyperparameters; "
+    "`BayesianOverPriors` weighs ours",
+    "no input left": "an arm has one input, its index; the time of a drifting `ArmGP` can be fixed (`columns=[1]`)",
+    "datapoints": "it needs a model of comparisons between outcomes, such as `PairwiseGP`",
+    "train_inputs": "it reads the observations one by one; this model keeps sums of them",
+}
+
+
+def attempt(name: str, cls: type[AcquisitionFunction], case: Case) -> str:
+    """``YES`` if the acquisition works on the model, else what goes wrong."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            acquisition, X, ours = evaluate(name, cls, case, True)
+        except Exception as error:  # whatever it is, it is reported
+            return f"{type(error).__name__}: {error}"
+        if not (name == "PathwiseThompsonSampling" and case.arms):  # BoTorch has no features of such kernels
+            said = compare(name, cls, case, ours)
+            if said:
+                return said
+        if isinstance(acquisition, MultiOutputAcquisitionFunction):
+            return "several values"
+        if X.shape[-1] == 0:
+            return "no input left"
+        if case.arms and X.shape[-2] == 2 and RECIPES.get(name, Recipe()).q == 2:
+            return "pairs"
+        try:
+            optimise(acquisition, name, X, ours, case)
+        except Exception as error:
+            return f"optimiser: {type(error).__name__}: {error}"
+    return YES
+
+
+def reason(said: str) -> int:
+    """Which of ``REASONS`` explains this, from 1; 0 if it works, ValueError if none does."""
+    if said == YES:
+        return 0
+    for number, pattern in enumerate(REASONS, 1):
+        if re.search(pattern, said):
+            return number
+    raise ValueError(f"no reason is known for: {said}")
+
+
+HEAD = """# BoTorch's acquisition functions on our models
+
+Every acquisition function that BoTorch {version} defines, tried on every model. *Yes* says that it was built, that
+its values are those on a `SingleTaskGP` with the same data, kernel and noise, with and without a pending point, and
+that BoTorch's optimiser (`optimize_acqf` over points, `optimize_acqf_discrete` over arms) found the best. A number
+stands for a reason below. This page is written by what tries them, `python -m tests.reference.acquisition_table`, and
+a test fails where it is out of date.
+
+Models are of batch shape (): BoTorch's entropies and pathwise draws take no others. *At a time* is `AtTime(model,
+t)`, a model with a kernel over space and time seen at one moment. A drifting model without it works too where an
+acquisition looks only at the inputs it is given, the time in their last column. What adds the inputs observed so far
+(max-value entropies, GIBBON, noisy improvements over `train_inputs`) then means the function as it was when they were
+observed, and an `ArmGP`, which knows the present alone, refuses.
+
+"""
+
+NOTES = """
+Beside the table: those that need two outcomes have a `ModelList` of two of ours; `qJointEntropySearch` is built with
+`condition_noiseless=False`, since models over arms know one noise variance (an `OnlineGP` takes the default too);
+noisy improvements with `cache_root=False`, so that both draw the same samples. `PathwiseThompsonSampling` over arms
+is an exact draw, with no `SingleTaskGP` beside it, for BoTorch has no features of such kernels. `WeightedGP` is
+compared at discount 1, and `SketchedGP` with a dictionary of every arm pulled: else they are other models.
+
+Joint batches of ours: `bandits_torch.acquisition.qUpperConfidenceBound` takes a width for each replicate.
+"""
+
+
+def page() -> str:
+    """The page, from a try of everything."""
+    lines = ["| acquisition | " + " | ".join(MODELS) + " |", "|---" * (len(MODELS) + 1) + "|"]
+    for name, cls in found().items():
+        cells = [reason(attempt(name, cls, make())) for make in MODELS.values()]
+        lines.append(f"| `{name}` | " + " | ".join(str(cell) if cell else "yes" for cell in cells) + " |")
+    reasons = [f"{number}. {text}" for number, text in enumerate(REASONS.values(), 1)]
+    version = ".".join(botorch.__version__.split(".")[:2])
+    return HEAD.format(version=version) + "\n".join([*lines, "", *reasons]) + "\n" + NOTES
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
