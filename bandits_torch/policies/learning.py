@@ -28,6 +28,8 @@ class LearnedHyperparameters(Policy):
     could make an event-triggered policy restart for ever. Theorems that hold for a known prior do not hold for one that
     is learned.
 
+    Whatever else the policy offers (``marginals``, ``add_arms``, ``restarts``, ``forgetting``, ...) is offered here too.
+
     Args:
         policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, whose priors
             are each fitted, and start with a new record after every refit.
@@ -55,7 +57,7 @@ class LearnedHyperparameters(Policy):
         fits = kinds and isinstance(policy.model, ArmGP | OnlineGP)
         validation.require(fits, "policy", policy, "an index policy over an ArmGP or OnlineGP")
         self.policy = policy
-        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.dim = policy.dim
         self.every = validation.positive_integer("every", every)
         self.first = validation.positive_integer("first", first)
         self.memory = validation.positive_integer("memory", memory)
@@ -70,6 +72,12 @@ class LearnedHyperparameters(Policy):
         self._seen = torch.zeros_like(self._since)
         self._X = self._shortfall.new_zeros(self.replicates, 0, 0)
         self._y = self._shortfall.new_zeros(self.replicates, 0)
+
+    def __getattr__(self, name: str) -> Any:
+        """The policy's public attribute of this name."""
+        if name.startswith("_") or "policy" not in vars(self):  # copies and pickles ask before there is one
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.policy, name)
 
     @property
     def model(self) -> ArmGP | OnlineGP:

@@ -136,7 +136,7 @@ def test_points_are_found_one_after_the_other_by_optimize_acqf():
         acquisition.set_X_pending(X[:k] if k else None)
         with torch.no_grad():
             assert values[k] >= acquisition(grid.unsqueeze(-2)).max() - 1e-3
-    jointly, value = optimize_acqf(make("points")[0], bounds, q=2, num_restarts=2, raw_samples=16)
+    jointly, _ = optimize_acqf(make("points")[0], bounds, q=2, num_restarts=2, raw_samples=16)
     assert jointly.shape == (2, 2)
 
 

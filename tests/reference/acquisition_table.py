@@ -404,8 +404,8 @@ that BoTorch's optimiser (`optimize_acqf` over points, `optimize_acqf_discrete` 
 stands for a reason below. This page is written by what tries them, `python -m tests.reference.acquisition_table`, and
 a test fails where it is out of date.
 
-Models are of batch shape (): BoTorch's entropies and pathwise draws take no others. *At a time* is `AtTime(model,
-t)`, a model with a kernel over space and time seen at one moment. A drifting model without it works too where an
+Models are of batch shape (): BoTorch's entropies and pathwise draws take no others. *At a time* is `AtTime`:
+a model with a kernel over space and time seen at one moment. A drifting model without it works too where an
 acquisition looks only at the inputs it is given, the time in their last column. What adds the inputs observed so far
 (max-value entropies, GIBBON, noisy improvements over `train_inputs`) then means the function as it was when they were
 observed, and an `ArmGP`, which knows the present alone, refuses.

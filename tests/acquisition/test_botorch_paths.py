@@ -1,0 +1,170 @@
+"""BoTorch's pathwise sampling on our models: draws of the posterior, features of products, what is refused."""
+
+import pytest
+import torch
+from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths, gen_kernel_features
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+import bandits_torch.acquisition  # noqa: F401  # teaches BoTorch our models
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.models import AtTime, OnlineGP
+from tests.reference import acquisition_table as table
+
+F64 = {"dtype": torch.float64}
+DRAWS = torch.Size([4000])
+
+
+def forgetting(rate=0.3):
+    return ExponentialForgettingKernel(torch.tensor(rate, **F64))
+
+
+def scaled(kernel, scale=2.0):
+    kernel = ScaleKernel(kernel).double()
+    kernel.outputscale = scale
+    return kernel
+
+
+def matern(nu=2.5, d=None):
+    kernel = MaternKernel(nu=nu, ard_num_dims=d).double()
+    kernel.lengthscale = 0.4 if d is None else torch.linspace(0.3, 0.6, d, **F64)
+    return kernel
+
+
+PRODUCTS = {
+    "matern": lambda: SpatioTemporalKernel(matern(), forgetting()),
+    "rbf, two lengths": lambda: SpatioTemporalKernel(RBFKernel(ard_num_dims=2).double(), forgetting()),
+    "scaled inside": lambda: SpatioTemporalKernel(scaled(matern(1.5)), forgetting()),
+    "scaled outside": lambda: scaled(SpatioTemporalKernel(matern(2.5, 2), forgetting()), 0.5),
+    "scaled everywhere": lambda: scaled(
+        SpatioTemporalKernel(scaled(matern()), scaled(forgetting(), 3.0)), 0.5
+    ),
+    "matern over time": lambda: SpatioTemporalKernel(matern(), matern(1.5)),
+}
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.7e9])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_features_of_a_product_have_its_covariance(name, shift):
+    """Over 2^14 frequencies the error is below 4 / sqrt(2^14) of the variance, at any clock."""
+    kernel = PRODUCTS[name]().requires_grad_(False)
+    X = torch.rand(12, 3, **F64)
+    X[:, 2] = X[:, 2] * 6 + shift
+    phi = gen_kernel_features(kernel, num_inputs=3, num_outputs=2**15)(X)
+    exact = kernel(X).to_dense()
+    assert (phi @ phi.mT - exact).abs().max() < 4 / 2**7 * exact.max()
+
+
+def test_features_of_the_forgetting_kernel_have_its_covariance():
+    t = torch.linspace(0, 20, 15, **F64).unsqueeze(-1)
+    kernel = forgetting().requires_grad_(False)
+    phi = gen_kernel_features(kernel, num_inputs=1, num_outputs=2**15)(t)
+    assert (phi @ phi.mT - kernel(t).to_dense()).abs().max() < 4 / 2**7
+
+
+def learned(kernel, d, n=6):
+    model = OnlineGP(kernel.requires_grad_(False), 0.05, input_dim=d, prior_mean=0.7)
+    X = torch.rand(n, d, **F64)
+    if d == 3:
+        X[:, 2] = torch.arange(n, **F64)
+    model.observe(X, torch.sin(6 * X[:, :1]))
+    return model
+
+
+@pytest.mark.parametrize("kind", ["points", "space and time", "at a time", "arms", "sketch", "weighted"])
+def test_draws_have_the_moments_of_the_posterior(kind):
+    torch.manual_seed(4)
+    if kind in ("arms", "sketch", "weighted"):
+        label = {"arms": "ArmGP at a time", "sketch": "SketchedGP", "weighted": "WeightedGP"}[kind]
+        model = table.MODELS[label]().model
+        X = torch.tensor([[0.0], [2.0], [5.0]], **F64)
+    elif kind == "points":
+        model, X = learned(matern(), 2), torch.rand(3, 2, **F64)
+    else:
+        model, X = learned(PRODUCTS["matern"](), 3), torch.rand(3, 3, **F64)
+        X[:, 2] = 7.0
+        if kind == "at a time":
+            model, X = AtTime(model, 7.0), X[:, :2]
+    drawn = torch.cat([draw_matheron_paths(model, torch.Size([250]))(X) for _ in range(16)])
+    posterior = model.posterior(X)
+    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+    assert drawn.shape == (4000, 3)
+    assert ((drawn.mean(0) - mean).abs() < 5 * (covariance.diagonal() / 4000).sqrt() + 0.01).all()
+    assert (torch.cov(drawn.mT) - covariance).abs().max() < 0.1 * covariance.max()
+
+
+def test_paths_are_those_of_a_single_task_gp_from_the_same_random_numbers():
+    X, Y, kernel = table.points()
+    twin = table.single_task_gp(X, Y, kernel)
+    model = OnlineGP(kernel, table.NOISE, input_dim=2)
+    model.observe(X, Y)
+    at = torch.rand(9, 2, **F64)
+    drawn = []
+    for one in (model, twin):
+        torch.manual_seed(0)
+        drawn.append(draw_matheron_paths(one, torch.Size([5]))(at))
+    torch.testing.assert_close(*drawn, rtol=0, atol=1e-6)
+
+
+def test_our_product_over_space_and_time_serves_a_single_task_gp():
+    X = torch.rand(8, 3, **F64)
+    Y = torch.sin(6 * X[:, :1])
+    kernel = PRODUCTS["scaled outside"]()
+    twin = SingleTaskGP(
+        X, (Y - Y.mean()) / Y.std(), torch.full_like(Y, 0.05), covar_module=kernel, outcome_transform=None
+    ).eval()
+    drawn = draw_matheron_paths(twin, torch.Size([3]))(X)
+    assert drawn.shape == (3, 8)
+    assert torch.isfinite(drawn).all()
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_botorch_s_thompson_sampling_is_optimised_on_online_gp(q):
+    torch.manual_seed(0)
+    model = AtTime(learned(PRODUCTS["matern"](), 3), 7.0)
+    acquisition = PathwiseThompsonSampling(model)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **F64)
+    X, value = optimize_acqf(acquisition, bounds, q=q, num_restarts=3, raw_samples=64)
+    assert X.shape == (q, 2)
+    assert value >= acquisition(torch.rand(200, q, 2, **F64)).max() - 0.01
+
+
+@pytest.mark.parametrize("label", ["ArmGP, covariance", "ArmGP, factor", "SketchedGP", "WeightedGP"])
+def test_botorch_s_thompson_sampling_finds_the_best_arm_of_its_draw(label):
+    case = table.MODELS[label]()
+    acquisition = PathwiseThompsonSampling(case.model)
+    best, value = optimize_acqf_discrete(acquisition, q=1, choices=case.choices)
+    drawn = acquisition(case.choices.unsqueeze(-2))
+    assert value == drawn.max()
+    assert int(best) == int(drawn.argmax())
+
+
+def test_paths_before_any_observation_are_those_of_the_prior():
+    torch.manual_seed(0)
+    model = OnlineGP(matern(), 0.05, input_dim=2, prior_mean=3.0)
+    drawn = draw_matheron_paths(model, DRAWS)(torch.rand(1, 2, **F64))
+    assert abs(drawn.mean() - 3) < 0.08
+    assert abs(drawn.var() - 1) < 0.1
+    assert draw_kernel_feature_paths(model, torch.Size([2]))(torch.rand(4, 2, **F64)).shape == (2, 4)
+
+
+def test_what_has_no_paths_is_refused_by_name():
+    drifting = table.drifting_arms().model.model
+    with pytest.raises(ValueError, match=r"AtTime\(model, time\): a path over arms is of one moment"):
+        draw_matheron_paths(drifting, torch.Size([1]))
+    batch = OnlineGP(matern(), 0.05, input_dim=2, batch_shape=(2,))
+    with pytest.raises(ValueError, match=r"model.batch_shape must be \(\)"):
+        draw_matheron_paths(batch, torch.Size([1]))
+    model = learned(matern(), 2)
+    noisy = model.condition_on_observations(
+        torch.rand(1, 2, **F64), torch.rand(1, 1, **F64), noise=torch.full((1, 1), 0.3, **F64)
+    )
+    with pytest.raises(ValueError, match="noise is noise_variance alone"):
+        draw_matheron_paths(noisy, torch.Size([1]))
+    with pytest.raises(NotImplementedError, match="WienerKernel"):
+        draw_matheron_paths(learned(SpatioTemporalKernel(matern(), WienerKernel(0.1).double()), 3), DRAWS)
+    many = SpatioTemporalKernel(matern(), ExponentialForgettingKernel(0.1, batch_shape=(2,)).double())
+    with pytest.raises(ValueError, match=r"kernel.batch_shape must be \(\)"):
+        gen_kernel_features(many, num_inputs=3, num_outputs=8)
