@@ -18,7 +18,7 @@ from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_belief import FORMS, ArmBelief
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.batch_inputs import check_held
+from bandits_torch.models.batch_inputs import check_held, noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 
 # "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover). Not a matter of the
@@ -312,14 +312,7 @@ class ArmGP(ArmModel):
         added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
         observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
         """
-        validation.require(
-            output_indices in (None, [0]), "output_indices", output_indices, "None or [0]: one output"
-        )
-        noise: float | Tensor = 0.0
-        if isinstance(observation_noise, Tensor):
-            noise = observation_noise.squeeze(-1)
-        elif observation_noise:
-            noise = self.noise_variance.expand(self._batch_shape).unsqueeze(-1)
+        noise = noise_added(output_indices, observation_noise, self.noise_variance)
         if X is self._candidates and X is not None:
             mean, variance = self.marginals(self._candidates_time)
             posterior: GPyTorchPosterior = MarginalPosterior(

@@ -81,6 +81,14 @@ class AtTime(Model, FantasizeMixin):  # type: ignore[misc]
         """A view of a copy of the model that has observed Y at X and this moment."""
         return AtTime(self.model.condition_on_observations(self._inputs(X), Y, **kwargs), self.time)
 
+    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> AtTime:
+        """``condition_on_observations`` as GPyTorch has it: targets without their last dimension, ``batch x n``."""
+        return self.condition_on_observations(inputs, targets.unsqueeze(-1), **kwargs)
+
+    def subset_output(self, idcs: list[int]) -> AtTime:
+        """A view of the model's."""
+        return AtTime(self.model.subset_output(idcs), self.time)
+
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are passed on as they are."""
         return X

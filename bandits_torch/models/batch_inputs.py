@@ -62,6 +62,17 @@ def variances(noise: Tensor, n: int, batch_shape: torch.Size, like: Tensor) -> T
     return noise.to(like).squeeze(-1)
 
 
+def noise_added(
+    output_indices: list[int] | None, observation_noise: bool | Tensor, noise_variance: Tensor
+) -> float | Tensor:
+    """Variances that a posterior of one output gets, as BoTorch's arguments ask: broadcasting to ``batch x q``."""
+    one = output_indices in (None, [0])
+    validation.require(one, "output_indices", output_indices, "None or [0]: one output")
+    if isinstance(observation_noise, Tensor):
+        return observation_noise.squeeze(-1)
+    return noise_variance.unsqueeze(-1) if observation_noise else 0.0
+
+
 def mask(where: Tensor | None, batch_shape: torch.Size, device: torch.device) -> Tensor | None:
     """``where`` checked, as long as ``batch_shape``; None if all are True (asked on the CPU only)."""
     if where is None:

@@ -84,6 +84,15 @@ class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
         model.observe(X, Y)
         return model
 
+    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> OnlineModel:
+        """``condition_on_observations`` as GPyTorch has it: targets without their last dimension, ``batch x n``."""
+        return self.condition_on_observations(inputs, targets.unsqueeze(-1), **kwargs)
+
+    def subset_output(self, idcs: list[int]) -> OnlineModel:
+        """A copy, for ``idcs`` [0]: there is one output. ValueError for others."""
+        validation.require(list(idcs) == [0], "idcs", idcs, "[0]: one output")
+        return copy.deepcopy(self)
+
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
         return self.posterior(X).distribution  # type: ignore[attr-defined]

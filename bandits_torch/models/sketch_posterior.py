@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models import arm_inputs
+from bandits_torch.models.batch_inputs import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.sketch import Sketch
 
@@ -62,7 +63,7 @@ class OffArms(Model):
         model = self.model
         d = model.arms.shape[-1]
         validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == d, f"t_batch x q x {d}")
-        noise = noise_of(model, output_indices, observation_noise)
+        noise = noise_added(output_indices, observation_noise, model.noise_variance)
         points = torch.broadcast_shapes(X.shape[:-2], model.batch_shape)
         mean, covariance = moments_at(model.sketches, X.expand(*points, *X.shape[-2:]))
         found = joint_posterior(mean + model.prior_mean, covariance, noise)
@@ -83,7 +84,7 @@ def arms_posterior(model: _Sketched, X: Tensor, noise: float | Tensor) -> GPyTor
 
 
 def joint_posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-    """Posterior of mean (..., q) and covariance (..., q, q), plus noise (...) or 0 on the diagonal."""
+    """Posterior of mean (..., q) and covariance (..., q, q), plus noise (..., q) or 0 on the diagonal."""
     if mean.shape[-1] == 1:
         return MarginalPosterior(mean, covariance.squeeze(-1).clamp_min(0.0) + noise)
     if isinstance(noise, Tensor):
@@ -104,14 +105,3 @@ def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tens
         covariances.append(kernel(x).to_dense() - z.mT @ (z - Cz))
     shape = inputs.shape[:-1]
     return torch.stack(means, 1).reshape(shape), torch.stack(covariances, 1).reshape(*shape, shape[-1])
-
-
-def noise_of(
-    model: _Sketched, output_indices: list[int] | None, observation_noise: bool | Tensor
-) -> float | Tensor:
-    """Noise variance to add to a posterior, as BoTorch's arguments ask; it broadcasts over the points."""
-    one = output_indices in (None, [0])
-    validation.require(one, "output_indices", output_indices, "None or [0]: one output")
-    if isinstance(observation_noise, Tensor):
-        return observation_noise.mean(dim=(-1, -2)).unsqueeze(-1)
-    return model.noise_variance.expand(model.batch_shape).unsqueeze(-1) if observation_noise else 0.0

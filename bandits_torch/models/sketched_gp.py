@@ -15,10 +15,11 @@ from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.batch_inputs import noise_added
 from bandits_torch.models.leverage_sampling import LeverageSampling
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.sketch import Sketch
-from bandits_torch.models.sketch_posterior import OffArms, arms_posterior, moments_at, noise_of
+from bandits_torch.models.sketch_posterior import OffArms, arms_posterior, moments_at
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -270,7 +271,7 @@ class SketchedGP(ArmModel):
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x 1`` of indices."""
-        noise = noise_of(self, output_indices, observation_noise)
+        noise = noise_added(output_indices, observation_noise, self.noise_variance)
         if X is self._candidates and X is not None:
             mean, variance = self.marginals()
             found: GPyTorchPosterior = MarginalPosterior(

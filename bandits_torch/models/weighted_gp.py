@@ -16,6 +16,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.batch_inputs import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
 
@@ -205,7 +206,7 @@ class WeightedGP(OnlineModel):
         **kwargs: Any,
     ) -> Posterior:
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
-        index = self._index(X)
+        index, noise = self._index(X), noise_added(output_indices, observation_noise, self.noise_variance)
         mean, C = self._now()
         batch, q = arm_inputs.broadcast(X, self._batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
@@ -213,9 +214,8 @@ class WeightedGP(OnlineModel):
         rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
         lost = ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
         covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * lost) @ rows.mT
-        if isinstance(observation_noise, Tensor) or observation_noise:
-            noise = observation_noise if isinstance(observation_noise, Tensor) else self.noise_variance
-            covariance = covariance + torch.diag_embed(noise.unsqueeze(-1).expand(*batch, q))
+        if isinstance(noise, Tensor):
+            covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
         if q == 1:  # rounding may leave less than 0 of variances far below the prior's
             posterior: GPyTorchPosterior = MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
         else:

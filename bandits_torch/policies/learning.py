@@ -28,7 +28,7 @@ class LearnedHyperparameters(Policy):
     could make an event-triggered policy restart for ever. Theorems that hold for a known prior do not hold for one that
     is learned.
 
-    Whatever else the policy offers (``marginals``, ``add_arms``, ``restarts``, ``forgetting``, ...) is offered here too.
+    Whatever else the policy offers (``marginals``, ``add_arms``, ``restarts``, ...) is offered here too.
 
     Args:
         policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, whose priors

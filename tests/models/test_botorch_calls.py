@@ -1,0 +1,179 @@
+"""What BoTorch's and GPyTorch's own functions call on a model: beside a ``SingleTaskGP``, or refused by name."""
+
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound, get_acquisition_function, qKnowledgeGradient
+from botorch.acquisition.analytic import LogExpectedImprovement, PosteriorMean
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import IdentityMCObjective, ScalarizedPosteriorTransform
+from botorch.acquisition.utils import prune_inferior_points
+from botorch.generation import MaxPosteriorSampling, gen_candidates_scipy, get_best_candidates
+from botorch.optim.initializers import gen_batch_initial_conditions, gen_one_shot_kg_initial_conditions
+from botorch.optim.optimize import optimize_acqf_list
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.datasets import SupervisedDataset
+
+from bandits_torch.acquisition import UpperConfidenceBound as OurUpperConfidenceBound
+from tests.reference import acquisition_table as table
+
+F64 = {"dtype": torch.float64}
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **F64)
+pytestmark = pytest.mark.filterwarnings("ignore:A not p.d.")
+
+
+@pytest.fixture(params=list(table.MODELS))
+def case(request):
+    return table.MODELS[request.param]()
+
+
+def assert_same(ours, theirs, tolerance=1e-6):
+    torch.testing.assert_close(ours.mean, theirs.mean, rtol=0, atol=tolerance)
+    covariances = [p.distribution.covariance_matrix for p in (ours, theirs)]
+    torch.testing.assert_close(*covariances, rtol=0, atol=tolerance)
+
+
+def both(case):
+    case.twin.posterior(case.choices[:1])  # GPyTorch conditions a model that has predicted
+    return case.model, case.twin
+
+
+@pytest.mark.parametrize("noise", [False, True, "each", "one"])
+@pytest.mark.parametrize("q", [1, 3])
+def test_observation_noise_is_added_as_asked(case, q, noise):
+    X = case.choices[:6].reshape(6 // q, q, -1)
+    if noise == "each":
+        noise = 0.1 + torch.rand(6 // q, q, 1, **F64)
+    elif noise == "one":
+        noise = torch.full((1, 1), 0.3, **F64)
+    model, twin = both(case)
+    with torch.no_grad():
+        assert_same(model.posterior(X, observation_noise=noise), twin.posterior(X, observation_noise=noise))
+
+
+def test_one_output_and_its_transforms(case):
+    model, X = case.model, case.choices
+    negative = ScalarizedPosteriorTransform(torch.tensor([-2.0], **F64), offset=1.0)
+    for inputs in (X, X.unsqueeze(-2)):
+        plain, turned = model.posterior(inputs), model.posterior(inputs, posterior_transform=negative)
+        torch.testing.assert_close(turned.mean, 1 - 2 * plain.mean)
+        torch.testing.assert_close(turned.variance, 4 * plain.variance)
+    assert model.num_outputs == 1
+    assert torch.equal(model.posterior(X, output_indices=[0]).mean, model.posterior(X).mean)
+    with pytest.raises(ValueError, match="output_indices must be None or"):
+        model.posterior(X, output_indices=[1])
+    assert torch.equal(model.subset_output([0]).posterior(X).mean, model.posterior(X).mean)
+    with pytest.raises(ValueError, match="idcs must be"):
+        model.subset_output([1])
+
+
+def test_conditioning_and_fantasies_are_botorch_s(case):
+    X, at = case.choices, case.choices[3:6]
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    Y = torch.tensor([[0.3], [-0.2]], **F64)
+    before = case.model.posterior(at).mean.clone()
+    with torch.no_grad():
+        model, twin = both(case)
+        assert_same(
+            model.condition_on_observations(X[:2], Y).posterior(at),
+            twin.condition_on_observations(X[:2], Y).posterior(at),
+        )
+        assert_same(
+            model.get_fantasy_model(X[:2], Y[:, 0]).posterior(at),
+            model.condition_on_observations(X[:2], Y).posterior(at),
+            1e-12,
+        )
+        for inputs in (X[:2], X[:4].reshape(2, 2, -1)):
+            assert_same(
+                model.fantasize(inputs, sampler).posterior(at),
+                twin.fantasize(inputs, sampler).posterior(at),
+                1e-5,
+            )
+    assert torch.equal(case.model.posterior(at).mean, before)
+
+
+@pytest.mark.parametrize("label", [label for label in table.MODELS if "OnlineGP" not in label])
+def test_models_over_arms_know_one_noise_and_refuse_another(label):
+    """It was dropped without a word: joint entropy search conditioned on noisy optima."""
+    model, X = table.MODELS[label]().model, torch.tensor([[1.0], [2.0]], **F64)
+    Y, own = torch.ones(2, 1, **F64), torch.full((2, 1), table.NOISE, **F64)
+    same = model.condition_on_observations(X, Y, noise=own).posterior(X).mean
+    assert torch.equal(same, model.condition_on_observations(X, Y).posterior(X).mean)
+    with pytest.raises(ValueError, match=r"noise must be noise_variance, 0\.05"):
+        model.condition_on_observations(X, Y, noise=2 * own)
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    with pytest.raises(ValueError, match="noise must be noise_variance"):
+        model.fantasize(X, sampler, observation_noise=2 * own)
+
+
+def test_a_call_gives_the_posterior_as_a_distribution(case):
+    model, twin = both(case)
+    with torch.no_grad():
+        ours, theirs = model(case.choices), twin.posterior(case.choices).distribution
+    torch.testing.assert_close(ours.mean, theirs.mean, rtol=0, atol=1e-8)
+    torch.testing.assert_close(ours.covariance_matrix, theirs.covariance_matrix, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("label", ["SketchedGP", "WeightedGP", "ArmGP, factor", "OnlineGP"])
+def test_the_same_input_twice_can_be_sampled(label):
+    case = table.MODELS[label]()
+    X = case.choices[[1, 1, 2]]
+    assert torch.isfinite(case.model.posterior(X).rsample(torch.Size([3]))).all()
+
+
+def test_utilities_over_lists_take_it(case):
+    model, X = case.model, case.choices
+    assert 1 <= len(prune_inferior_points(model, X)) <= len(X)
+    torch.manual_seed(0)
+    drawn = MaxPosteriorSampling(model)(X, num_samples=3)
+    assert all((row == X).all(-1).any() for row in drawn)
+    noisy = get_acquisition_function("qLogNEI", model, IdentityMCObjective(), case.observed, mc_samples=8)
+    assert noisy(X[:1].unsqueeze(0)).shape == (1,)
+
+
+BY_NAME = [
+    UpperConfidenceBound,
+    PosteriorMean,
+    LogExpectedImprovement,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+]
+
+
+@pytest.mark.parametrize("cls", BY_NAME)
+def test_acquisitions_are_built_by_name(case, cls):
+    names = [f"x{i}" for i in range(case.choices.shape[-1])]
+    data = SupervisedDataset(
+        case.observed,
+        torch.zeros(len(case.observed), 1, **F64),
+        feature_names=names,
+        outcome_names=["y"],
+    )
+    values = []
+    for model in both(case):
+        torch.manual_seed(0)
+        acquisition = cls(**get_acqf_input_constructor(cls)(model=model, training_data=data))
+        assert acquisition(case.choices.unsqueeze(-2)).shape == (len(case.choices),)
+        values.append(acquisition(case.choices.unsqueeze(-2)).detach())
+    if cls not in (qLogNoisyExpectedImprovement,):  # GPyTorch's models draw its samples another way
+        torch.testing.assert_close(*values, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("label", ["OnlineGP", "OnlineGP at a time"])
+def test_utilities_over_bounds_take_models_over_points(label):
+    torch.manual_seed(0)
+    model = table.MODELS[label]().model
+    ucb = UpperConfidenceBound(model, 4.0)
+    starts = gen_batch_initial_conditions(ucb, BOUNDS, q=1, num_restarts=3, raw_samples=16)
+    assert starts.shape == (3, 1, 2)
+    points, values = gen_candidates_scipy(starts, ucb, 0.0, 1.0, options={"maxiter": 20})
+    best = get_best_candidates(points, values)
+    torch.testing.assert_close(ucb(best)[0], values.max(), rtol=0, atol=1e-12)
+    gradient = qKnowledgeGradient(model, num_fantasies=2)
+    assert gen_one_shot_kg_initial_conditions(gradient, BOUNDS, 1, 2, 8).shape == (2, 3, 2)
+    ours = [
+        OurUpperConfidenceBound(model, width) for width in (2.0, 1.0)
+    ]  # analytic ones know no pending points
+    listed, _ = optimize_acqf_list(ours, BOUNDS, num_restarts=2, raw_samples=8)
+    assert listed.shape == (2, 2)
+    assert (listed[0] - listed[1]).abs().max() > 0.01
