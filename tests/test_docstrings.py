@@ -35,7 +35,7 @@ SOURCE = re.compile(r"\b(1[89]|20)\d\d\b|Source:|derived|no paper|No theorem|BoT
 IMPLEMENTS = ("acquisition", "kernels", "models", "policies", "recipes", "theory")
 # Containers, contracts and helpers: no equation of anybody's.
 NO_SOURCE = """
-AskTell CandidatePrior Choice ContinuousIndexPolicy Design FeatureSource ForgettingRule IndexPolicy
+AskTell AtTime CandidatePrior Choice ContinuousIndexPolicy Design FeatureSource ForgettingRule IndexPolicy
 KeepEverything LearnedHyperparameters Observation OnlineModel OverPriors PointSearch Policy Question RandomPolicy
 UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build options_of random
 """

@@ -2,9 +2,10 @@
 
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-import botorch
 import pytest
 import torch
 from botorch.acquisition import qUpperConfidenceBound as PlainQUpperConfidenceBound
@@ -44,7 +45,7 @@ def online_gp(d=2):
     return OnlineGP(MaternKernel(nu=2.5).double(), 1e-3, input_dim=d)
 
 
-def drifting(time_kernel=None):
+def drifting():
     time = ExponentialForgettingKernel(torch.tensor(0.1, **F64))
     return arm_gp(SpatioTemporalKernel(ArmCovarianceKernel(smooth(5)), time))
 
@@ -156,11 +157,22 @@ def test_hyperparameters_are_learned_where_asked_for():
     model = ArmGP(arms, learnable(RBFKernel(), 2, 1), 0.1, batch_shape=(1,))
     model.observe(torch.arange(5.0, **F64).unsqueeze(-1), torch.rand(5, 1, **F64))
     before = model.log_likelihood.clone()
-    fit_hyperparameters(model)
+    fit_hyperparameters(model, [0])
     assert (model.log_likelihood != before).all()
 
 
-def test_float32_is_mixed_in_at_botorch_s_complaint():
-    model = online_gp()
-    assert model.posterior(torch.rand(1, 2, **F64)).mean.dtype == torch.float64
-    assert botorch.__version__ >= "0.18"
+def test_botorch_s_analytic_acquisitions_move_the_model_to_the_dtype_of_their_inputs_and_ours_do_not():
+    for make, dtype in ((PlainUpperConfidenceBound, torch.float32), (UpperConfidenceBound, torch.float64)):
+        model = online_gp()
+        assert model.noise_variance.dtype == torch.float64
+        make(model, 2.0)(torch.rand(3, 1, 2))
+        assert model.noise_variance.dtype == dtype
+
+
+def test_botorch_changes_the_size_up_to_which_gpytorch_is_exact():
+    script = "import gpytorch; size = gpytorch.settings.max_cholesky_size; print(size.value())"
+    script += "; import botorch.models; print(size.value())"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    before, after = map(int, run.stdout.split())
+    assert before == 800
+    assert after > 800

@@ -57,9 +57,9 @@ class _Decay(TensorTransform):
 
 
 class _Beside(TensorTransform):
-    """One transform for all columns but the last, another for the last."""
+    """One transform (or none) for all columns but the last, another for the last."""
 
-    def __init__(self, space: TensorTransform | None, time: TensorTransform | None) -> None:
+    def __init__(self, space: Any, time: Any) -> None:
         super().__init__()
         self.space, self.time = space, time
 

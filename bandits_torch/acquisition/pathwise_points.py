@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition.input_constructors import acqf_input_constructor
@@ -82,8 +82,8 @@ class PathwisePointDraw(IndependentDraws):
     @torch.no_grad()
     def _drawn(self, seeds: list[int]) -> list[_Draw]:
         """A draw of every member."""
-        made = enumerate(zip(self._scale, seeds, strict=True))
-        return [_Draw(self.model, s, scale, self.time, seed, self.features) for s, (scale, seed) in made]
+        model, made = cast(OnlineGP, self.model), enumerate(zip(self._scale, seeds, strict=True))
+        return [_Draw(model, s, scale, self.time, seed, self.features) for s, (scale, seed) in made]
 
     def _value(self, k: int, X: Tensor) -> Tensor:
         """X: ``t_batch x 1 x D`` (``t_batch`` ends in S, or broadcasts with it, for S members)."""

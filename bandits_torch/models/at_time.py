@@ -14,7 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
-class AtTime(Model, FantasizeMixin):  # type: ignore[misc]
+class AtTime(Model, FantasizeMixin):
     """A BoTorch model whose last input is time, as a model over the other inputs: f( . , time).
 
     Acquisitions that put the inputs observed so far among the candidates (max-value entropy, noisy expected
