@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement
+from botorch.acquisition import LogExpectedImprovement, qLowerBoundMaxValueEntropy, qMaxValueEntropy
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
@@ -16,6 +16,7 @@ from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.at_time import AtTime
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
@@ -171,3 +172,40 @@ def test_online_gp_follows_a_moving_optimum_without_refits():
         values.append(y[0])
     assert_follows(values)
     assert model.num_observations == 31
+
+
+BATCHES = {
+    "thompson": lambda model, arms: ThompsonSampling(model),
+    "ucb": lambda model, arms: UpperConfidenceBound(model, 2.0),
+    "max-value entropy": qMaxValueEntropy,
+    "gibbon": qLowerBoundMaxValueEntropy,
+}
+
+
+@pytest.mark.filterwarnings("ignore:A not p.d.")  # an arm and its own past, seen beside each other
+@pytest.mark.parametrize("name", BATCHES)
+def test_arms_are_chosen_three_at_a_time(name):
+    arms = 30
+    f = torch.linalg.cholesky(smooth(arms) + 1e-8 * torch.eye(arms).double()) @ torch.randn(arms).double()
+    model = ArmGP(arms, smooth(arms), 0.01)
+    choices = model.candidates().squeeze(-2)
+    model.observe(choices[:1], f[:1].unsqueeze(-1))
+    for _ in range(6):
+        x, _ = optimize_acqf_discrete(BATCHES[name](model, choices), q=3, choices=choices)
+        assert len(x.unique()) == 3
+        model.observe(x, f[x.long()] + 0.1 * torch.randn(3, 1).double())
+    assert model.num_observations == 19
+    assert f.max() - f[model.marginals()[0].argmax()] < 0.2 * (f.max() - f.mean())
+
+
+@pytest.mark.filterwarnings("ignore:A not p.d.")
+def test_drifting_arms_are_chosen_in_batches_by_entropy_at_the_present():
+    arms = torch.arange(12).double().unsqueeze(-1)
+    time = ExponentialForgettingKernel(torch.tensor(0.05).double())
+    model = ArmGP(12, SpatioTemporalKernel(ArmCovarianceKernel(smooth(12)), time), 0.01)
+    for step in range(6):
+        now = AtTime(model, float(step))
+        x, _ = optimize_acqf_discrete(qLowerBoundMaxValueEntropy(now, arms, train_inputs=arms[:0]), 2, arms)
+        model = now.condition_on_observations(x, torch.sin(x / 3 + step / 5)).model
+    assert model.num_observations == 12
+    assert model.now == 5.0

@@ -21,6 +21,7 @@ from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, AtTime, OnlineGP
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from tests.reference import acquisition_table as table
+from tests.reference import botorch_twins as twins
 from tests.reference.arm_gp_twins import smooth
 
 F64 = {"dtype": torch.float64}
@@ -60,7 +61,7 @@ def widened(posterior):
 def test_the_table_sees_a_model_whose_variance_is_wrong_by_2_percent(label):
     fooled = set()
     for name, cls in table.found().items():
-        case = table.MODELS[label]()
+        case = twins.MODELS[label]()
         case.model.posterior = widened(case.model.posterior)
         if table.attempt(name, cls, case) == table.YES:
             fooled.add(name)
@@ -71,10 +72,10 @@ def test_the_table_sees_a_model_whose_variance_is_wrong_by_2_percent(label):
 # -- what the table leaves open ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", [label for label in table.MODELS if "OnlineGP" not in label])
+@pytest.mark.parametrize("label", [label for label in twins.MODELS if "OnlineGP" not in label])
 @pytest.mark.parametrize("entropy", [qMaxValueEntropy, qLowerBoundMaxValueEntropy])
 def test_three_arms_by_entropy_are_those_chosen_on_a_botorch_model(entropy, label):
-    case = table.MODELS[label]()
+    case = twins.MODELS[label]()
     chosen = []
     for model in (case.model, case.twin):
         torch.manual_seed(3)
@@ -86,12 +87,12 @@ def test_three_arms_by_entropy_are_those_chosen_on_a_botorch_model(entropy, labe
 
 
 def drifting(arms=True):
-    time = table.time_kernel()
+    time = twins.time_kernel()
     if arms:
         model = ArmGP(6, SpatioTemporalKernel(ArmCovarianceKernel(smooth(6, 0.3)), time), 0.05)
         model.observe(torch.tensor([[0.0, 0.0], [3.0, 4.0]], **F64), torch.tensor([[3.0], [0.1]], **F64))
         return model
-    X, Y, space = table.points()
+    X, Y, space = twins.points()
     model = OnlineGP(SpatioTemporalKernel(space, time), 0.05, input_dim=3)
     model.observe(torch.cat([X, torch.arange(5, **F64).unsqueeze(-1)], -1), Y)
     return model

@@ -11,7 +11,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 import bandits_torch.acquisition  # noqa: F401  # teaches BoTorch our models
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import AtTime, OnlineGP
-from tests.reference import acquisition_table as table
+from tests.reference import botorch_twins as twins
 
 F64 = {"dtype": torch.float64}
 DRAWS = torch.Size([4000])
@@ -78,7 +78,7 @@ def test_draws_have_the_moments_of_the_posterior(kind):
     torch.manual_seed(4)
     if kind in ("arms", "sketch", "weighted"):
         label = {"arms": "ArmGP at a time", "sketch": "SketchedGP", "weighted": "WeightedGP"}[kind]
-        model = table.MODELS[label]().model
+        model = twins.MODELS[label]().model
         X = torch.tensor([[0.0], [2.0], [5.0]], **F64)
     elif kind == "points":
         model, X = learned(matern(), 2), torch.rand(3, 2, **F64)
@@ -96,9 +96,9 @@ def test_draws_have_the_moments_of_the_posterior(kind):
 
 
 def test_paths_are_those_of_a_single_task_gp_from_the_same_random_numbers():
-    X, Y, kernel = table.points()
-    twin = table.single_task_gp(X, Y, kernel)
-    model = OnlineGP(kernel, table.NOISE, input_dim=2)
+    X, Y, kernel = twins.points()
+    twin = twins.single_task_gp(X, Y, kernel)
+    model = OnlineGP(kernel, twins.NOISE, input_dim=2)
     model.observe(X, Y)
     at = torch.rand(9, 2, **F64)
     drawn = []
@@ -133,7 +133,7 @@ def test_botorch_s_thompson_sampling_is_optimised_on_online_gp(q):
 
 @pytest.mark.parametrize("label", ["ArmGP, covariance", "ArmGP, factor", "SketchedGP", "WeightedGP"])
 def test_botorch_s_thompson_sampling_finds_the_best_arm_of_its_draw(label):
-    case = table.MODELS[label]()
+    case = twins.MODELS[label]()
     acquisition = PathwiseThompsonSampling(case.model)
     best, value = optimize_acqf_discrete(acquisition, q=1, choices=case.choices)
     drawn = acquisition(case.choices.unsqueeze(-2))
@@ -151,7 +151,7 @@ def test_paths_before_any_observation_are_those_of_the_prior():
 
 
 def test_what_has_no_paths_is_refused_by_name():
-    drifting = table.drifting_arms().model.model
+    drifting = twins.drifting_arms().model.model
     with pytest.raises(ValueError, match=r"AtTime\(model, time\): a path over arms is of one moment"):
         draw_matheron_paths(drifting, torch.Size([1]))
     batch = OnlineGP(matern(), 0.05, input_dim=2, batch_shape=(2,))

@@ -6,7 +6,7 @@ from botorch.sampling import SobolQMCNormalSampler
 
 from bandits_torch.models import ArmGP, AtTime
 from tests.acquisition.test_botorch_acquisitions import drifting
-from tests.reference import acquisition_table as table
+from tests.reference import botorch_twins as twins
 from tests.reference.arm_gp_twins import smooth
 
 F64 = {"dtype": torch.float64}
@@ -40,7 +40,7 @@ def test_it_follows_what_the_model_learns_and_lists_inputs_without_their_times()
 
 @pytest.mark.parametrize("label", ["ArmGP at a time", "OnlineGP at a time"])
 def test_fantasies_are_observed_at_that_time(label):
-    case = table.MODELS[label]()
+    case = twins.MODELS[label]()
     sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
     with torch.no_grad():
         case.twin.posterior(case.choices[:1])  # GPyTorch conditions a model that has predicted

@@ -15,16 +15,16 @@ from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 
 from bandits_torch.acquisition import UpperConfidenceBound as OurUpperConfidenceBound
-from tests.reference import acquisition_table as table
+from tests.reference import botorch_twins as twins
 
 F64 = {"dtype": torch.float64}
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **F64)
 pytestmark = pytest.mark.filterwarnings("ignore:A not p.d.")
 
 
-@pytest.fixture(params=list(table.MODELS))
+@pytest.fixture(params=list(twins.MODELS))
 def case(request):
-    return table.MODELS[request.param]()
+    return twins.MODELS[request.param]()
 
 
 def assert_same(ours, theirs, tolerance=1e-6):
@@ -92,11 +92,11 @@ def test_conditioning_and_fantasies_are_botorch_s(case):
     assert torch.equal(case.model.posterior(at).mean, before)
 
 
-@pytest.mark.parametrize("label", [label for label in table.MODELS if "OnlineGP" not in label])
+@pytest.mark.parametrize("label", [label for label in twins.MODELS if "OnlineGP" not in label])
 def test_models_over_arms_know_one_noise_and_refuse_another(label):
     """It was dropped without a word: joint entropy search conditioned on noisy optima."""
-    model, X = table.MODELS[label]().model, torch.tensor([[1.0], [2.0]], **F64)
-    Y, own = torch.ones(2, 1, **F64), torch.full((2, 1), table.NOISE, **F64)
+    model, X = twins.MODELS[label]().model, torch.tensor([[1.0], [2.0]], **F64)
+    Y, own = torch.ones(2, 1, **F64), torch.full((2, 1), twins.NOISE, **F64)
     same = model.condition_on_observations(X, Y, noise=own).posterior(X).mean
     assert torch.equal(same, model.condition_on_observations(X, Y).posterior(X).mean)
     with pytest.raises(ValueError, match=r"noise must be noise_variance, 0\.05"):
@@ -116,7 +116,7 @@ def test_a_call_gives_the_posterior_as_a_distribution(case):
 
 @pytest.mark.parametrize("label", ["SketchedGP", "WeightedGP", "ArmGP, factor", "OnlineGP"])
 def test_the_same_input_twice_can_be_sampled(label):
-    case = table.MODELS[label]()
+    case = twins.MODELS[label]()
     X = case.choices[[1, 1, 2]]
     assert torch.isfinite(case.model.posterior(X).rsample(torch.Size([3]))).all()
 
@@ -162,7 +162,7 @@ def test_acquisitions_are_built_by_name(case, cls):
 @pytest.mark.parametrize("label", ["OnlineGP", "OnlineGP at a time"])
 def test_utilities_over_bounds_take_models_over_points(label):
     torch.manual_seed(0)
-    model = table.MODELS[label]().model
+    model = twins.MODELS[label]().model
     ucb = UpperConfidenceBound(model, 4.0)
     starts = gen_batch_initial_conditions(ucb, BOUNDS, q=1, num_restarts=3, raw_samples=16)
     assert starts.shape == (3, 1, 2)
