@@ -11,6 +11,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
+from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting, without_noise
 from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.problems.simulated import regularised_norm
 from bandits_torch.problems.tables import RewardTable, read_table
@@ -26,12 +27,11 @@ class Replay(Problem):
     What is known beforehand is learned from past rows alone, which are not played: from ``history``, or,
     without one, from the first ``warm_up`` of the table.
 
-    * kernel: covariance between arms (``estimate_covariance``), on the index of the arm;
+    * kernel: covariance between arms on the index of the arm: ``estimate_covariance`` less the noise;
     * prior mean: each arm's own mean. The covariance is about the arms' own means, so the two belong
       together; ``"grand"`` gives all arms one mean, for a history too short to tell arms apart;
-    * noise variance: ``noise_fraction`` of the arms' average variance, 5 % as in Chowdhury & Gopalan (2017),
-      section 6;
-    * forgetting rate: the likeliest (``fit_forgetting_rate``), per unit of time;
+    * noise variance and forgetting rate, per unit of time: the likeliest together (``fit_forgetting``); ``fit``
+      holds them with their intervals;
     * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
       over at most 100 rows evenly spread. It covers what has been seen, not what may come.
 
@@ -51,7 +51,8 @@ class Replay(Problem):
             table.
         warm_up: share of the table that serves as history when none is given, in (0, 1); None: 0.2.
         prior_mean: ``"arm"``, ``"grand"``, or a number.
-        noise_fraction: share of the average variance taken as noise variance.
+        noise_fraction: share of the arms' average variance taken as noise variance, in (0, 1), instead of the
+            likeliest (Chowdhury & Gopalan 2017, section 6, take 0.05); it is taken off the covariance's diagonal.
         forgetting_rate: in [0, 1), instead of the likeliest.
         horizon: how many rows to play; None: all.
         replicates: how many runs side by side; all see the same rewards.
@@ -71,7 +72,7 @@ class Replay(Problem):
         history_times: Tensor | None = None,
         warm_up: float | None = None,
         prior_mean: str | float = "arm",
-        noise_fraction: float = 0.05,
+        noise_fraction: float | None = None,
         forgetting_rate: float | None = None,
         horizon: int | None = None,
         replicates: int = 1,
@@ -86,7 +87,7 @@ class Replay(Problem):
         self.arms = _arms(arms, played.rewards.shape[1])
         past, played = _in_steps(past, played)
         self.history, self.history_times = past.rewards, past.times
-        self.knowledge = _learn(past, prior_mean, noise_fraction, forgetting_rate)
+        self.knowledge, self.fit = _learn(past, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
         some = seen.any(-1)
         rewards = played.rewards[some]
@@ -131,7 +132,7 @@ def replay(
     missing: str = "mask",
     warm_up: float = 0.2,
     prior_mean: str | float = "arm",
-    noise_fraction: float = 0.05,
+    noise_fraction: float | None = None,
     forgetting_rate: float | None = None,
     horizon: int | None = None,
     replicates: int = 1,
@@ -207,10 +208,9 @@ def _arms(features: Tensor | None, num_arms: int) -> Tensor:
 
 
 def _learn(
-    past: RewardTable, prior_mean: str | float, noise_fraction: float, forgetting_rate: float | None
-) -> Knowledge:
-    """Everything known beforehand, from past rows alone."""
-    validation.probability("noise_fraction", noise_fraction)
+    past: RewardTable, prior_mean: str | float, noise_fraction: float | None, forgetting_rate: float | None
+) -> tuple[Knowledge, ForgettingFit | None]:
+    """Everything known beforehand, from past rows alone, and the fit it came from unless the noise was given."""
     history, times = past.rewards, past.times
     assert times is not None
     rewards = (~torch.isnan(history)).sum(0)
@@ -218,28 +218,42 @@ def _learn(
     validation.require(
         not poor, "history", poor, "a table with two or more rewards of every arm (these have fewer)"
     )
-    covariance = estimate_covariance(history)
-    noise_variance = noise_fraction * float(covariance.diagonal().mean())
-    validation.require(noise_variance > 0, "history", history, "a table of rewards that vary")
-    arm_means = history.nanmean(0)
-    means: dict[str, float | Tensor] = {"arm": arm_means, "grand": float(arm_means.mean())}
-    mean: float | Tensor
-    if isinstance(prior_mean, str):
-        validation.require(prior_mean in means, "prior_mean", prior_mean, "'arm', 'grand' or a number")
-        mean = means[prior_mean]
-    else:
-        mean = validation.finite_number("prior_mean", prior_mean)
-    if forgetting_rate is None:
-        forgetting_rate = fit_forgetting_rate(history, times, covariance, noise_variance)
-    else:
+    if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)
-    return Knowledge(
+    covariance, fit = estimate_covariance(history), None
+    validation.require(
+        float(covariance.diagonal().mean()) > 0, "history", history, "a table of rewards that vary"
+    )
+    if noise_fraction is None:
+        fit = fit_forgetting(history, times, covariance)
+        covariance, noise_variance = fit.covariance, fit.noise_variance
+        rate = fit.forgetting_rate if forgetting_rate is None else forgetting_rate
+    else:
+        validation.probability("noise_fraction", noise_fraction)
+        noise_variance = noise_fraction * float(covariance.diagonal().mean())
+        covariance = without_noise(covariance, noise_variance)
+        rate = (
+            fit_forgetting_rate(history, times, covariance, noise_variance)
+            if forgetting_rate is None
+            else forgetting_rate
+        )
+    mean = _prior_mean(history, prior_mean)
+    knowledge = Knowledge(
         kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
         noise_variance=noise_variance,
         prior_mean=mean,
         rkhs_bound=_largest_norm(history - mean, covariance, noise_variance),
-        forgetting_rate=forgetting_rate,
+        forgetting_rate=rate,
     )
+    return knowledge, fit
+
+
+def _prior_mean(history: Tensor, asked: str | float) -> float | Tensor:
+    if not isinstance(asked, str):
+        return validation.finite_number("prior_mean", asked)
+    validation.require(asked in ("arm", "grand"), "prior_mean", asked, "'arm', 'grand' or a number")
+    arm_means = history.nanmean(0)
+    return arm_means if asked == "arm" else float(arm_means.mean())
 
 
 def _largest_norm(centred: Tensor, covariance: Tensor, noise_variance: float) -> float:

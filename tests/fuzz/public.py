@@ -633,7 +633,7 @@ SPECS: dict[str, Spec] = {
         {
             "warm_up": bad.share_or_none,
             "prior_mean": bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float))),
-            "noise_fraction": bad.positive,
+            "noise_fraction": bad.share_or_none,
             "forgetting_rate": bad.rate_or_none,
             "horizon": bad.count_or_none,
         },
@@ -662,6 +662,15 @@ SPECS: dict[str, Spec] = {
             "noise_variance": 0.1,
             "max_rows": 5,
             "max_arms": 3,
+        },
+        {"times": bad.spoiled(torch.arange(8).double(), torch.arange(3).double(), -torch.arange(8).double())},
+    ),
+    "problems.fit_forgetting": Spec(
+        lambda: {
+            "table": torch.rand(8, N).double(),
+            "times": torch.arange(8).double(),
+            "covariance": COVARIANCE,
+            "max_rows": 5,
         },
         {"times": bad.spoiled(torch.arange(8).double(), torch.arange(3).double(), -torch.arange(8).double())},
     ),
