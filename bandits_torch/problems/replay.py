@@ -128,8 +128,13 @@ def replay(
     data: str | Path,
     *,
     rewards: Sequence[str] | str | None = None,
-    time: str | None = "auto",
+    time_column: str | None = "auto",
+    long: bool | str = False,
     missing: str = "mask",
+    header: bool | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
     warm_up: float = 0.2,
     prior_mean: str | float = "arm",
     noise_fraction: float | None = None,
@@ -140,11 +145,22 @@ def replay(
     """A table of your own rewards, from a CSV, Parquet or NPZ file.
 
     Args:
-        data: the file; ``rewards``, ``time`` and ``missing`` are as for ``read_table``.
+        data: the file.
+        rewards, time_column, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
     """
     return Replay(
-        read_table(data, rewards, time, missing=missing),
+        read_table(
+            data,
+            rewards,
+            time_column,
+            long=long,
+            missing=missing,
+            header=header,
+            separator=separator,
+            decimal=decimal,
+            encoding=encoding,
+        ),
         warm_up=warm_up,
         prior_mean=prior_mean,
         noise_fraction=noise_fraction,
