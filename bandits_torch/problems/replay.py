@@ -18,6 +18,7 @@ from bandits_torch.problems.tables import RewardTable, read_table
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
+_SHOWN = 6  # names in a summary
 _NORM_ROWS = 100  # rows of the history that the bound on the RKHS norm is taken over
 
 
@@ -85,7 +86,7 @@ class Replay(Problem):
         self.arm_names = table.arm_names
         past, played = _split(table, history, history_times, warm_up)
         self.arms = _arms(arms, played.rewards.shape[1])
-        past, played = _in_steps(past, played)
+        past, played, self._unit = _in_steps(past, played)
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = _learn(past, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
@@ -103,6 +104,11 @@ class Replay(Problem):
         self._available = seen[some][: self.horizon]
         self._all_available = bool(self._available.all())
         self._times: list[float] = played.times[some].tolist() if played.times is not None else []
+        self._notes = table.notes
+        self._left_out = {
+            "without any reward": len(some) - steps,
+            "left out by the horizon": steps - self.horizon,
+        }
 
     def expected_rewards(self, step: int) -> Tensor:
         """The table's row (replicates, N); NaN where a reward is missing."""
@@ -117,6 +123,26 @@ class Replay(Problem):
         """Mask (N,) of the arms with a reward at this step, None if no reward of the table is missing."""
         self.check_step(step)
         return None if self._all_available else self._available[step - 1]
+
+    def summary(self) -> list[str]:
+        """What was read (rows, arms, times, gaps, constant arms) and what was estimated, a line each."""
+        rows = torch.cat([self.history, self.table])
+        constant = [
+            name
+            for name, column in zip(self.arm_names, rows.T, strict=True)
+            if bool((column[~torch.isnan(column)] == column[~torch.isnan(column)][0]).all())
+        ]
+        left_out = "".join(f", {count} {why}" for why, count in self._left_out.items() if count)
+        missing = int(torch.isnan(rows).sum())
+        lines = [
+            f"{self.num_arms} arms ({_some(self.arm_names)}), {len(self.history)} rows learned from, "
+            f"{len(self.table)} played{left_out}",
+            *self._notes,
+            f"one step: {self._unit:.6g} of the time's units (the median gap)",
+            f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})",
+        ]
+        lines += [f"arms that never change: {_some(constant)}"] if constant else []
+        return lines + ([] if self.fit is None else self.fit.describe())
 
     def time(self, step: int) -> float:
         """When the step happens: 1 for the first, in units of the table's median gap."""
@@ -202,8 +228,8 @@ def _split(
     return past_table, RewardTable(rewards, times, table.arm_names)
 
 
-def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, RewardTable]:
-    """The same tables with times counted in median gaps from 1 at the first played row."""
+def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, RewardTable, float]:
+    """The same tables with times counted in median gaps from 1 at the first played row, and that gap."""
     assert past.times is not None
     assert played.times is not None
     start, gaps = played.times[0], torch.cat([past.times, played.times]).diff()
@@ -211,7 +237,14 @@ def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, Rewa
     return (
         RewardTable(past.rewards, (past.times - start) / unit + 1, past.arm_names),
         RewardTable(played.rewards, (played.times - start) / unit + 1, played.arm_names),
+        float(unit),
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _arms(features: Tensor | None, num_arms: int) -> Tensor:

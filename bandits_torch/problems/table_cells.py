@@ -13,8 +13,12 @@ MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in
 _POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?")
 _GROUPED = {  # by decimal mark: groups of three between spaces, apostrophes, underscores or the other mark
-    ".": re.compile(r"[+-]?[1-9]\d{0,2}(([,])\d{3})+(\.\d*)?|[+-]?[1-9]\d{0,2}(([ \u00a0\u202f'_’])\d{3})+(\.\d*)?"),
-    ",": re.compile(r"[+-]?[1-9]\d{0,2}(([.])\d{3})+(,\d*)?|[+-]?[1-9]\d{0,2}(([ \u00a0\u202f'_’])\d{3})+(,\d*)?"),
+    ".": re.compile(
+        r"[+-]?[1-9]\d{0,2}(([,])\d{3})+(\.\d*)?|[+-]?[1-9]\d{0,2}(([ \u00a0\u202f'_’])\d{3})+(\.\d*)?"
+    ),
+    ",": re.compile(
+        r"[+-]?[1-9]\d{0,2}(([.])\d{3})+(,\d*)?|[+-]?[1-9]\d{0,2}(([ \u00a0\u202f'_’])\d{3})+(,\d*)?"
+    ),
 }
 _THOUSANDS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{mark}\d{{3}})+") for mark in ",."}
 _NUMERIC = re.compile(r"[+-]?[\d.,]+([ \u00a0\u202f'_’]\d{3})*([.,]\d*)?([eE][+-]?\d+)?")
@@ -43,7 +47,9 @@ def decimal_mark(columns: Sequence[Sequence[Any]]) -> str | None:
 
 def _marks(cell: str) -> set[str]:
     """What a cell tells of the decimal mark."""
-    if re.search(r"[ \u00a0\u202f'_’]", cell):  # what separates thousands is seen: another mark is the decimal one
+    if re.search(
+        r"[ \u00a0\u202f'_’]", cell
+    ):  # what separates thousands is seen: another mark is the decimal one
         return set(cell) & {".", ","}
     if "," not in cell:  # a point stands in what is usually written; a group of three may be thousands
         if "." not in cell or _THOUSANDS["."].fullmatch(cell) is not None:
@@ -131,7 +137,9 @@ def times(name: str, cells: Any, mark: str = ".") -> tuple[np.ndarray, str]:
 
 def _compact(values: np.ndarray) -> pd.Series | None:
     """Dates written as one number (20240131, 202401311200), if all values are."""
-    lengths = {len(str(int(v))) if np.isfinite(v) and v == int(v) and v > 0 else 0 for v in (values[0], values[-1])}
+    lengths = {
+        len(str(int(v))) if np.isfinite(v) and v == int(v) and v > 0 else 0 for v in (values[0], values[-1])
+    }
     if len(lengths) != 1 or lengths.isdisjoint(_COMPACT):
         return None
     if not (np.isfinite(values).all() and (values == values.round()).all()):

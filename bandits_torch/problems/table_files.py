@@ -24,7 +24,9 @@ _SAMPLE = 1 << 16
 _BLOCK = 1 << 24
 # pandas 3 reads every number to the nearest float64, and deprecates the argument that asked for it.
 _EXACT: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
-_MISSING_AS_WRITTEN = [form for word in MISSING for form in {word, word.upper(), word.capitalize(), "NaN", "N/a"}]
+_MISSING_AS_WRITTEN = [
+    form for word in MISSING for form in {word, word.upper(), word.capitalize(), "NaN", "N/a"}
+]
 
 
 def read_csv(
@@ -177,7 +179,9 @@ def _has_header(first: list[str]) -> bool:
     whole = [int(cell) if cell.isdecimal() and cell.isascii() else None for cell in plain]
     if whole == list(range(len(whole))):  # the names that pandas gives
         return True
-    raise ValueError(f"the first row must hold names, got {first[:5]}: header=True if these are, header=False if none")
+    raise ValueError(
+        f"the first row must hold names, got {first[:5]}: header=True if these are, header=False if none"
+    )
 
 
 def _is_value(cell: str) -> bool:

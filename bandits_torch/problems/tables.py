@@ -18,10 +18,22 @@ from bandits_torch.problems.table_cells import are_times, decimal_mark, is_missi
 from bandits_torch.problems.table_files import Columns, array_names, read_arrays, read_csv, read_parquet
 
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
-_ARM_NAMES = {"arm", "arms", "action", "item", "sensor", "station", "site", "name", "id", "variable", "series"}
+_ARM_NAMES = {
+    "arm",
+    "arms",
+    "action",
+    "item",
+    "sensor",
+    "station",
+    "site",
+    "name",
+    "id",
+    "variable",
+    "series",
+}
 _REWARD_NAMES = {"reward", "rewards", "value", "y"}
 _FEW = 3  # rows; of fewer it cannot be said that they count
-_LEAST_DATE = 1e7  # 20240131, or seconds since 1970
+_RISES = 2  # of a column of whole numbers that never falls
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,9 @@ def read_table(
     return table if missing == "mask" else table.forward_filled()
 
 
-def _csv(file: Path, separator: str | None, header: bool | None, encoding: str | None, decimal: str | None) -> Columns:
+def _csv(
+    file: Path, separator: str | None, header: bool | None, encoding: str | None, decimal: str | None
+) -> Columns:
     try:
         return read_csv(file, separator, header, encoding, decimal)
     except UnicodeError as error:
@@ -163,7 +177,9 @@ def _wide(
     time = _find_time(columns, time_column, mark)
     asked = rewards.split(",") if isinstance(rewards, str) else rewards
     unnamed = {""} if time_column is None else set()
-    names = [name for name in columns if name != time and name not in unnamed] if asked is None else list(asked)
+    names = (
+        [name for name in columns if name != time and name not in unnamed] if asked is None else list(asked)
+    )
     for name in names:
         validation.require(name in columns, "rewards", name, f"among the columns {', '.join(columns)}")
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
@@ -177,11 +193,16 @@ def _wide(
     said = f"times: {unit}" if time is None else f"times: {'the index' if time == '' else repr(time)}, {unit}"
     try:
         return RewardTable(
-            torch.from_numpy(values), None if clock is None else torch.from_numpy(clock), tuple(names), (said,)
+            torch.from_numpy(values),
+            None if clock is None else torch.from_numpy(clock),
+            tuple(names),
+            (said,),
         )
     except ValueError as error:
         if "times must increase" in str(error):
-            raise ValueError(f"{error} (long=True if a row is one reward; time_column= names another)") from None
+            raise ValueError(
+                f"{error} (long=True if a row is one reward; time_column= names another)"
+            ) from None
         raise
 
 
@@ -198,14 +219,19 @@ def _find_time(columns: Columns, asked: str | None, mark: str) -> str | None:
     """The name of the time column, "" for an index without a name; ValueError where two could be it."""
     if asked != "auto":
         validation.require(
-            asked is None or asked in columns, "time_column", asked, f"one of the columns {', '.join(columns)}"
+            asked is None or asked in columns,
+            "time_column",
+            asked,
+            f"one of the columns {', '.join(columns)}",
         )
         return asked
     called = [name for name in columns if name.strip().lower() in _TIME_NAMES]
     dated = [name for name in columns if name not in called and are_times(columns[name])]
     found = called or dated
     if len(found) > 1:
-        raise ValueError(f"time_column must be given, as {', '.join(map(repr, found))} may each hold the times")
+        raise ValueError(
+            f"time_column must be given, as {', '.join(map(repr, found))} may each hold the times"
+        )
     first = next(iter(columns))
     if found and first == "" and found != [""]:
         del columns[""]  # an index beside the times
@@ -231,27 +257,35 @@ def _refuse_counters(names: list[str], values: np.ndarray, timeless: bool) -> No
     """Refuse an arm that counts the rows, or that could be times nobody named: such an arm wins every pull."""
     if len(values) < _FEW:
         return
-    for name, column in zip(names, values.T, strict=True):
-        steps = np.diff(column)
-        grows = bool((steps > 0).all())
-        even = grows and bool(np.allclose(steps, steps[0], rtol=1e-6, atol=0))
+    for n in np.flatnonzero((np.diff(values[:50], axis=0) >= 0).all(axis=0)):
+        name, column, step = names[n], values[:, n], np.diff(values[:, n])
+        if not (step >= 0).all():
+            continue
         whole = bool((column == np.round(column)).all())
-        dates = whole and bool((steps >= 0).all() and column[0] >= _LEAST_DATE)
-        if (even and whole and steps[0] == 1) or (timeless and (even or (grows and whole) or dates)):
+        rises = whole and int((step > 0).sum()) >= _RISES
+        even = step[0] > 0 and bool(np.allclose(step, step[0], rtol=1e-6, atol=0))
+        if (even and whole and step[0] == 1) or (timeless and (even or rises)):
             raise ValueError(
-                f"time_column must be given: column {name!r} counts or grows from row to row, so that it may be the "
-                f"times: time_column={name!r} if so; rewards= with the arms' names, or time_column=None, if it is an arm"
+                f"time_column must be given: column {name!r} counts or only grows from row to row, so that it may be "
+                f"the times: time_column={name!r} if so (and long=True if a row is one reward); rewards= with the "
+                "arms' names, or time_column=None, if it is an arm"
             )
 
 
 def _long(
-    columns: Columns, long: bool | str, time_column: str | None, rewards: Sequence[str] | str | None, mark: str
+    columns: Columns,
+    long: bool | str,
+    time_column: str | None,
+    rewards: Sequence[str] | str | None,
+    mark: str,
 ) -> RewardTable:
     """A table from rows of (time, arm, reward); arms in order of their first row."""
     validation.instance("long", long, (bool, str), "True, False or 'ARM,REWARD'")
     columns = {name: cells for name, cells in columns.items() if name != "" or time_column == ""}
     time = _find_time(columns, time_column, mark)
-    validation.require(time is not None, "time_column", time_column, "the name of a column of times, for long=True")
+    validation.require(
+        time is not None, "time_column", time_column, "the name of a column of times, for long=True"
+    )
     assert time is not None
     arm, reward = _long_names([name for name in columns if name != time], columns, long)
     clock, unit = times(time, columns[time], mark)
@@ -259,11 +293,15 @@ def _long(
     if bool(cells.map(is_missing).any()):
         row = int(cells.map(is_missing).to_numpy().argmax())
         raise ValueError(f"row {row + 1}, column {arm!r} must name an arm, got an empty cell")
-    frame = pd.DataFrame({"time": clock, "arm": cells.astype(str), "reward": numbers(reward, columns[reward], mark)})
+    frame = pd.DataFrame(
+        {"time": clock, "arm": cells.astype(str), "reward": numbers(reward, columns[reward], mark)}
+    )
     twice = frame.duplicated(["time", "arm"])
     if bool(twice.any()):
         row = int(twice.to_numpy().argmax())
-        raise ValueError(f"row {row + 1} must be the only reward of its arm and time, got {arm} {frame['arm'][row]!r}")
+        raise ValueError(
+            f"row {row + 1} must be the only reward of its arm and time, got {arm} {frame['arm'][row]!r}"
+        )
     wide = frame.pivot(index="time", columns="arm", values="reward").sort_index()
     asked = rewards.split(",") if isinstance(rewards, str) else rewards
     names = list(dict.fromkeys(frame["arm"])) if asked is None else list(asked)
@@ -297,7 +335,9 @@ def _read_npz(file: Path, time: str | None) -> tuple[Columns, str | None]:
     if time == "auto":
         called = [name for name in stored if name.strip().lower() in _TIME_NAMES]
         if len(called) > 1:
-            raise ValueError(f"time_column must be given, as {', '.join(map(repr, called))} may each hold the times")
+            raise ValueError(
+                f"time_column must be given, as {', '.join(map(repr, called))} may each hold the times"
+            )
         time = called[0] if called else None
     arrays = read_arrays("path", file, {"rewards", "arms", time})
     validation.require(

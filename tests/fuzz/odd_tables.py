@@ -21,11 +21,20 @@ import pandas as pd
 
 from bandits_torch.problems import read_table
 
-NAMES = (["a", "b", "c"], ["0", "1", "2"], ["mote 1", "mote 2", "Ünit"], ["3", "7", "12"], ["x.y", "x_z", "w-1"])
+NAMES = (
+    ["a", "b", "c"],
+    ["0", "1", "2"],
+    ["mote 1", "mote 2", "Ünit"],
+    ["3", "7", "12"],
+    ["x.y", "x_z", "w-1"],
+)
 TIMES = {  # how the times are written: from row numbers, and their true values in their own unit
     "counts": lambda n: ([str(i + 1) for i in range(n)], [i + 1.0 for i in range(n)]),
     "gaps": lambda n: ([str(i * i + 3) for i in range(n)], [i * i + 3.0 for i in range(n)]),
-    "epoch": lambda n: ([str(1706659200 + 600 * i) for i in range(n)], [1706659200.0 + 600 * i for i in range(n)]),
+    "epoch": lambda n: (
+        [str(1706659200 + 600 * i) for i in range(n)],
+        [1706659200.0 + 600 * i for i in range(n)],
+    ),
     "iso": lambda n: _dates(n, "%Y-%m-%dT%H:%M:%S"),
     "blank": lambda n: _dates(n, "%Y-%m-%d %H:%M"),
     "zone": lambda n: _dates(n, "%Y-%m-%dT%H:%M:%SZ"),
@@ -59,7 +68,9 @@ class Odd:
 def draw(chance: random.Random) -> Odd:
     """One table, and the arguments that say how it was meant."""
     rows, names = chance.choice((4, 5, 12)), list(chance.choice(NAMES))
-    places, low, high = chance.choice(((0, 0, 99), (1, -9, 9), (2, -5, 5), (3, 0, 3), (3, 20, 5000), (6, -1, 1)))
+    places, low, high = chance.choice(
+        ((0, 0, 99), (1, -9, 9), (2, -5, 5), (3, 0, 3), (3, 20, 5000), (6, -1, 1))
+    )
     generator = np.random.default_rng(chance.randrange(2**32))
     values = np.round(generator.uniform(low, high, (rows, 3)), places)
     values[generator.random(values.shape) < chance.choice((0, 0, 0.2))] = np.nan
@@ -94,11 +105,18 @@ def draw(chance: random.Random) -> Odd:
     end = chance.choice(("\n", "\n", "\r\n", "\r"))
     encoding = chance.choice(("utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"))
     content = end.join(separator.join(line) for line in cells) + chance.choice((end, ""))
-    answers: dict[str, Any] = {"separator": separator, "decimal": decimal, "header": not headless, "long": long}
+    answers: dict[str, Any] = {
+        "separator": separator,
+        "decimal": decimal,
+        "header": not headless,
+        "long": long,
+    }
     answers["time_column"] = None if not timed else f"column {place + 1}" if headless else label
     answers["encoding"] = {"utf-8": "utf-8-sig"}.get(encoding, encoding)
     names = [f"column {n + 1 + (timed and n >= place)}" for n in range(3)] if headless else names
-    how = f"{separator!r} {decimal} {group!r} {kind if timed else 'no'} {label!r} {blank!r} {encoding} {end!r}"
+    how = (
+        f"{separator!r} {decimal} {group!r} {kind if timed else 'no'} {label!r} {blank!r} {encoding} {end!r}"
+    )
     return Odd(content.encode(encoding, "replace"), values, names, meant, answers, how)
 
 
@@ -128,12 +146,18 @@ def judge(odd: Odd, path: Path) -> str:
         try:
             table = read_table(path, **told)
         except ValueError as error:
-            asked = [o for o in re.findall(rf"\b({OPTIONS})\b", str(error)) if o in odd.answers and o not in told]
+            asked = [
+                o for o in re.findall(rf"\b({OPTIONS})\b", str(error)) if o in odd.answers and o not in told
+            ]
             if not asked:
                 return f"wrong: nothing left to say to {error}"
             told[asked[0]] = odd.answers[asked[0]]
         else:
-            return ("refused" if told else "right") if same(odd, table) else f"wrong: read {table.notes} told {told}"
+            return (
+                ("refused" if told else "right")
+                if same(odd, table)
+                else f"wrong: read {table.notes} told {told}"
+            )
     return "wrong: refused for ever"
 
 

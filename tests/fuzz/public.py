@@ -790,6 +790,7 @@ LEFT_OUT = {
         "files of states: tests/test_checkpoint.py",
     ),
     "policies.Observation": "a record; the policy that learns it checks it",
+    "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",
     "theory.Design": "a record that the solvers make",
     "theory.RealisedGain": "takes nothing",

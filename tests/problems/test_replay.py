@@ -232,3 +232,28 @@ def test_make_replays_a_file(tmp_path: Path) -> None:
     torch.testing.assert_close(problem.expected_rewards(1)[0], _table()[25, [0, 2]])
     with pytest.raises(ValueError, match="data must be given for problem 'replay'"):
         make("replay")
+
+
+def test_summary_tells_what_was_read_and_what_was_left_out(tmp_path: Path) -> None:
+    table = _table(60)
+    table[:, 3] = 2.5
+    table[50, 1] = float("nan")
+    table[52] = float("nan")
+    path = tmp_path / "mine.csv"
+    rows = [
+        ",".join([f"{1.7e9 + 600 * t:.0f}", *("" if v != v else repr(v) for v in row)])
+        for t, row in enumerate(table.tolist())
+    ]
+    path.write_text("\n".join(["when,a,b,c,d", *rows]), encoding="utf-8")
+    problem = make("replay", data=path, horizon=40)
+    assert isinstance(problem, Replay)
+    assert problem.summary()[:5] == [
+        "4 arms (a, b, c, d), 12 rows learned from, 40 played, 1 without any reward, 7 left out by the horizon",
+        "times: 'when', as given",
+        "one step: 600 of the time's units (the median gap)",
+        "missing rewards: 1 of 208 (0.5%)",
+        "arms that never change: d",
+    ]
+    assert problem.fit is not None
+    assert problem.summary()[5:] == problem.fit.describe()
+    assert make("gp").summary() == []

@@ -276,7 +276,9 @@ def test_a_header_that_promises_more_than_the_file_holds_is_refused_before_memor
     )
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("rewards.npy", stored.getvalue() + bytes(64))
-    with pytest.raises(ValueError, match="path must be a readable NPZ file.*must hold 8000000000000 bytes, got 64"):
+    with pytest.raises(
+        ValueError, match="path must be a readable NPZ file.*must hold 8000000000000 bytes, got 64"
+    ):
         read_table(tmp_path / "x.npz")
 
 
