@@ -14,7 +14,8 @@ from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting, without_noise
 from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.problems.simulated import regularised_norm
-from bandits_torch.problems.tables import RewardTable, read_table
+from bandits_torch.problems.table_reading import read_table
+from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2

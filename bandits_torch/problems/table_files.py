@@ -6,6 +6,7 @@ import csv
 import io
 import mmap
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def read_arrays(argument: str, path: Path, wanted: Collection[str] | None = None
             return {name: _read_array(archive, members[name], name) for name in taken}
     except (
         OSError, EOFError, AttributeError, TypeError, ValueError, MemoryError, NotImplementedError, RuntimeError,
-        OverflowError, zipfile.BadZipFile, zipfile.zlib.error,
+        OverflowError, zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
         raise ValueError(f"{argument} must be a readable NPZ file, got {str(path)!r}: {error}") from error
 
@@ -145,8 +146,8 @@ def _named(names: list[str], columns: dict[int, Any]) -> Columns:
 
 def _encoding(file: Path) -> str:
     with file.open("rb") as opened:
-        start = opened.read(4)
-    return "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        start = opened.read(2)
+    return "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
 def _sample(file: Path, encoding: str) -> str:
@@ -232,8 +233,8 @@ def _check_rows(source: Path | io.BytesIO, separator: str, width: int, named: bo
         if whole.find(b"\0") >= 0:
             raise ValueError(f"path must be a text file without NUL characters, got {str(source)!r}")
         if whole.find(b'"') >= 0:
-            with source.open(encoding="utf-8-sig", newline="") as text:
-                _check_lengths(csv.reader(text, delimiter=separator), width, named)
+            with source.open(encoding="utf-8-sig", newline="") as lines:
+                _check_lengths(csv.reader(lines, delimiter=separator), width, named)
             return
         rows, start = 0, 0
         while start < len(whole):

@@ -1,5 +1,7 @@
 """Reading tables: what comes back, and what is refused."""
 
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -267,9 +269,6 @@ def test_rows_of_time_arm_and_reward_are_read_as_long(tmp_path):
 
 
 def test_a_header_that_promises_more_than_the_file_holds_is_refused_before_memory_is_taken(tmp_path):
-    import io
-    import zipfile
-
     stored = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         stored, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**3)}
@@ -277,7 +276,7 @@ def test_a_header_that_promises_more_than_the_file_holds_is_refused_before_memor
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("rewards.npy", stored.getvalue() + bytes(64))
     with pytest.raises(
-        ValueError, match="path must be a readable NPZ file.*must hold 8000000000000 bytes, got 64"
+        ValueError, match=r"path must be a readable NPZ file.*must hold 8000000000000 bytes, got 64"
     ):
         read_table(tmp_path / "x.npz")
 
