@@ -37,7 +37,8 @@ class ForgettingFit:
         noise_variance: lambda, in squared units of reward.
         covariance: C, (N, N): the one given, the noise taken off its diagonal, times ``factor``.
         factor: how much more the process varies than its rows show about their own mean.
-        rate_interval, noise_interval: meant to cover eps and lambda 95 times in 100.
+        rate_interval, noise_interval: meant to cover eps and lambda 95 times in 100; the whole range, and from 0, for a
+            figure at an end of its range.
         at_end: which of "forgetting_rate" and "noise_variance" lie at an end of the range searched: the data ask
             for less (or more) than it, or do not tell.
     """
@@ -115,7 +116,9 @@ def fit_forgetting(
     z = [
         min(max(float(place[0]) + s * rate_spread, float(arms.low[0])), float(arms.high[0])) for s in (-1, 1)
     ]
-    least = 0.0 if ends.get("noise_variance") == "low" else noise * math.exp(-noise_spread)
+    if "forgetting_rate" in ends:  # nothing bends the likelihood there: any rate may be
+        z = [float(arms.low[0]), float(arms.high[0])]
+    least = 0.0 if "noise_variance" in ends else noise * math.exp(-noise_spread)
     fit = ForgettingFit(
         forgetting_rate=rate,
         noise_variance=noise,

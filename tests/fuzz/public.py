@@ -18,6 +18,7 @@ from botorch.test_functions import Branin
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, acquisition, kernels, models, policies, problems, recipes, theory
+from bandits_torch.problems.arm_evidence import draw_tables
 from tests.fuzz import bad_values as bad
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
 
@@ -667,12 +668,16 @@ SPECS: dict[str, Spec] = {
     ),
     "problems.fit_forgetting": Spec(
         lambda: {
-            "table": torch.rand(8, N).double(),
-            "times": torch.arange(8).double(),
-            "covariance": COVARIANCE,
-            "max_rows": 5,
+            "table": draw_tables(COVARIANCE, 0.3, 0.2, torch.arange(80).double(), 1)[:, 0],
+            "times": torch.arange(80).double(),
+            "covariance": COVARIANCE + 0.3 * torch.eye(N).double(),
+            "max_rows": 80,
         },
-        {"times": bad.spoiled(torch.arange(8).double(), torch.arange(3).double(), -torch.arange(8).double())},
+        {
+            "times": bad.spoiled(
+                torch.arange(80).double(), torch.arange(3).double(), -torch.arange(80).double()
+            )
+        },
     ),
     "problems.make": Spec(
         lambda: {"name": "gp", "replicates": 2, "seed": 0}, {"name": bad.words(*problems.PROBLEMS)}
