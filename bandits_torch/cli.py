@@ -131,6 +131,7 @@ def race(
         asked = Race(problem, names, horizon or 0, replicates, seed, device, source, sent, built_for)
         _prepare(out, checkpoint, resume)
         made = _problem(asked)
+        typer.echo("\n".join([*made.summary(), ""]), nl=False)
         if horizon is None:
             asked = replace(asked, horizon=min(DEFAULT_HORIZON, made.horizon or DEFAULT_HORIZON))
         _set_threads(threads, made.num_arms, replicates)

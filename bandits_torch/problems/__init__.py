@@ -19,6 +19,7 @@ from bandits_torch.problems.drifting import (
 from bandits_torch.problems.dynamic_functions import DynamicFunction
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.hills import Hills
+from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
@@ -27,7 +28,8 @@ from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import SimulatedProblem
 from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock, StandardFunction
 from bandits_torch.problems.synthetic import GPDraws, RKHSFunctions, StationaryProblem
-from bandits_torch.problems.tables import RewardTable, read_table
+from bandits_torch.problems.table_reading import read_table
+from bandits_torch.problems.tables import RewardTable
 from bandits_torch.problems.tv_gp import TVGPDraws
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "ContinuousProblem",
     "DriftingCosine",
     "DynamicFunction",
+    "ForgettingFit",
     "GPDraws",
     "GridDraws",
     "Hartmann3",
@@ -63,6 +66,7 @@ __all__ = [
     "VarianceStarvation",
     "describe",
     "fetch",
+    "fit_forgetting",
     "fit_forgetting_rate",
     "gaussian_noise",
     "make",

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.problems.replay import Replay
-from bandits_torch.problems.tables import Arrays, RewardTable, read_arrays
+from bandits_torch.problems.table_files import Arrays, read_arrays
+from bandits_torch.problems.tables import RewardTable
 
 _DAY = 86_400
 _HOUR = 3_600
@@ -150,7 +151,7 @@ class BeijingPM25(Replay):
         **options: Any,
     ) -> None:
         validation.positive_integer("history_days", history_days)
-        arrays = _load(data, "beijing_air.npz", ("pm25", "pm25_observed", "time", "site"))
+        arrays = _load(data, "beijing_air.npz", ("pm25", "pm25_observed", "time", "site"), ("latlon_approx",))
         values, time = arrays["pm25"], arrays["time"]
         readings = np.where(arrays["pm25_observed"], values, np.nan)
         first = _day_start("start", start)
@@ -198,19 +199,21 @@ def _intel_days(
 
 
 def _molene(data: str | Path, name: str) -> dict[str, Any]:
-    arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"))
+    arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"), (f"{name}_xy_km",))
     names = tuple(arrays[f"{name}_name"].tolist())
     table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), names)
     return {"table": table, "arms": _positions(arrays, f"{name}_xy_km")}
 
 
-def _load(data: str | Path, file_name: str, needed: tuple[str, ...]) -> Arrays:
-    """The file's arrays, ``needed`` (a table of rewards first) among them."""
+def _load(
+    data: str | Path, file_name: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> Arrays:
+    """The file's arrays ``needed`` (a table of rewards first), and those of ``optional`` that are there."""
     path = Path(data)
     path = path / file_name if path.is_dir() else path
     expected = f"an existing file {file_name}, or the folder it is in"
     validation.require(path.is_file(), "data", str(path), expected)
-    arrays = read_arrays("data", path)
+    arrays = read_arrays("data", path, {*needed, *optional})
     has_all = all(name in arrays for name in needed)
     validation.require(has_all, "data", str(path), f"a file with the arrays {', '.join(needed)}")
     rewards, time = arrays[needed[0]], arrays["time"]

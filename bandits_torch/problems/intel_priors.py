@@ -15,6 +15,7 @@ from bandits_torch.kernels.arm_covariance import estimate_covariance
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.datasets import IntelTemperature
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
+from bandits_torch.problems.joint_fit import without_noise
 from bandits_torch.problems.problem import gaussian_noise
 from bandits_torch.streams import ReplicateStreams
 
@@ -26,9 +27,9 @@ class IntelTemperaturePriors(IntelTemperature):
 
     The second experiment of Ziomek et al. (2024), section 7: on 14 March 2004 there are 13 priors, one from each
     earlier day of the record, with kernel Cov(i, i') (1 - eps)^{|t - t'|/2}: Cov is the covariance between
-    sensors over that day's readings, shrunk towards independent sensors (``estimate_covariance``), and eps the
-    likeliest rate of that day (``fit_forgetting_rate``). A day on which an arm has fewer than two readings makes
-    no prior.
+    sensors over that day's readings, shrunk towards independent sensors (``estimate_covariance``) and less the
+    noise, and eps the likeliest rate of that day (``fit_forgetting_rate``). A day on which an arm has fewer than
+    two readings makes no prior.
 
     What the paper leaves out, and what was chosen. Its priors have mean zero; temperatures are 22 degrees above
     it, so here every prior's mean is ``prior_mean`` of ``Replay``, by default the one number that the earlier
@@ -85,10 +86,10 @@ class IntelTemperaturePriors(IntelTemperature):
         self, readings: Tensor, times: Tensor, name: str, shrinkage: float | str, rate: float | None
     ) -> CandidatePrior:
         """The prior of one day's readings (T, N), NaN where missing."""
-        covariance = estimate_covariance(readings, shrinkage)
+        noise_variance = float(self.knowledge.noise_variance)
+        covariance = without_noise(estimate_covariance(readings, shrinkage), noise_variance)
         if rate is None:
             seen = ~torch.isnan(readings).all(-1)
-            noise_variance = float(self.knowledge.noise_variance)
             rate = fit_forgetting_rate(readings[seen], times[seen], covariance, noise_variance)
         return CandidatePrior(covariance, self.knowledge.prior_mean, rate, name=name)
 

@@ -19,7 +19,7 @@ from bandits_torch.problems.simulated import (
     problem_streams,
 )
 from bandits_torch.problems.synthetic import GPDraws, StationaryProblem
-from bandits_torch.problems.tables import read_arrays
+from bandits_torch.problems.table_files import read_arrays
 
 
 class GridDraws(SimulatedProblem):
@@ -191,7 +191,7 @@ def _read(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
         path.suffix in kinds, "data", str(path), f"the path of a file ending in {', '.join(kinds)}"
     )
     if path.suffix == ".npz":
-        arrays = read_arrays("data", path)
+        arrays = read_arrays("data", path, {"X", "y"})
         validation.require({"X", "y"} <= set(arrays), "data", str(path), "an NPZ with arrays 'X' and 'y'")
         numeric = all(arrays[name].dtype.kind in "fiub" for name in "Xy")
         validation.require(numeric, "data", str(path), "an NPZ whose arrays 'X' and 'y' hold numbers")

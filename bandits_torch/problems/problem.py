@@ -103,6 +103,10 @@ class Problem(ABC):
         """When the step happens, in the problem's unit of time; by default step k happens at time k."""
         return float(step)
 
+    def summary(self) -> list[str]:
+        """What was read and estimated, a line each; nothing for a made-up problem."""
+        return []
+
     def check_step(self, step: int) -> None:
         """Raise a ValueError unless ``step`` is an integer in 1, ..., horizon."""
         last = self.horizon

@@ -11,12 +11,15 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
+from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting, without_noise
 from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.problems.simulated import regularised_norm
-from bandits_torch.problems.tables import RewardTable, read_table
+from bandits_torch.problems.table_reading import read_table
+from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
+_SHOWN = 6  # names in a summary
 _NORM_ROWS = 100  # rows of the history that the bound on the RKHS norm is taken over
 
 
@@ -26,12 +29,11 @@ class Replay(Problem):
     What is known beforehand is learned from past rows alone, which are not played: from ``history``, or,
     without one, from the first ``warm_up`` of the table.
 
-    * kernel: covariance between arms (``estimate_covariance``), on the index of the arm;
+    * kernel: covariance between arms on the index of the arm: ``estimate_covariance`` less the noise;
     * prior mean: each arm's own mean. The covariance is about the arms' own means, so the two belong
       together; ``"grand"`` gives all arms one mean, for a history too short to tell arms apart;
-    * noise variance: ``noise_fraction`` of the arms' average variance, 5 % as in Chowdhury & Gopalan (2017),
-      section 6;
-    * forgetting rate: the likeliest (``fit_forgetting_rate``), per unit of time;
+    * noise variance and forgetting rate, per unit of time: the likeliest together (``fit_forgetting``); ``fit``
+      holds them with their intervals;
     * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
       over at most 100 rows evenly spread. It covers what has been seen, not what may come.
 
@@ -51,7 +53,8 @@ class Replay(Problem):
             table.
         warm_up: share of the table that serves as history when none is given, in (0, 1); None: 0.2.
         prior_mean: ``"arm"``, ``"grand"``, or a number.
-        noise_fraction: share of the average variance taken as noise variance.
+        noise_fraction: share of the arms' average variance taken as noise variance, in (0, 1), instead of the
+            likeliest (Chowdhury & Gopalan 2017, section 6, take 0.05); it is taken off the covariance's diagonal.
         forgetting_rate: in [0, 1), instead of the likeliest.
         horizon: how many rows to play; None: all.
         replicates: how many runs side by side; all see the same rewards.
@@ -71,7 +74,7 @@ class Replay(Problem):
         history_times: Tensor | None = None,
         warm_up: float | None = None,
         prior_mean: str | float = "arm",
-        noise_fraction: float = 0.05,
+        noise_fraction: float | None = None,
         forgetting_rate: float | None = None,
         horizon: int | None = None,
         replicates: int = 1,
@@ -84,9 +87,9 @@ class Replay(Problem):
         self.arm_names = table.arm_names
         past, played = _split(table, history, history_times, warm_up)
         self.arms = _arms(arms, played.rewards.shape[1])
-        past, played = _in_steps(past, played)
+        past, played, self._unit = _in_steps(past, played)
         self.history, self.history_times = past.rewards, past.times
-        self.knowledge = _learn(past, prior_mean, noise_fraction, forgetting_rate)
+        self.knowledge, self.fit = _learn(past, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
         some = seen.any(-1)
         rewards = played.rewards[some]
@@ -102,6 +105,11 @@ class Replay(Problem):
         self._available = seen[some][: self.horizon]
         self._all_available = bool(self._available.all())
         self._times: list[float] = played.times[some].tolist() if played.times is not None else []
+        self._notes = table.notes
+        self._left_out = {
+            "without any reward": len(some) - steps,
+            "left out by the horizon": steps - self.horizon,
+        }
 
     def expected_rewards(self, step: int) -> Tensor:
         """The table's row (replicates, N); NaN where a reward is missing."""
@@ -117,6 +125,26 @@ class Replay(Problem):
         self.check_step(step)
         return None if self._all_available else self._available[step - 1]
 
+    def summary(self) -> list[str]:
+        """What was read (rows, arms, times, gaps, constant arms) and what was estimated, a line each."""
+        rows = torch.cat([self.history, self.table])
+        constant = [
+            name
+            for name, column in zip(self.arm_names, rows.T, strict=True)
+            if bool((column[~torch.isnan(column)] == column[~torch.isnan(column)][0]).all())
+        ]
+        left_out = "".join(f", {count} {why}" for why, count in self._left_out.items() if count)
+        missing = int(torch.isnan(rows).sum())
+        lines = [
+            f"{self.num_arms} arms ({_some(self.arm_names)}), {len(self.history)} rows learned from, "
+            f"{len(self.table)} played{left_out}",
+            *self._notes,
+            f"one step: {self._unit:.6g} of the time's units (the median gap)",
+            f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})",
+        ]
+        lines += [f"arms that never change: {_some(constant)}"] if constant else []
+        return lines + ([] if self.fit is None else self.fit.describe())
+
     def time(self, step: int) -> float:
         """When the step happens: 1 for the first, in units of the table's median gap."""
         self.check_step(step)
@@ -127,11 +155,16 @@ def replay(
     data: str | Path,
     *,
     rewards: Sequence[str] | str | None = None,
-    time: str | None = "auto",
+    time_column: str | None = "auto",
+    long: bool | str = False,
     missing: str = "mask",
+    header: bool | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
     warm_up: float = 0.2,
     prior_mean: str | float = "arm",
-    noise_fraction: float = 0.05,
+    noise_fraction: float | None = None,
     forgetting_rate: float | None = None,
     horizon: int | None = None,
     replicates: int = 1,
@@ -139,11 +172,22 @@ def replay(
     """A table of your own rewards, from a CSV, Parquet or NPZ file.
 
     Args:
-        data: the file; ``rewards``, ``time`` and ``missing`` are as for ``read_table``.
+        data: the file.
+        rewards, time_column, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
     """
     return Replay(
-        read_table(data, rewards, time, missing=missing),
+        read_table(
+            data,
+            rewards,
+            time_column,
+            long=long,
+            missing=missing,
+            header=header,
+            separator=separator,
+            decimal=decimal,
+            encoding=encoding,
+        ),
         warm_up=warm_up,
         prior_mean=prior_mean,
         noise_fraction=noise_fraction,
@@ -185,8 +229,8 @@ def _split(
     return past_table, RewardTable(rewards, times, table.arm_names)
 
 
-def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, RewardTable]:
-    """The same tables with times counted in median gaps from 1 at the first played row."""
+def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, RewardTable, float]:
+    """The same tables with times counted in median gaps from 1 at the first played row, and that gap."""
     assert past.times is not None
     assert played.times is not None
     start, gaps = played.times[0], torch.cat([past.times, played.times]).diff()
@@ -194,7 +238,14 @@ def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, Rewa
     return (
         RewardTable(past.rewards, (past.times - start) / unit + 1, past.arm_names),
         RewardTable(played.rewards, (played.times - start) / unit + 1, played.arm_names),
+        float(unit),
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _arms(features: Tensor | None, num_arms: int) -> Tensor:
@@ -207,10 +258,9 @@ def _arms(features: Tensor | None, num_arms: int) -> Tensor:
 
 
 def _learn(
-    past: RewardTable, prior_mean: str | float, noise_fraction: float, forgetting_rate: float | None
-) -> Knowledge:
-    """Everything known beforehand, from past rows alone."""
-    validation.probability("noise_fraction", noise_fraction)
+    past: RewardTable, prior_mean: str | float, noise_fraction: float | None, forgetting_rate: float | None
+) -> tuple[Knowledge, ForgettingFit | None]:
+    """Everything known beforehand, from past rows alone, and the fit it came from unless the noise was given."""
     history, times = past.rewards, past.times
     assert times is not None
     rewards = (~torch.isnan(history)).sum(0)
@@ -218,28 +268,42 @@ def _learn(
     validation.require(
         not poor, "history", poor, "a table with two or more rewards of every arm (these have fewer)"
     )
-    covariance = estimate_covariance(history)
-    noise_variance = noise_fraction * float(covariance.diagonal().mean())
-    validation.require(noise_variance > 0, "history", history, "a table of rewards that vary")
-    arm_means = history.nanmean(0)
-    means: dict[str, float | Tensor] = {"arm": arm_means, "grand": float(arm_means.mean())}
-    mean: float | Tensor
-    if isinstance(prior_mean, str):
-        validation.require(prior_mean in means, "prior_mean", prior_mean, "'arm', 'grand' or a number")
-        mean = means[prior_mean]
-    else:
-        mean = validation.finite_number("prior_mean", prior_mean)
-    if forgetting_rate is None:
-        forgetting_rate = fit_forgetting_rate(history, times, covariance, noise_variance)
-    else:
+    if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)
-    return Knowledge(
+    covariance, fit = estimate_covariance(history), None
+    validation.require(
+        float(covariance.diagonal().mean()) > 0, "history", history, "a table of rewards that vary"
+    )
+    if noise_fraction is None:
+        fit = fit_forgetting(history, times, covariance)
+        covariance, noise_variance = fit.covariance, fit.noise_variance
+        rate = fit.forgetting_rate if forgetting_rate is None else forgetting_rate
+    else:
+        validation.probability("noise_fraction", noise_fraction)
+        noise_variance = noise_fraction * float(covariance.diagonal().mean())
+        covariance = without_noise(covariance, noise_variance)
+        rate = (
+            fit_forgetting_rate(history, times, covariance, noise_variance)
+            if forgetting_rate is None
+            else forgetting_rate
+        )
+    mean = _prior_mean(history, prior_mean)
+    knowledge = Knowledge(
         kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
         noise_variance=noise_variance,
         prior_mean=mean,
         rkhs_bound=_largest_norm(history - mean, covariance, noise_variance),
-        forgetting_rate=forgetting_rate,
+        forgetting_rate=rate,
     )
+    return knowledge, fit
+
+
+def _prior_mean(history: Tensor, asked: str | float) -> float | Tensor:
+    if not isinstance(asked, str):
+        return validation.finite_number("prior_mean", asked)
+    validation.require(asked in ("arm", "grand"), "prior_mean", asked, "'arm', 'grand' or a number")
+    arm_means = history.nanmean(0)
+    return arm_means if asked == "arm" else float(arm_means.mean())
 
 
 def _largest_norm(centred: Tensor, covariance: Tensor, noise_variance: float) -> float:

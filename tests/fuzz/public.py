@@ -18,6 +18,7 @@ from botorch.test_functions import Branin
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, acquisition, kernels, models, policies, problems, recipes, theory
+from bandits_torch.problems.arm_evidence import draw_tables
 from tests.fuzz import bad_values as bad
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
 
@@ -639,7 +640,7 @@ SPECS: dict[str, Spec] = {
         {
             "warm_up": bad.share_or_none,
             "prior_mean": bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float))),
-            "noise_fraction": bad.positive,
+            "noise_fraction": bad.share_or_none,
             "forgetting_rate": bad.rate_or_none,
             "horizon": bad.count_or_none,
         },
@@ -670,6 +671,19 @@ SPECS: dict[str, Spec] = {
             "max_arms": 3,
         },
         {"times": bad.spoiled(torch.arange(8).double(), torch.arange(3).double(), -torch.arange(8).double())},
+    ),
+    "problems.fit_forgetting": Spec(
+        lambda: {
+            "table": draw_tables(COVARIANCE, 0.3, 0.2, torch.arange(80).double(), 1)[:, 0],
+            "times": torch.arange(80).double(),
+            "covariance": COVARIANCE + 0.3 * torch.eye(N).double(),
+            "max_rows": 80,
+        },
+        {
+            "times": bad.spoiled(
+                torch.arange(80).double(), torch.arange(3).double(), -torch.arange(80).double()
+            )
+        },
     ),
     "problems.make": Spec(
         lambda: {"name": "gp", "replicates": 2, "seed": 0}, {"name": bad.words(*problems.PROBLEMS)}
@@ -787,6 +801,7 @@ LEFT_OUT = {
         "files of states: tests/test_checkpoint.py",
     ),
     "policies.Observation": "a record; the policy that learns it checks it",
+    "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",
     "theory.Design": "a record that the solvers make",
     "theory.RealisedGain": "takes nothing",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from bandits_torch.problems import Replay, RewardTable, read_table
 from tests.fuzz.files import CASES, DOCUMENTED, READ
+from tests.fuzz.odd_tables import draw, judge
 
 cells = st.one_of(
     st.floats().map(str),
@@ -85,6 +88,26 @@ def test_what_each_broken_file_gets_is_documented(tmp_path, case):
     else:
         with pytest.raises(ValueError, match=expected):
             read_table(path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_odd_tables_are_read_as_meant_or_refused_by_the_argument_that_decides(tmp_path, seed):
+    """The tests above ask for a table or a ValueError: a wrong table passes them. Here it is known what was meant."""
+    chance = random.Random(seed)
+    for _ in range(75):
+        odd = draw(chance)
+        verdict = judge(odd, tmp_path / "table.csv")
+        assert not verdict.startswith("wrong"), (odd.how, verdict, odd.content[:300])
+
+
+def test_a_wrong_table_would_be_seen(tmp_path, monkeypatch):
+    """As the reader was: an index is an arm."""
+    chance, verdicts = random.Random(0), []
+    monkeypatch.setattr("bandits_torch.problems.table_reading.refuse_counters", lambda *_: None)
+    monkeypatch.setattr("bandits_torch.problems.table_reading.find_time", lambda *_: None)
+    for _ in range(50):
+        verdicts.append(judge(draw(chance), tmp_path / "table.csv"))
+    assert sum(verdict.startswith("wrong") for verdict in verdicts) > 10
 
 
 def test_a_large_file_is_read_and_its_one_bad_cell_named(tmp_path):

@@ -7,6 +7,7 @@ import torch
 from bandits_torch import make, recipes, run
 from bandits_torch.kernels.arm_covariance import estimate_covariance
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
+from bandits_torch.problems.joint_fit import without_noise
 from bandits_torch.streams import ReplicateStreams
 
 DAYS, STEPS, MOTES = 4, 144, 5
@@ -43,7 +44,7 @@ def test_each_earlier_day_with_two_readings_of_every_arm_is_a_prior(folder) -> N
     for prior, day in zip(made.knowledge.priors, (0, 2), strict=True):
         readings = torch.from_numpy(folder[1][day * STEPS : (day + 1) * STEPS])
         times = torch.arange(STEPS, dtype=torch.float64)
-        covariance = estimate_covariance(readings)
+        covariance = without_noise(estimate_covariance(readings), made.knowledge.noise_variance)
         torch.testing.assert_close(prior.kernel, covariance)
         seen = ~torch.isnan(readings).all(-1)
         rate = fit_forgetting_rate(readings[seen], times[seen], covariance, made.knowledge.noise_variance)
@@ -55,7 +56,8 @@ def test_each_earlier_day_with_two_readings_of_every_arm_is_a_prior(folder) -> N
 def test_the_true_prior_is_the_played_days_own_in_hindsight(folder) -> None:
     made = problem(folder)
     today = torch.from_numpy(folder[2][3 * STEPS :])
-    torch.testing.assert_close(made.true_prior.kernel, estimate_covariance(today))
+    expected = without_noise(estimate_covariance(today), made.knowledge.noise_variance)
+    torch.testing.assert_close(made.true_prior.kernel, expected)
     assert made.true_prior.name == "the day itself"
 
 

@@ -7,7 +7,8 @@ import torch
 
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.problems import Replay, RewardTable, fit_forgetting_rate, make
+from bandits_torch.problems import Replay, RewardTable, fit_forgetting, fit_forgetting_rate, make
+from bandits_torch.problems.joint_fit import without_noise
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -49,12 +50,11 @@ def test_knowledge_comes_from_the_warm_up_alone() -> None:
 def test_knowledge_is_what_the_history_says() -> None:
     history, table = _table(30), _table(20, seed=1)
     known = Replay(table, history=history).knowledge
-    C = estimate_covariance(history)
+    fit = fit_forgetting(history, torch.arange(30.0).double(), estimate_covariance(history))
+    C = fit.covariance
     assert torch.equal(known.kernel.covariance, C)
     torch.testing.assert_close(known.prior_mean, history.mean(0))
-    assert known.noise_variance == pytest.approx(0.05 * C.diagonal().mean().item())
-    rate = fit_forgetting_rate(history, torch.arange(30.0).double(), C, float(known.noise_variance))
-    assert known.forgetting_rate == pytest.approx(rate)
+    assert (known.noise_variance, known.forgetting_rate) == (fit.noise_variance, fit.forgetting_rate)
     # the bound: norm of the fit of each centred row to within the noise, the largest of them
     rows = history - history.mean(0)
     alpha = torch.linalg.solve(C + known.noise_variance * torch.eye(4).double(), rows.T).T
@@ -78,7 +78,20 @@ def test_prior_mean_options() -> None:
 def test_given_forgetting_rate_and_noise_fraction_are_used() -> None:
     known = Replay(_table(), forgetting_rate=0.25, noise_fraction=0.5).knowledge
     assert known.forgetting_rate == 0.25
-    assert known.noise_variance == pytest.approx(0.5 * known.kernel.covariance.diagonal().mean().item())
+    C = estimate_covariance(_table()[:10])
+    assert known.noise_variance == pytest.approx(0.5 * C.diagonal().mean().item())
+    torch.testing.assert_close(known.kernel.covariance, without_noise(C, float(known.noise_variance)))
+
+
+def test_rate_is_fitted_to_a_given_noise_and_noise_beside_a_given_rate() -> None:
+    history, times = _table(30), torch.arange(30.0).double()
+    C = estimate_covariance(history)
+    noise = 0.2 * float(C.diagonal().mean())
+    known = Replay(_table(5), history=history, noise_fraction=0.2).knowledge
+    assert known.forgetting_rate == fit_forgetting_rate(history, times, without_noise(C, noise), noise)
+    known = Replay(_table(5), history=history, forgetting_rate=0.25).knowledge
+    assert known.forgetting_rate == 0.25
+    assert known.noise_variance == fit_forgetting(history, times, C).noise_variance
 
 
 def test_missing_rewards_are_masked_and_rows_without_any_are_left_out() -> None:
@@ -219,3 +232,28 @@ def test_make_replays_a_file(tmp_path: Path) -> None:
     torch.testing.assert_close(problem.expected_rewards(1)[0], _table()[25, [0, 2]])
     with pytest.raises(ValueError, match="data must be given for problem 'replay'"):
         make("replay")
+
+
+def test_summary_tells_what_was_read_and_what_was_left_out(tmp_path: Path) -> None:
+    table = _table(60)
+    table[:, 3] = 2.5
+    table[50, 1] = float("nan")
+    table[52] = float("nan")
+    path = tmp_path / "mine.csv"
+    rows = [
+        ",".join([f"{1.7e9 + 600 * t:.0f}", *("" if v != v else repr(v) for v in row)])
+        for t, row in enumerate(table.tolist())
+    ]
+    path.write_text("\n".join(["when,a,b,c,d", *rows]), encoding="utf-8")
+    problem = make("replay", data=path, horizon=40)
+    assert isinstance(problem, Replay)
+    assert problem.summary()[:5] == [
+        "4 arms (a, b, c, d), 12 rows learned from, 40 played, 1 without any reward, 7 left out by the horizon",
+        "times: 'when', as given",
+        "one step: 600 of the time's units (the median gap)",
+        "missing rewards: 1 of 208 (0.5%)",
+        "arms that never change: d",
+    ]
+    assert problem.fit is not None
+    assert problem.summary()[5:] == problem.fit.describe()
+    assert make("gp").summary() == []

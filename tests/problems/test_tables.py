@@ -1,5 +1,7 @@
 """Reading tables: what comes back, and what is refused."""
 
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +44,7 @@ def _saved(folder: Path, suffix: str) -> Path:
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
 def test_every_format_gives_the_same_table(tmp_path: Path, suffix: str) -> None:
-    table = read_table(_saved(tmp_path, suffix), time="when")
+    table = read_table(_saved(tmp_path, suffix), time_column="when")
     assert _same(table.rewards, VALUES)
     assert table.rewards.dtype == torch.float64
     assert table.arm_names == ("a", "b", "c")
@@ -56,7 +58,8 @@ def test_columns_come_in_the_order_asked_for(tmp_path: Path, suffix: str, asked:
     table = read_table(_saved(tmp_path, suffix), asked)
     assert table.arm_names == ("c", "a")
     assert _same(table.rewards, VALUES[:, [2, 0]])
-    assert table.times is None
+    assert table.times is not None
+    assert table.times.tolist() == [1.0, 2.0, 4.0]  # "when" is the time, asked for or not
 
 
 def test_forward_fill_repeats_the_last_reward_and_leaves_leading_gaps(tmp_path: Path) -> None:
@@ -74,7 +77,7 @@ def test_empty_nan_and_na_are_missing(tmp_path: Path) -> None:
     "stamps", [("2024-01-01 00:00", "2024-01-01 01:00"), ("2024-01-01T02:00+02:00", "2024-01-01T01:00Z")]
 )
 def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> None:
-    table = read_table(_write(tmp_path, f"t,a,b\n{stamps[0]},1,2\n{stamps[1]},3,4\n"), time="t")
+    table = read_table(_write(tmp_path, f"t,a,b\n{stamps[0]},1,2\n{stamps[1]},3,4\n"), time_column="t")
     assert table.times is not None
     assert table.times.tolist() == [1704067200.0, 1704070800.0]
 
@@ -82,7 +85,7 @@ def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> N
 def test_parquet_indexed_by_time_keeps_it(tmp_path: Path) -> None:
     index = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 00:30"], name="t")
     pd.DataFrame({"a": [1, 2], "b": [3, 4]}, index=index).to_parquet(tmp_path / "x.parquet")
-    table = read_table(tmp_path / "x.parquet", time="t")
+    table = read_table(tmp_path / "x.parquet", time_column="t")
     assert table.times is not None
     assert table.times.tolist() == [1704067200.0, 1704069000.0]
 
@@ -125,13 +128,13 @@ def test_bad_tables_are_refused(tmp_path: Path, text: str, message: str) -> None
 def test_bad_times_are_refused(tmp_path: Path, times: list[str], message: str) -> None:
     text = "t,a,b\n" + "".join(f"{time},1,2\n" for time in times)
     with pytest.raises(ValueError, match=message):
-        read_table(_write(tmp_path, text), time="t")
+        read_table(_write(tmp_path, text), time_column="t")
 
 
 def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path, CSV)
-    with pytest.raises(ValueError, match="time must be one of the columns when, a, b, c, got 'hour'"):
-        read_table(path, time="hour")
+    with pytest.raises(ValueError, match="time_column must be one of the columns when, a, b, c, got 'hour'"):
+        read_table(path, time_column="hour")
     with pytest.raises(ValueError, match="rewards must be among the columns when, a, b, c, got 'z'"):
         read_table(path, ["a", "z"])
     with pytest.raises(ValueError, match="missing must be 'mask' or 'forward-fill', got 'zero'"):
@@ -216,8 +219,68 @@ def test_a_first_column_called_like_time_is_the_time_unless_told_otherwise(tmp_p
     table = read_table(path)
     assert table.arm_names == ("a", "b")
     assert table.times.tolist() == [3.0, 5.0]
-    assert read_table(path, time=None).arm_names == (name, "a", "b")
+    assert read_table(path, time_column=None).arm_names == (name, "a", "b")
 
 
-def test_an_arm_called_time_that_comes_later_is_an_arm(tmp_path):
-    assert read_table(_write(tmp_path, "a,time\n1,2\n3,4\n")).arm_names == ("a", "time")
+def test_a_column_called_like_time_is_the_time_wherever_it_stands(tmp_path):
+    path = _write(tmp_path, "a,time,b\n1,2,3\n3,4,5\n")
+    assert read_table(path).arm_names == ("a", "b")
+    assert read_table(path, time_column=None).arm_names == ("a", "time", "b")
+
+
+def test_an_index_saved_with_the_table_is_no_arm(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=list("abc"))
+    frame.to_csv(tmp_path / "x.csv")
+    table = read_table(tmp_path / "x.csv")
+    assert table.arm_names == ("a", "b", "c")
+    assert table.times.tolist() == list(range(30))
+    assert torch.equal(table.rewards, torch.tensor(frame.to_numpy()))
+    assert read_table(tmp_path / "x.csv", time_column=None).times is None
+    frame[frame["a"] > 0].to_csv(tmp_path / "x.csv")  # a selection: its index has gaps
+    assert len(read_table(tmp_path / "x.csv").arm_names) == 3
+    frame.sample(frac=1, random_state=0).to_csv(tmp_path / "x.csv")
+    with pytest.raises(ValueError, match="time_column must be given: the first column has no name"):
+        read_table(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("name", ["hour", "k", "step"])
+def test_a_column_that_counts_is_not_taken_for_an_arm_unasked(tmp_path, name):
+    path = _write(tmp_path, f"{name},a,b\n1,1,2\n2,3,1\n3,0,0\n")
+    with pytest.raises(ValueError, match=f"time_column must be given: column '{name}' counts"):
+        read_table(path)
+    assert read_table(path, time_column=name).arm_names == ("a", "b")
+    assert read_table(path, time_column=None).arm_names == (name, "a", "b")
+
+
+def test_rows_of_time_arm_and_reward_are_read_as_long(tmp_path):
+    path = _write(tmp_path, "time,arm,reward\n1,x,2\n1,y,3\n2,y,5\n")
+    with pytest.raises(ValueError, match="long=True"):
+        read_table(path)
+    table = read_table(path, long=True)
+    assert table.arm_names == ("x", "y")
+    assert _same(table.rewards, torch.tensor([[2, 3], [float("nan"), 5]]).double())
+    assert table.times.tolist() == [1, 2]
+    path = _write(tmp_path, "time,pump,flow,note\n1,1,2,0\n1,2,3,0\n2,1,5,0\n")
+    with pytest.raises(ValueError, match="long must be 'ARM,REWARD', two of the columns pump, flow, note"):
+        read_table(path, long=True)
+    assert read_table(path, long="pump,flow").arm_names == ("1", "2")
+    with pytest.raises(ValueError, match="row 2 must be the only reward of its arm and time, got arm 'x'"):
+        read_table(_write(tmp_path, "time,arm,reward\n1,x,2\n1,x,3\n"), long=True)
+
+
+def test_a_header_that_promises_more_than_the_file_holds_is_refused_before_memory_is_taken(tmp_path):
+    stored = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        stored, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**3)}
+    )
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("rewards.npy", stored.getvalue() + bytes(64))
+    with pytest.raises(
+        ValueError, match=r"path must be a readable NPZ file.*must hold 8000000000000 bytes, got 64"
+    ):
+        read_table(tmp_path / "x.npz")
+
+
+def test_arrays_that_are_not_asked_for_are_not_read(tmp_path):
+    np.savez(tmp_path / "x.npz", rewards=np.eye(3), other=np.array([1, None], dtype=object))
+    assert read_table(tmp_path / "x.npz").rewards.shape == (3, 3)

@@ -1,0 +1,180 @@
+"""A table of rewards from a file: CSV, Parquet or NPZ, wide or long."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bandits_torch import validation
+from bandits_torch.problems.table_cells import decimal_mark, numbers, times
+from bandits_torch.problems.table_files import Columns, array_names, read_arrays, read_csv, read_parquet
+from bandits_torch.problems.table_long import long_table
+from bandits_torch.problems.table_times import called_like_time, find_time, refuse_counters
+from bandits_torch.problems.tables import RewardTable
+
+
+def read_table(
+    path: str | Path,
+    rewards: Sequence[str] | str | None = None,
+    time_column: str | None = "auto",
+    *,
+    long: bool | str = False,
+    missing: str = "mask",
+    header: bool | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+) -> RewardTable:
+    """Read a table of rewards from CSV, Parquet (needs pyarrow) or NPZ, by the file's suffix.
+
+    What is not clear is refused by a ValueError that names the argument which decides.
+
+    Args:
+        path: the file. CSV and Parquet: one column per arm, named by the header. NPZ (read without pickle):
+            an array ``rewards`` (T x N), and if there is one an array ``arms`` of N names; others are not read.
+        rewards: names of the arms to take, in this order (a sequence, or one string with commas); None: all
+            columns but the time's.
+        time_column: name of the column (of the array, in NPZ) of times: numbers, or dates (ISO 8601, or digits
+            alone such as 20240131), which become seconds since 1970 (UTC unless they name another zone).
+            ``"auto"``: the one called time, times, t, date, datetime, timestamp, when, ts or epoch in any case, or
+            the one that holds dates, or a first column without a name (an index saved with the table). None: no
+            column of times; a first column without a name is left out.
+        long: True: a row for every reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
+            two.
+        missing: what becomes of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: they stay missing;
+            ``"forward-fill"``: the arm's last reward, where it has one.
+        header: whether a CSV's first row holds names; None: yes, unless it could be numbers.
+        separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
+        decimal: "." or ","; None: as the numbers say.
+        encoding: of a CSV; None: UTF-8, or UTF-16 with its mark.
+
+    Raises:
+        ValueError: no such file, unknown suffix, unreadable file, no rows, fewer than two arms, two arms of
+            one name, unknown column, a cell that is no number (row and column are named, rows counted from
+            1 after the header), infinite values, time that is missing, repeats or goes back, an arm that counts the
+            rows, two readings of a file.
+    """
+    validation.require(missing in ("mask", "forward-fill"), "missing", missing, "'mask' or 'forward-fill'")
+    validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
+    validation.instance("long", long, (bool, str), "True, False or 'ARM,REWARD'")
+    validation.require(header in (None, True, False), "header", header, "True, False or None")
+    ok = separator is None or (isinstance(separator, str) and len(separator) == 1)
+    validation.require(ok, "separator", separator, "one character or None")
+    validation.instance("path", path, (str, Path), "the path of a file")
+    file = Path(path)
+    suffix = file.suffix.lower()
+    kinds = (".csv", ".parquet", ".npz")
+    validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}")
+    validation.require(file.is_file(), "path", str(path), "an existing file")
+    if suffix == ".npz":
+        columns, time_column = _read_npz(file, time_column)
+    elif suffix == ".parquet":
+        columns = read_parquet(file)
+    else:
+        columns = _csv(file, separator, header, encoding, decimal)
+    mark = decimal or _decimal(columns)
+    table = (
+        long_table(columns, time_column, rewards, mark, long)
+        if long
+        else _wide(columns, time_column, rewards, mark)
+    )
+    return table if missing == "mask" else table.forward_filled()
+
+
+def _csv(
+    file: Path, separator: str | None, header: bool | None, encoding: str | None, decimal: str | None
+) -> Columns:
+    try:
+        return read_csv(file, separator, header, encoding, decimal)
+    except UnicodeError as error:
+        raise ValueError(
+            f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= tells another than UTF-8"
+        ) from error
+    except LookupError as error:
+        raise ValueError(f"encoding must be one that Python knows, got {encoding!r}: {error}") from error
+    except (OSError, csv.Error) as error:
+        raise ValueError(f"path must be a readable .csv file, got {str(file)!r}: {error}") from error
+
+
+def _decimal(columns: Columns) -> str:
+    text = [cells for cells in columns.values() if np.asarray(cells).dtype.kind in "OU"]
+    mark = decimal_mark(text)
+    if mark is None:
+        raise ValueError("decimal must be '.' or ',', got None: the table's numbers can be read either way")
+    return mark
+
+
+def _wide(
+    columns: Columns, time_column: str | None, rewards: Sequence[str] | str | None, mark: str
+) -> RewardTable:
+    time = find_time(columns, time_column, mark)
+    asked = rewards.split(",") if isinstance(rewards, str) else rewards
+    unnamed = {""} if time_column is None else set()
+    names = (
+        [name for name in columns if name != time and name not in unnamed] if asked is None else list(asked)
+    )
+    for name in names:
+        validation.require(name in columns, "rewards", name, f"among the columns {', '.join(columns)}")
+    validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
+    validation.require(len(names) >= 2, "rewards", names, "at least two columns, one per arm")
+    clock, unit = (None, "rows") if time is None else times(time, columns[time], mark)
+    values = np.empty((len(columns[names[0]]), len(names)))
+    for n, name in enumerate(names):
+        values[:, n] = _rewards_of(name, columns, mark)
+    if time_column == "auto" and asked is None:
+        refuse_counters(names, values, time is None)
+    said = f"times: {unit}" if time is None else f"times: {'the index' if time == '' else repr(time)}, {unit}"
+    try:
+        return RewardTable(
+            torch.from_numpy(values),
+            None if clock is None else torch.from_numpy(clock),
+            tuple(names),
+            (said,),
+        )
+    except ValueError as error:
+        if "times must increase" in str(error):
+            raise ValueError(
+                f"{error} (long=True if a row is one reward; time_column= names another)"
+            ) from None
+        raise
+
+
+def _rewards_of(name: str, columns: Columns, mark: str) -> np.ndarray:
+    try:
+        return numbers(name, columns[name], mark)
+    except ValueError as error:
+        text = all(isinstance(cell, str) and not cell[:1].isdigit() for cell in list(columns[name])[:20])
+        hint = " (long=True if it names the arm of each row)" if text and len(columns) <= 4 else ""
+        raise ValueError(f"{error}{hint}") from None
+
+
+def _read_npz(file: Path, time: str | None) -> tuple[Columns, str | None]:
+    stored = array_names(file)
+    found = ", ".join(stored)
+    if time == "auto":
+        called = called_like_time(stored)
+        if len(called) > 1:
+            raise ValueError(
+                f"time_column must be given, as {', '.join(map(repr, called))} may each hold the times"
+            )
+        time = called[0] if called else None
+    arrays = read_arrays("path", file, {"rewards", "arms", time or ""})
+    validation.require(
+        "rewards" in arrays, "path", str(file), f"an NPZ with an array 'rewards' (has {found})"
+    )
+    validation.require(time is None or time in arrays, "time_column", time, f"one of the arrays {found}")
+    table = arrays["rewards"]
+    validation.require(
+        table.ndim == 2 and len(table) >= 1, "rewards", table.shape, "an array T x N with rows"
+    )
+    ok = time is None or arrays[time].shape == table.shape[:1]
+    validation.require(ok, "time_column", time, f"an array of {len(table)} times")
+    names = [str(name) for name in arrays.get("arms", np.arange(table.shape[1]))]
+    validation.require(len(names) == table.shape[1], "arms", names, f"an array of {table.shape[1]} names")
+    validation.require(len(set(names)) == len(names), "arm names", names, "all different")
+    columns: Columns = {name: table[:, n] for n, name in enumerate(names)}
+    return (columns if time is None else {time: arrays[time], **columns}), time

@@ -1,0 +1,78 @@
+"""Which column of a table holds the times, and which would be mistaken for an arm."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from bandits_torch import validation
+from bandits_torch.problems.table_cells import are_times, times
+from bandits_torch.problems.table_files import Columns
+
+_TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
+_FEW = 3  # rows; of fewer it cannot be said that they count
+_RISES = 2  # of a column of whole numbers that never falls
+
+
+def find_time(columns: Columns, asked: str | None, mark: str) -> str | None:
+    """The name of the time column, "" for an index without a name; ValueError where two could be it."""
+    if asked != "auto":
+        validation.require(
+            asked is None or asked in columns,
+            "time_column",
+            asked,
+            f"one of the columns {', '.join(columns)}",
+        )
+        return asked
+    called = called_like_time(columns)
+    dated = [name for name in columns if name not in called and are_times(columns[name])]
+    found = called or dated
+    if len(found) > 1:
+        raise ValueError(
+            f"time_column must be given, as {', '.join(map(repr, found))} may each hold the times"
+        )
+    first = next(iter(columns))
+    if found and first == "" and found != [""]:
+        del columns[""]  # an index beside the times
+    elif not found and first == "":
+        if not _increases(columns[""], mark):
+            raise ValueError(
+                "time_column must be given: the first column has no name and does not count; "
+                "time_column=None leaves it out"
+            )
+        return ""
+    return found[0] if found else None
+
+
+def _increases(cells: Any, mark: str) -> bool:
+    try:
+        values, _ = times("", cells, mark)
+    except ValueError:
+        return False
+    return bool((np.diff(values) > 0).all())
+
+
+def refuse_counters(names: list[str], values: np.ndarray, timeless: bool) -> None:
+    """Refuse an arm that counts the rows, or that could be times nobody named: such an arm wins every pull."""
+    if len(values) < _FEW:
+        return
+    for n in np.flatnonzero((np.diff(values[:50], axis=0) >= 0).all(axis=0)):
+        name, column, step = names[n], values[:, n], np.diff(values[:, n])
+        if not (step >= 0).all():
+            continue
+        whole = bool((column == np.round(column)).all())
+        rises = whole and int((step > 0).sum()) >= _RISES
+        even = step[0] > 0 and bool(np.allclose(step, step[0], rtol=1e-6, atol=0))
+        if (even and whole and step[0] == 1) or (timeless and (even or rises)):
+            raise ValueError(
+                f"time_column must be given: column {name!r} counts or only grows from row to row, so that it may be "
+                f"the times: time_column={name!r} if so (and long=True if a row is one reward); rewards= with the "
+                "arms' names, or time_column=None, if it is an arm"
+            )
+
+
+def called_like_time(names: Collection[str]) -> list[str]:
+    """The names that say time."""
+    return [name for name in names if name.strip().lower() in _TIME_NAMES]
