@@ -1,4 +1,4 @@
-"""Runs that outlive their process, and policies that move from one process to another: state in files."""
+"""Runs that outlive their process: their state in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bandits_torch.files import remove_parts
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import name_of, versions
-from bandits_torch.state_files import described, read_state, write_state
+from bandits_torch.state_files import check_kinds, described, read_state, whole_or_refused, write_state
 
 _PLAIN = (bool, int, float, str, type(None))
 _DIFFERENCES_SHOWN = 3
@@ -75,21 +75,41 @@ class RunCheckpoint:
         remove_parts(self.path)
         if not os.path.exists(self.path):
             return 0
+        name = os.fspath(self.path)
         header, state = read_state(self.path, "run")
-        _require_same_run(os.fspath(self.path), header["run"], self._asked)
-        _warn_of_versions(os.fspath(self.path), header["versions"])
-        for name, part in self._parts.items():
-            part.load_state_dict(state["parts"][name])
-        torch.set_rng_state(state["torch"])
-        self.earlier_seconds = header["seconds"]
-        return int(header["step"])
+        with whole_or_refused(name, "run"):
+            step, seconds = header["step"], header["seconds"]
+            written, made_by = dict(header["run"]), dict(header["versions"])
+            validation.require(
+                type(step) is int and 0 < step <= self.horizon, "step", step, "a step of the run"
+            )
+            validation.non_negative("seconds", seconds)
+            fresh = {key: part.state_dict() for key, part in self._parts.items()}
+            generator = torch.Generator().set_state(state["torch"])
+        _require_same_run(name, written, self._asked)
+        warn_of_versions(name, made_by)
+        with whole_or_refused(name, "run"):
+            try:
+                for key, part in self._parts.items():
+                    check_kinds(state["parts"][key], fresh[key], key)
+                    part.load_state_dict(state["parts"][key])
+                validation.require(
+                    state["parts"]["record"]["done"] == step, "step", step, "that of the record"
+                )
+            except Exception:
+                for key, part in self._parts.items():
+                    part.load_state_dict(fresh[key])
+                raise
+        torch.set_rng_state(generator.get_state())
+        self.earlier_seconds = seconds
+        return step
 
     def after(self, step: int) -> None:
         """Write the file if it is due after this step."""
         if self.path is None or (step % self.every and step != self.horizon):
             return
         seconds = self.earlier_seconds + perf_counter() - self._begun
-        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": _versions()}
+        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": versions_here()}
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         write_state(self.path, "run", header, {"parts": parts, "torch": torch.get_rng_state()})
 
@@ -162,55 +182,16 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other) or both_nan
 
 
-def _versions() -> dict[str, str]:
+def versions_here() -> dict[str, str]:
     """What the last bits of a run's numbers depend on."""
     return versions() | {"threads": str(torch.get_num_threads())}
 
 
-def _warn_of_versions(path: str, written: Mapping[str, str]) -> None:
-    now = _versions()
-    changed = [f"{name} {was}, now {now[name]}" for name, was in written.items() if now[name] != was]
+def warn_of_versions(path: str, written: Mapping[str, str]) -> None:
+    now = versions_here()
+    changed = [f"{name} {was}, now {now.get(name)}" for name, was in written.items() if now.get(name) != was]
     if changed:
         warnings.warn(
             f"{path!r} was written with {'; '.join(changed)}: what follows may differ in the last bits",
             stacklevel=4,
         )
-
-
-# -- policies ------------------------------------------------------------------------------------------
-
-
-def save_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
-    """Write the state of a policy (or of an ``AskTell`` around one) to a file, whole or not at all.
-
-    Settings are no part of it: ``load_policy`` wants a policy built in the same way.
-
-    ``path``: of the file, written whole or not at all.
-    """
-    header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": _versions()}
-    write_state(path, "policy", header, policy.state_dict())
-
-
-def load_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
-    """Let a policy, built in the same way as the one that ``save_policy`` wrote, continue where that one stood.
-
-    Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or newer, or of a policy of
-    another name, size or make; the policy is then as it was. Warns of other versions.
-
-    ``path``: of the file that ``save_policy`` wrote.
-    """
-    header, state = read_state(path, "policy")
-    own = {"policy": name_of(policy), "sizes": _sizes(policy)}
-    _require_same_run(os.fspath(path), {key: header[key] for key in own}, own)
-    _warn_of_versions(os.fspath(path), header["versions"])
-    before = policy.state_dict()
-    try:
-        policy.load_state_dict(state)
-    except Exception as error:
-        policy.load_state_dict(before)
-        raise ValueError(f"{os.fspath(path)!r} must be of a policy built in the same way: {error}") from error
-
-
-def _sizes(policy: Any) -> list[int | None]:
-    """Replicates and arms."""
-    return [getattr(policy, "replicates", None), getattr(policy, "num_arms", None)]

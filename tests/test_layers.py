@@ -12,7 +12,7 @@ ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
     {"validation", "_version"},
-    {"streams", "files", "domain"},
+    {"streams", "files", "domain", "description"},
     {"state_files"},
     {"kernels"},
     {"models"},
@@ -21,7 +21,7 @@ FLOORS = [
     {"policies", "problems", "history"},
     {"recorder"},
     {"point_recorder", "checkpoint"},
-    {"loop"},
+    {"loop", "policy_files"},
     {"recipes"},
     {"experiments"},
     {"cli_options", "cli_output"},
