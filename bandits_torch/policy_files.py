@@ -128,8 +128,8 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     if target is not policy:
         vars(policy).clear()
         vars(policy).update(vars(target))
-    warn_of_versions(name, made_by)
     _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
+    warn_of_versions(name, made_by)
 
 
 def _changed_parts(

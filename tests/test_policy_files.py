@@ -108,7 +108,9 @@ def test_every_recipe_takes_its_own_state_and_refuses_that_of_all_others(name, f
     before = bits(policy.state_dict())
     for other in recipes.RECIPES:
         if other != name:
-            with pytest.raises(ValueError, match="must be of a policy built in the same way: .* was .* and is "):
+            with pytest.raises(
+                ValueError, match="must be of a policy built in the same way: .* was .* and is "
+            ):
                 load_policy(files / other, policy)
     assert bits(policy.state_dict()) == before
     load_policy(files / name, policy)
@@ -154,7 +156,9 @@ def test_options_without_effect_are_few():
 
 
 def test_windows_of_others_and_settings_in_code_are_listed(files):
-    with pytest.raises(ValueError, match=r"policy.width was .*; policy.forgetting was KeepEverything and is Sliding"):
+    with pytest.raises(
+        ValueError, match=r"policy.width was .*; policy.forgetting was KeepEverything and is Sliding"
+    ):
         load_policy(files / "gp_ucb", built("sw_gp_ucb", window=5))
     with pytest.raises(ValueError, match=r"policy.model.noise_variance was 0.01\d* and is 0.5; policy.width"):
         load_policy(files / "igp_ucb", built("igp_ucb", noise_variance=0.5, width=2.0))
@@ -168,7 +172,9 @@ def test_a_class_written_tomorrow_is_described_too(tmp_path):
 
     save_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
     load_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
-    with pytest.raises(ValueError, match=r"policy.patience was 7 and is 8; policy.weights\[1\] was 2.0 and is 5.0"):
+    with pytest.raises(
+        ValueError, match=r"policy.patience was 7 and is 8; policy.weights\[1\] was 2.0 and is 5.0"
+    ):
         load_policy(tmp_path / "file", Patient(3, 8, weights=[1.0, 5.0]))
 
 
@@ -178,7 +184,9 @@ def test_parts_of_a_policy_tell_what_they_are_now(tmp_path):
     policies = [recipes.gp_ucb(arms, RBFKernel().double(), 0.1, width=1.0) for _ in range(2)]
     save_policy(tmp_path / "file", policies[0])
     policies[1].add_arms(arms[:2] + 3)
-    with pytest.raises(ValueError, match=r"policy.model.arms was a tensor of shape \(7, 1\).* and is .*\(9, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"policy.model.arms was a tensor of shape \(7, 1\).* and is .*\(9, 1\)"
+    ):
         load_policy(tmp_path / "file", policies[1])
 
 
@@ -277,7 +285,12 @@ def test_mine_relearns_what_was_held_under_the_policy_s_own_settings(over, tmp_p
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("sw_gp_ucb", {"window": 5}), ("gp_ts", {"seed": 9}), ("bkb", {"growth": 9.0}), ("r_gp_ucb", {"interval": 3})],
+    [
+        ("sw_gp_ucb", {"window": 5}),
+        ("gp_ts", {"seed": 9}),
+        ("bkb", {"growth": 9.0}),
+        ("r_gp_ucb", {"interval": 3}),
+    ],
 )
 def test_mine_refuses_what_the_state_rests_on(name, changes, files):
     policy = built(name, **changes)
@@ -309,7 +322,12 @@ def test_learned_hyperparameters_are_state_and_their_beginning_is_a_setting(tmp_
 
 @pytest.mark.parametrize("way", ["file", "mine"])
 def test_neither_way_takes_another_structure(way, files, tmp_path):
-    for name, other in (("gp_ucb", "sw_gp_ucb"), ("gp_ucb", "bkb"), ("opkb", "ada_opkb"), ("random", "gp_ts")):
+    for name, other in (
+        ("gp_ucb", "sw_gp_ucb"),
+        ("gp_ucb", "bkb"),
+        ("opkb", "ada_opkb"),
+        ("random", "gp_ts"),
+    ):
         policy = built(name)
         before = bits(policy.state_dict())
         with pytest.raises(ValueError, match=r"cannot be (taken|kept)"):
@@ -412,7 +430,9 @@ def test_of_two_that_load_one_save_the_second_to_save_is_refused(tmp_path):
     first.ask(1.0), second.ask(1.0)
     save_policy(tmp_path / "live", first)
     kept = (tmp_path / "live").read_bytes()
-    with pytest.raises(ValueError, match=r"it holds save 2 of AskTell.*loaded or saved an earlier one. Load it"):
+    with pytest.raises(
+        ValueError, match=r"it holds save 2 of AskTell.*loaded or saved an earlier one. Load it"
+    ):
         save_policy(tmp_path / "live", second)
     assert (tmp_path / "live").read_bytes() == kept
     load_policy(tmp_path / "live", second)

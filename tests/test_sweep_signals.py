@@ -11,12 +11,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SWEEP = ["--problems", "gp", "--policies", "random,gp_ts", "--horizon", "6000", "--replicates", "4", "--block", "1"]
+SWEEP = [
+    "--problems",
+    "gp",
+    "--policies",
+    "random,gp_ts",
+    "--horizon",
+    "3000",
+    "--replicates",
+    "4",
+    "--block",
+    "1",
+]
 
 
 def children(pid):
     """Processes that have this one for an ancestor, alive."""
-    found = subprocess.run(["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
     parent = {int(p): int(q) for p, q, stat in map(str.split, found.splitlines()) if not stat.startswith("Z")}
     ours = {pid}
     while True:
@@ -42,10 +55,15 @@ def started(out, engine):
     """A sweep with at least one finished cell, in a process group of its own."""
     command = [sys.executable, "-m", "bandits_torch", "sweep", *SWEEP, "--engine", engine, "--out", str(out)]
     process = subprocess.Popen(
-        command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
     deadline = time.monotonic() + 120
-    while not list(out.glob("cells/*")) and time.monotonic() < deadline and process.poll() is None:
+    while not list(out.glob("cells/[!.]*")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
     assert process.poll() is None, process.stderr.read()
     return process
@@ -77,6 +95,6 @@ def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(engine, n
         return
     assert process.returncode == 128 + number
     finished, cells = map(int, re.search(r"interrupted: (\d+) of (\d+) cells are finished", said).groups())
-    assert 1 <= finished == len(list((tmp_path / "out" / "cells").glob("*"))) < cells == 8
+    assert 1 <= finished == len(list((tmp_path / "out" / "cells").glob("[!.]*"))) < cells == 8
     assert "continue with the same command and --resume" in said
     assert "Traceback" not in said
