@@ -11,10 +11,7 @@ import copy
 import functools
 import hashlib
 import inspect
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
 import gpytorch
@@ -25,7 +22,6 @@ from torch import Tensor
 _PLAIN = (bool, int, float, str, type(None))
 _WHOLE = 4096  # numbers of a tensor that is written down; of a larger one a digest is
 _LIST = 32  # numbers of a list that are looked at one by one; a longer one is taken for a tensor
-_ALIKE = 1e-9  # relative: numbers computed on another machine or thread count differ by less
 _DIGITS = 26  # bits of the mantissa that a digest looks at
 
 
@@ -100,7 +96,7 @@ def description(thing: Any, name: str) -> dict[str, Any]:
 
 
 def _walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    leaf = _leaf(value)
+    leaf = leaf_of(value)
     if leaf is not None or value is None:
         yield path, leaf
         return
@@ -110,11 +106,11 @@ def _walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[t
     if not isinstance(value, (tuple, type)):
         seen[id(value)] = path, value  # which keeps it alive, and the number its own
     yield path, f"<{_name(value)}>"
-    for key, item in _items(value):
+    for key, item in items_of(value):
         yield from _walk(item, f"{path}{key}", seen)
 
 
-def _leaf(value: Any) -> Any:
+def leaf_of(value: Any) -> Any:
     """A value that is written down as it is; None for one that is looked into."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -161,12 +157,12 @@ def _name(value: Any) -> str:
     return type(value).__qualname__
 
 
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
+def items_of(value: Any) -> Iterator[tuple[str, Any]]:
     """What is looked into, and its place."""
     if isinstance(value, Described) and "_built_with" in value.__dict__:
         pairs: Any = value._built_with.arguments(value).items()
     elif isinstance(value, torch.nn.Module):
-        pairs = _module_items(value)
+        pairs = module_items_of(value)
     elif isinstance(value, Mapping):
         pairs = value.items()
     elif isinstance(value, (list, tuple)):
@@ -185,7 +181,7 @@ def _items(value: Any) -> Iterator[tuple[str, Any]]:
     yield from ((f".{name}", item) for name, item in pairs)
 
 
-def _module_items(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
     """Hyperparameters of a GPyTorch module under their own names, not as it stores them; settings; parts."""
     for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
         meant = name.removeprefix("raw_")
@@ -225,167 +221,6 @@ def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
     yield from ((p.name, p.default) for p in defaults if p.default is not p.empty)
 
 
-# -- comparing -----------------------------------------------------------------------------------------
-
-
 def is_structure(leaf: Any) -> bool:
     """Whether an entry says what kind of thing stands there, not a value."""
     return isinstance(leaf, str) and leaf.startswith("<")
-
-
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Paths at which two descriptions differ; where things of other kinds stand, not what is below."""
-    found: list[str] = []
-    for path in (*one, *(path for path in other if path not in one)):
-        below = any(path.startswith((f"{top}.", f"{top}[")) for top in found)
-        both = path in one and path in other
-        if not below and not (both and alike(one[path], other[path])):
-            found.append(path)
-    return found
-
-
-def alike(one: Any, other: Any) -> bool:
-    """Whether two entries mean the same: numbers to rounding, digests on either grid."""
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
-        return fits and one.dtype == other.dtype and _near(one, other)
-    if is_structure(one) and is_structure(other):
-        kind, digests = _split_digests(one)
-        other_kind, other_digests = _split_digests(other)
-        return kind == other_kind and (not digests or any(map(str.__eq__, digests, other_digests)))
-    if isinstance(one, bool) or isinstance(other, bool) or not _numbers(one, other):
-        return type(one) is type(other) and one == other
-    return one == other or math.isclose(one, other, rel_tol=_ALIKE) or (one != one and other != other)
-
-
-def _numbers(*values: Any) -> bool:
-    return all(isinstance(value, (int, float)) for value in values)
-
-
-def _near(one: Tensor, other: Tensor) -> bool:
-    if not one.is_floating_point():
-        return torch.equal(one, other)
-    scale = float(one.nan_to_num().abs().max()) if one.numel() else 0.0
-    return torch.allclose(one, other, rtol=_ALIKE, atol=_ALIKE * scale, equal_nan=True)
-
-
-def _split_digests(leaf: str) -> tuple[str, list[str]]:
-    words = leaf.strip("<>").split(" ")
-    if len(words) >= 3 and words[1].startswith("torch."):
-        return " ".join(words[:2]), words[2:]
-    return leaf, []
-
-
-def shown(leaf: Any) -> str:
-    """An entry as an error message shows it."""
-    if not isinstance(leaf, Tensor):
-        return leaf.strip("<>") if is_structure(leaf) else repr(leaf)
-    if leaf.numel() <= 6:
-        return repr(leaf.tolist())
-    return f"a tensor of shape {tuple(leaf.shape)}, {hashlib.sha256(leaf.numpy().tobytes()).hexdigest()[:6]}"
-
-
-def changeable_part(thing: Any, path: str) -> Described | None:
-    """The part on the way to ``path``, which begins with a name of ``thing``, that lets the setting there differ."""
-    while isinstance(thing, (Described, list, tuple)):
-        found = _next(thing, path)
-        if found is None:
-            return None
-        name, part, path = found
-        if isinstance(thing, Described) and name in thing.changeable:
-            return thing
-        if isinstance(thing, Described) and thing.opaque:
-            return None
-        thing = part
-    return None
-
-
-def _next(thing: Any, path: str) -> tuple[str, Any, str] | None:
-    """The item of ``thing`` on the way to a path whose first name is its own; its name, and the path from there."""
-    own = re.match(r"\[\d+\]|[^.\[]*", path)
-    rest = path[own.end() :] if own else path
-    for key, item in _items(thing):
-        if rest == key or rest.startswith((f"{key}.", f"{key}[")):
-            return key.lstrip("."), item, rest.lstrip(".")
-    return None
-
-
-# -- building anew -------------------------------------------------------------------------------------
-
-
-def rebuilt(thing: Any, name: str, wanted: Mapping[str, Any]) -> Any:
-    """``thing`` built anew with the values of another description of the same structure.
-
-    Raises ValueError that names what cannot be taken: structure, tensors of which there is a digest alone, and what
-    is enclosed in functions.
-    """
-    made = _rebuilt(thing, name, wanted, {})
-    left = differences(wanted, description(made, name))
-    if left:
-        raise ValueError(f"{', '.join(left)} cannot be taken from a file: build the policy that way")
-    return made
-
-
-def _rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[int, Any]) -> Any:
-    leaf = _leaf(value)
-    if leaf is not None or value is None:
-        new = wanted.get(path, leaf)
-        if is_structure(new) or alike(leaf, new):
-            return value
-        return new.to(value.device) if isinstance(new, Tensor) and isinstance(value, Tensor) else new
-    if id(value) not in made:
-        made[id(value)] = value, _part_rebuilt(value, path, wanted, made)
-    return made[id(value)][1]
-
-
-def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[int, Any]) -> Any:
-    if isinstance(value, torch.nn.Module) and not isinstance(value, Described):
-        return _module_rebuilt(value, path, wanted)
-    items = {key: _rebuilt(item, f"{path}{key}", wanted, made) for key, item in _items(value)}
-    if isinstance(value, Described) and "_built_with" in value.__dict__:
-        return _called(type(value), value._built_with, {key.lstrip("."): item for key, item in items.items()})
-    if isinstance(value, (list, tuple)):
-        return type(value)(items.values()) if type(value) in (list, tuple) else value
-    if isinstance(value, Mapping):
-        return {key: items[f".{key}"] for key in value}
-    if is_dataclass(value) and not inspect.isclass(value):
-        return type(value)(**{f.name: items[f".{f.name}"] for f in fields(value) if f.init})
-    return value
-
-
-def _called(kind: type, noted: BuiltWith, arguments: dict[str, Any]) -> Any:
-    """An object of this class, its arguments given as its signature wants them."""
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for parameter in noted.parameters:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            positional += arguments[parameter.name]
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            named |= arguments[parameter.name]
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            named[parameter.name] = arguments[parameter.name]
-        else:
-            positional.append(arguments[parameter.name])
-    return kind(*positional, **named)
-
-
-def _module_rebuilt(module: torch.nn.Module, path: str, wanted: Mapping[str, Any]) -> torch.nn.Module:
-    """A copy of a kernel or mean with other hyperparameters."""
-    new = copy.deepcopy(module)
-    for place, part in new.named_modules():
-        at = f"{path}.{place}" if place else path
-        for name, value in list(_module_items(part)):
-            leaf = wanted.get(f"{at}.{name}")
-            known = isinstance(value, Tensor) and leaf is not None and not is_structure(leaf)
-            if known and not alike(_leaf(value), leaf):
-                _set_hyperparameter(part, name, torch.as_tensor(leaf).to(value))
-    return new
-
-
-def _set_hyperparameter(part: Any, name: str, value: Tensor) -> None:
-    stored = dict(part.named_parameters(recurse=False)) | dict(part.named_buffers(recurse=False))
-    if name in stored:
-        with torch.no_grad():
-            stored[name].copy_(value)
-    else:
-        part.initialize(**{name: value})

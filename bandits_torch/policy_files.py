@@ -11,8 +11,10 @@ from weakref import WeakKeyDictionary
 
 from bandits_torch import validation
 from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
-from bandits_torch.description import changeable_part, description, differences, rebuilt, shown
+from bandits_torch.description import description
+from bandits_torch.differing import changeable_part, differences, shown
 from bandits_torch.files import remove_parts, writing_alone
+from bandits_torch.rebuilding import rebuilt
 from bandits_torch.recorder import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
@@ -42,6 +44,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
     Raises ValueError, with nothing written, for a stale save and a file that is no policy's; TypeError for a policy
     whose state holds more than tensors and plain values.
     """
+    _check_stateful(policy)
     place = os.path.realpath(path)
     with writing_alone(path) as alone:
         number = 0
@@ -59,6 +62,11 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
         own = description(policy, "policy")
         write_state(path, "policy", header, {"built": own, "state": policy.state_dict()})
     _saved_as.setdefault(policy, {})[place] = mark
+
+
+def _check_stateful(policy: Any) -> None:
+    has_state = hasattr(policy, "state_dict") and hasattr(policy, "load_state_dict")
+    validation.require(has_state, "policy", policy, "a policy, or an AskTell around one")
 
 
 def _own_save(place: str, policy: Stateful) -> int:
@@ -103,6 +111,7 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     that differs; the policy is then as it was. Warns of other versions.
     """
     validation.require(on_difference in _WAYS, "on_difference", on_difference, "'error', 'file' or 'mine'")
+    _check_stateful(policy)
     name = os.fspath(path)
     header, content = read_state(path, "policy")
     with whole_or_refused(name, "policy"):

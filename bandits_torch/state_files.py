@@ -91,14 +91,16 @@ def whole_or_refused(name: str, kind: str) -> Iterator[None]:
 def check_kinds(state: Any, fresh: Any, where: str) -> None:
     """Raise ValueError where ``state`` has words in place of the numbers of ``fresh``, or tensors of another dtype.
 
-    ``fresh`` is the state of what is to take it up; sizes may differ, and what is None in either is anything.
+    ``fresh`` is the state of what is to take it up; sizes may differ, and what is None there may be anything.
     """
     kinds = dict(_described_kinds(state, where))
     for place, kind in _described_kinds(fresh, where):
-        found = kinds.get(place)
-        if found is None or kind is None or found == kind:
-            continue
-        if not (found[0] == kind[0] == "number" and "" in (found[1], kind[1])):
+        found = kinds.get(place, kind) or ("missing", "")
+        if (
+            kind is not None
+            and found != kind
+            and not (found[0] == kind[0] == "number" and "" in (found[1], kind[1]))
+        ):
             raise ValueError(f"{place} must be a {' '.join(kind).strip()}, got a {' '.join(found).strip()}")
 
 

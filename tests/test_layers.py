@@ -13,7 +13,8 @@ ROOT = Path(bandits_torch.__file__).parent
 FLOORS = [
     {"validation", "_version"},
     {"streams", "files", "domain", "description"},
-    {"state_files"},
+    {"state_files", "differing"},
+    {"rebuilding"},
     {"kernels"},
     {"models"},
     {"theory"},

@@ -47,7 +47,7 @@ def test_forks_are_refused_until_they_load_the_file():
 def test_copies_take_turns_of_their_own(tmp_path):
     asked = AskTell(RandomPolicy(3))
     with asked._turn:
-        for copied in (copy.deepcopy(asked), pickle.loads(pickle.dumps(asked))):  # noqa: S301
+        for copied in (copy.deepcopy(asked), pickle.loads(pickle.dumps(asked))):
             assert copied._turn is not asked._turn
             assert copied.ask(1.0).id == 0
         save_policy(tmp_path / "file", asked)
@@ -60,7 +60,7 @@ def test_copies_take_turns_of_their_own(tmp_path):
 def test_a_reward_that_is_no_number_is_refused_by_name(reward):
     asked = AskTell(RandomPolicy(3))
     question = asked.ask(1.0)
-    with pytest.raises(ValueError, match="^reward must be "):
+    with pytest.raises(ValueError, match=r"^reward must be "):
         asked.tell(question.id, reward)
     assert asked.open == (0,)
 
