@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -179,13 +180,12 @@ class _Turn:
 
 def _numbers(name: str, value: Any) -> Tensor:
     """A number, of NumPy or torch too, or a tensor or sequence of numbers, all finite, in float64."""
+    is_real = not (value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value))
     try:
-        numbers = torch.as_tensor(value, dtype=torch.float64)
+        numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         validation.require(False, name, _short(value), "a finite number, or a tensor of such")
         raise
-    is_real = not (isinstance(value, Tensor) and value.is_complex())
-    validation.require(is_real, name, value, "real numbers")
     return validation.finite_tensor(name, numbers.detach())
 
 
