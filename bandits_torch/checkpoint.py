@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import description
+from bandits_torch.differing import differences, shown
 from bandits_torch.files import remove_parts
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
@@ -119,8 +120,9 @@ def what_is_run(
 ) -> dict[str, Any]:
     """Plain values that tell a run from others: names, sizes, seed, settings, and the policy's state at the start."""
     state = described(policy.state_dict())
+    built = description(policy, "policy").items()
     return {
-        "policy": name_of(policy),
+        "policy's name": name_of(policy),
         "problem": name_of(problem),
         "horizon": horizon,
         "seed": seed,
@@ -128,7 +130,7 @@ def what_is_run(
         "first_replicate": first_replicate,
         "num_arms": policy.num_arms,
         "device": str(problem.arms.device),
-        **{f"policy{key}": value for key, value in settings(policy).items()},
+        **{key: described(leaf)[""] if isinstance(leaf, Tensor) else leaf for key, leaf in built},
         **{f"policy's state{key}": value for key, value in state.items()},
         **{f"problem{key}": value for key, value in settings(problem).items()},
         "problem's rewards at step 1": described(problem.expected_rewards(1))[""],
@@ -163,23 +165,18 @@ def _setting(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]
 
 def _require_same_run(path: str, written: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """ValueError that says in what the run of the file differs from the one asked for."""
-    differences = [
-        f"{key} was {written.get(key)!r} and is {asked.get(key)!r}"
-        for key in (*written, *(key for key in asked if key not in written))
-        if not _same(written.get(key), asked.get(key))
-    ]
-    if differences:
-        shown = "; ".join(differences[:_DIFFERENCES_SHOWN])
-        more = len(differences) - _DIFFERENCES_SHOWN
+    found = differences(written, asked)
+    if found:
+        none = "<nothing>"
+        shown_first = "; ".join(
+            f"{key} was {shown(written.get(key, none))} and is {shown(asked.get(key, none))}"
+            for key in found[:_DIFFERENCES_SHOWN]
+        )
+        more = len(found) - _DIFFERENCES_SHOWN
         raise ValueError(
-            f"checkpoint {path!r} must be of the run asked for: {shown}"
+            f"checkpoint {path!r} must be of the run asked for: {shown_first}"
             + (f"; and {more} more differences" if more > 0 else "")
         )
-
-
-def _same(one: Any, other: Any) -> bool:
-    both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
-    return bool(one == other) or both_nan
 
 
 def versions_here() -> dict[str, str]:

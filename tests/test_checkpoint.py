@@ -436,3 +436,12 @@ def test_a_copied_checkpoint_works_elsewhere(cut_at, tmp_path):
     interrupted(tmp_path / "run", cut_at)
     shutil.move(tmp_path / "run", tmp_path / "elsewhere")
     assert same(run(**small(), checkpoint=tmp_path / "elsewhere"), run(**small()))
+
+
+def test_settings_inside_functions_are_compared_too(tmp_path):
+    """The margin of gp_pi is known to a function alone, and no state of the start depends on it."""
+    policy, problem = all_recipes.build("gp_pi", 2, 10)
+    run(policy, problem, 10, checkpoint=tmp_path / "run")
+    other = recipes.build("gp_pi", problem, replicates=2, horizon=10, seed=3, margin=0.5)
+    with pytest.raises(ValueError, match=r"policy.acquisition.margin was 0.01 and is 0.5"):
+        run(other, problem, 10, checkpoint=tmp_path / "run")
