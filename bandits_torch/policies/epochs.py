@@ -68,6 +68,9 @@ class Epoch:
             for name in ("index", "start", "end"):
                 validation.natural(name, getattr(interval, name))
         under_way = [interval.before for interval in values["active"]]
+        for sums, steps in values["cumulative"]:
+            validation.tensor("cumulative", sums)
+            validation.positive_integer("cumulative", steps)
         known = bool(under_way) and all(isinstance(before, tuple) for before in under_way)
         validation.require(
             known, "active", len(under_way), "intervals with the sums of their start, at least one"
