@@ -15,6 +15,7 @@ from bandits_torch.description import Described, description
 from bandits_torch.differing import differences
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.policies import AskTell, IndexPolicy, Observation
 from bandits_torch.policies.random import RandomPolicy
 from tests.reference import all_recipes
@@ -388,6 +389,15 @@ def test_nothing_writes_into_the_caller_s_kernel(name, files):
     assert [everything(kernel) for kernel in kernels] == before
     assert torch.equal(_PROBLEMS[name].arms, arms)
     assert play(built(name), 12) == expected
+
+
+def test_nor_does_a_model_over_points():
+    kernel = RBFKernel().double()
+    before = everything(kernel)
+    model = OnlineGP(kernel, 0.1, input_dim=1)
+    model.to(torch.float32).requires_grad_(True).eval()
+    model.kernel.lengthscale = 9.0
+    assert everything(kernel) == before
 
 
 def test_a_kernel_that_is_changed_later_changes_no_model(tmp_path):
