@@ -8,12 +8,12 @@ space and time (``bandits_torch.kernels``), exact online models (``ArmGP``, ``On
 from bandits_torch import recipes
 from bandits_torch._version import __version__
 from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
-from bandits_torch.checkpoint import load_policy, save_policy
 from bandits_torch.domain import Domain
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
 from bandits_torch.policies import AskTell, IndexPolicy, Policy
+from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.problems import Problem, make
 
 __all__ = [

@@ -1,8 +1,7 @@
-"""Runs that outlive their process, and policies that move from one process to another: state in files."""
+"""Runs that outlive their process: their state in a file."""
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +12,13 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import description
+from bandits_torch.differing import differences, shown
 from bandits_torch.files import remove_parts
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import name_of, versions
-from bandits_torch.state_files import described, read_state, write_state
+from bandits_torch.state_files import check_kinds, described, read_state, whole_or_refused, write_state
 
 _PLAIN = (bool, int, float, str, type(None))
 _DIFFERENCES_SHOWN = 3
@@ -75,21 +76,41 @@ class RunCheckpoint:
         remove_parts(self.path)
         if not os.path.exists(self.path):
             return 0
+        name = os.fspath(self.path)
         header, state = read_state(self.path, "run")
-        _require_same_run(os.fspath(self.path), header["run"], self._asked)
-        _warn_of_versions(os.fspath(self.path), header["versions"])
-        for name, part in self._parts.items():
-            part.load_state_dict(state["parts"][name])
-        torch.set_rng_state(state["torch"])
-        self.earlier_seconds = header["seconds"]
-        return int(header["step"])
+        with whole_or_refused(name, "run"):
+            step, seconds = header["step"], header["seconds"]
+            written, made_by = dict(header["run"]), dict(header["versions"])
+            validation.require(
+                type(step) is int and 0 < step <= self.horizon, "step", step, "a step of the run"
+            )
+            validation.non_negative("seconds", seconds)
+            fresh = {key: part.state_dict() for key, part in self._parts.items()}
+            generator = torch.Generator().set_state(state["torch"])
+        _require_same_run(name, written, self._asked)
+        warn_of_versions(name, made_by)
+        with whole_or_refused(name, "run"):
+            try:
+                for key, part in self._parts.items():
+                    check_kinds(state["parts"][key], fresh[key], key)
+                    part.load_state_dict(state["parts"][key])
+                validation.require(
+                    state["parts"]["record"]["done"] == step, "step", step, "that of the record"
+                )
+            except Exception:
+                for key, part in self._parts.items():
+                    part.load_state_dict(fresh[key])
+                raise
+        torch.set_rng_state(generator.get_state())
+        self.earlier_seconds = seconds
+        return step
 
     def after(self, step: int) -> None:
         """Write the file if it is due after this step."""
         if self.path is None or (step % self.every and step != self.horizon):
             return
         seconds = self.earlier_seconds + perf_counter() - self._begun
-        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": _versions()}
+        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": versions_here()}
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         write_state(self.path, "run", header, {"parts": parts, "torch": torch.get_rng_state()})
 
@@ -99,8 +120,9 @@ def what_is_run(
 ) -> dict[str, Any]:
     """Plain values that tell a run from others: names, sizes, seed, settings, and the policy's state at the start."""
     state = described(policy.state_dict())
+    built = description(policy, "policy").items()
     return {
-        "policy": name_of(policy),
+        "policy's name": name_of(policy),
         "problem": name_of(problem),
         "horizon": horizon,
         "seed": seed,
@@ -108,7 +130,7 @@ def what_is_run(
         "first_replicate": first_replicate,
         "num_arms": policy.num_arms,
         "device": str(problem.arms.device),
-        **{f"policy{key}": value for key, value in settings(policy).items()},
+        **{key: described(leaf)[""] if isinstance(leaf, Tensor) else leaf for key, leaf in built},
         **{f"policy's state{key}": value for key, value in state.items()},
         **{f"problem{key}": value for key, value in settings(problem).items()},
         "problem's rewards at step 1": described(problem.expected_rewards(1))[""],
@@ -143,74 +165,30 @@ def _setting(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]
 
 def _require_same_run(path: str, written: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """ValueError that says in what the run of the file differs from the one asked for."""
-    differences = [
-        f"{key} was {written.get(key)!r} and is {asked.get(key)!r}"
-        for key in (*written, *(key for key in asked if key not in written))
-        if not _same(written.get(key), asked.get(key))
-    ]
-    if differences:
-        shown = "; ".join(differences[:_DIFFERENCES_SHOWN])
-        more = len(differences) - _DIFFERENCES_SHOWN
+    found = differences(written, asked)
+    if found:
+        none = "<nothing>"
+        shown_first = "; ".join(
+            f"{key} was {shown(written.get(key, none))} and is {shown(asked.get(key, none))}"
+            for key in found[:_DIFFERENCES_SHOWN]
+        )
+        more = len(found) - _DIFFERENCES_SHOWN
         raise ValueError(
-            f"checkpoint {path!r} must be of the run asked for: {shown}"
+            f"checkpoint {path!r} must be of the run asked for: {shown_first}"
             + (f"; and {more} more differences" if more > 0 else "")
         )
 
 
-def _same(one: Any, other: Any) -> bool:
-    both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
-    return bool(one == other) or both_nan
-
-
-def _versions() -> dict[str, str]:
+def versions_here() -> dict[str, str]:
     """What the last bits of a run's numbers depend on."""
     return versions() | {"threads": str(torch.get_num_threads())}
 
 
-def _warn_of_versions(path: str, written: Mapping[str, str]) -> None:
-    now = _versions()
-    changed = [f"{name} {was}, now {now[name]}" for name, was in written.items() if now[name] != was]
+def warn_of_versions(path: str, written: Mapping[str, str]) -> None:
+    now = versions_here()
+    changed = [f"{name} {was}, now {now.get(name)}" for name, was in written.items() if now.get(name) != was]
     if changed:
         warnings.warn(
             f"{path!r} was written with {'; '.join(changed)}: what follows may differ in the last bits",
             stacklevel=4,
         )
-
-
-# -- policies ------------------------------------------------------------------------------------------
-
-
-def save_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
-    """Write the state of a policy (or of an ``AskTell`` around one) to a file, whole or not at all.
-
-    Settings are no part of it: ``load_policy`` wants a policy built in the same way.
-
-    ``path``: of the file, written whole or not at all.
-    """
-    header = {"policy": name_of(policy), "sizes": _sizes(policy), "versions": _versions()}
-    write_state(path, "policy", header, policy.state_dict())
-
-
-def load_policy(path: str | os.PathLike[str], policy: Stateful) -> None:
-    """Let a policy, built in the same way as the one that ``save_policy`` wrote, continue where that one stood.
-
-    Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or newer, or of a policy of
-    another name, size or make; the policy is then as it was. Warns of other versions.
-
-    ``path``: of the file that ``save_policy`` wrote.
-    """
-    header, state = read_state(path, "policy")
-    own = {"policy": name_of(policy), "sizes": _sizes(policy)}
-    _require_same_run(os.fspath(path), {key: header[key] for key in own}, own)
-    _warn_of_versions(os.fspath(path), header["versions"])
-    before = policy.state_dict()
-    try:
-        policy.load_state_dict(state)
-    except Exception as error:
-        policy.load_state_dict(before)
-        raise ValueError(f"{os.fspath(path)!r} must be of a policy built in the same way: {error}") from error
-
-
-def _sizes(policy: Any) -> list[int | None]:
-    """Replicates and arms."""
-    return [getattr(policy, "replicates", None), getattr(policy, "num_arms", None)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -68,21 +71,23 @@ def sweep(
         swept = {name: ProblemSetting(name, sent[name], places[name]) for name in asked}
         players = {name: RecipeSetting(name, sent[name]) for name in raced}
         whole = Block(replicates, horizon, 0, seed)
-        _check_folder(out, resume, [cell.key for cell in make_cells(swept, players, whole, block)])
+        keys = [cell.key for cell in make_cells(swept, players, whole, block)]
+        _check_folder(out, resume, keys)
         try:
-            histories = run_sweep(
-                swept,
-                players,
-                horizon,
-                replicates=replicates,
-                block=block,
-                seed=seed,
-                engine=engine,
-                threads=threads,
-                jobs=jobs,
-                out=out / "cells",
-                progress=True,
-            )
+            with _says_how_to_go_on(out, keys):
+                histories = run_sweep(
+                    swept,
+                    players,
+                    horizon,
+                    replicates=replicates,
+                    block=block,
+                    seed=seed,
+                    engine=engine,
+                    threads=threads,
+                    jobs=jobs,
+                    out=out / "cells",
+                    progress=True,
+                )
             failures: list[str] = []
         except SweepFailed as failed:
             histories = failed.histories
@@ -94,9 +99,39 @@ def sweep(
         raise typer.Exit(1)
 
 
+@contextmanager
+def _says_how_to_go_on(out: Path, keys: list[str]) -> Iterator[None]:
+    """On Ctrl-C or SIGTERM say what is finished and how to continue; exit codes 130 and 143, as shells have them."""
+    received = [signal.SIGINT]
+
+    def terminate(number: int, frame: Any) -> None:
+        received[0] = signal.SIGTERM
+        raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if in_main else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        finished = _finished(out, keys)
+        typer.echo(
+            f"interrupted: {finished} of {len(keys)} cells are finished in {str(out / 'cells')!r}; "
+            f"continue with the same command and --resume",
+            err=True,
+        )
+        raise SystemExit(128 + received[0]) from None
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _finished(out: Path, keys: list[str]) -> int:
+    return sum((out / "cells" / key).exists() for key in keys)
+
+
 def _check_folder(out: Path, resume: bool, keys: list[str]) -> None:
     """Finished cells are used again only when that is asked for."""
-    finished = sum((out / "cells" / key).exists() for key in keys)
+    finished = _finished(out, keys)
     if finished and not resume:
         raise ValueError(
             f"out holds {finished} finished cells of this sweep, got {str(out)!r}: continue it with --resume, "

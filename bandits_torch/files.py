@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
+
+try:
+    import fcntl as _fcntl
+except ImportError:  # Windows
+    fcntl: ModuleType | None = None
+else:
+    fcntl = _fcntl
 
 _PART = ".part"
 
@@ -18,14 +27,17 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file that becomes ``path`` when the block ends well and vanishes when it does not.
 
     Once the block is over the file outlasts a loss of power: it is on the disk, and so is its name. A process that
-    is killed leaves ``path`` as it was, and a part behind (``remove_parts``).
+    is killed leaves ``path`` as it was, and a part behind (``remove_parts``). Where ``path`` is a symbolic link, the
+    file that it leads to is written; a file that is there keeps its mode.
     Folders on the way that are missing are made. OSError as the system raises it.
     """
-    target = Path(path)
+    target = _target(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{_PART}")
     try:
         with open(part, "xb") as file:
+            if target.exists():
+                shutil.copymode(target, part)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -38,9 +50,38 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def remove_parts(path: str | os.PathLike[str]) -> None:
     """Remove what writers of ``path`` left behind that were killed; nobody else may be writing it."""
-    target = Path(path)
+    target = _target(path)
     for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}"):
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
+    """Keep other processes that ask for the same from the folder of ``path`` meanwhile; whether that is so.
+
+    The lock is the system's and ends with its holder, however that ends. False, at once, where there is no such lock:
+    on Windows, and on file systems that know none.
+    """
+    folder = _target(path).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            locked = True
+        except OSError:
+            locked = False
+        yield locked
+    finally:
+        os.close(handle)
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    """The file that is meant, past symbolic links."""
+    return Path(os.path.realpath(path))
 
 
 def _flush_folder(folder: Path) -> None:

@@ -13,16 +13,18 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.files import atomic_write
 
 FORMAT = "bandits_torch state"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 did not keep the layout of tensors, nor say how a policy was built
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -58,28 +60,71 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
         raise FileNotFoundError(f"no {kind} file at {name!r}")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{name!r} is not a whole {kind} file: truncated, or of another kind")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
+    with whole_or_refused(name, kind), np.load(path, allow_pickle=False) as archive:
+        arrays = {key: archive[key] for key in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
-    except Exception as error:  # a damaged archive makes its readers fail in many ways
-        raise ValueError(f"{name!r} is not a whole {kind} file: {error}") from error
     _check_header(name, kind, header)
-    try:
+    with whole_or_refused(name, kind):
         state = _unpacked(header.pop("state"), {key: torch.from_numpy(a) for key, a in arrays.items()})
-    except Exception as error:
-        raise ValueError(f"{name!r} is not a whole {kind} file: {error}") from error
     return header, state
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The header alone of a file that ``write_state`` wrote; ValueError for any other file."""
+    name = os.fspath(path)
+    with whole_or_refused(name, "state"), np.load(path, allow_pickle=False) as archive:
+        header = json.loads(archive["header"].tobytes())
+    validation.require(isinstance(header, dict), "header", header, "a JSON object")
+    return dict(header)
+
+
+@contextmanager
+def whole_or_refused(name: str, kind: str) -> Iterator[None]:
+    """Whatever goes wrong in reading what a file of this name holds is a ValueError that says so."""
+    try:
+        yield
+    except Exception as error:  # a crafted file makes its readers fail in many ways
+        said = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{name!r} is not a whole {kind} file: {said}") from error
+
+
+def check_kinds(state: Any, fresh: Any, where: str) -> None:
+    """Raise ValueError where ``state`` has words in place of the numbers of ``fresh``, or tensors of another dtype.
+
+    ``fresh`` is the state of what is to take it up; sizes may differ, and what is None there may be anything.
+    """
+    kinds = dict(_described_kinds(state, where))
+    for place, kind in _described_kinds(fresh, where):
+        found = kinds.get(place, kind) or ("missing", "")
+        becomes_a_tensor = kind == ("number", "") and found[0] == "number"  # as clocks do
+        if kind is not None and found != kind and not becomes_a_tensor:
+            raise ValueError(f"{place} must be a {' '.join(kind).strip()}, got a {' '.join(found).strip()}")
+
+
+def _described_kinds(value: Any, where: str) -> Iterator[tuple[str, tuple[str, str] | None]]:
+    """Number or word, with the dtype of tensors, by path."""
+    if isinstance(value, (Mapping, list, tuple)):
+        yield where, ("group", "")
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            yield from _described_kinds(item, f"{where}[{key!r}]")
+    elif isinstance(value, Tensor):
+        yield where, ("number", str(value.dtype))
+    else:
+        yield where, None if value is None else ("word" if isinstance(value, str) else "number", "")
 
 
 def _check_header(name: str, kind: str, header: Any) -> None:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
     version = header.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if version == 1:
         raise ValueError(
-            f"{name!r} has state format {version}, and this version reads up to {FORMAT_VERSION}"
+            f"{name!r} has state format 1, of an older version, which did not say how what it holds was built: "
+            "start anew, or go on with the version that wrote it"
         )
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise ValueError(f"{name!r} has state format {version!r}, and this version reads {FORMAT_VERSION}")
     if header.get("kind") != kind:
         raise ValueError(f"{name!r} must be a {kind} file, got a {header.get('kind')} file")
 
@@ -108,7 +153,9 @@ class _Packed:
         return value
 
     def _add_tensor(self, value: Tensor, where: str) -> list[Any]:
-        flat = value.detach().cpu().reshape(-1)
+        value = value.detach()
+        order = _order(value)
+        flat = value.cpu().permute(order).reshape(-1)
         try:
             name = str(flat[:0].numpy().dtype)
         except TypeError as error:
@@ -116,7 +163,14 @@ class _Packed:
         start = self._length.get(name, 0)
         self._length[name] = start + len(flat)
         self.parts.setdefault(name, []).append(flat)
-        return [name, start, list(value.shape), str(value.device)]
+        return [name, start, list(value.shape), str(value.device), order]
+
+
+def _order(value: Tensor) -> list[int]:
+    """The dimensions as they lie in memory, slowest first: sums over a tensor laid out otherwise end in other bits."""
+    strides = value.stride()
+    order = sorted(range(value.dim()), key=lambda k: (-strides[k], k))
+    return order if value.permute(order).is_contiguous() else list(range(value.dim()))
 
 
 def _unpacked(tree: Any, arrays: Mapping[str, Tensor]) -> Any:
@@ -132,9 +186,12 @@ def _unpacked(tree: Any, arrays: Mapping[str, Tensor]) -> Any:
         return {_unpacked(key, arrays): _unpacked(item, arrays) for key, item in content}
     if tag != "tensor":
         raise ValueError(f"unknown entry {tag!r}")
-    name, start, shape, device = content
-    part = arrays[name][start : start + math.prod(shape)]
-    return part.reshape(shape).clone().to(device)
+    name, start, shape, device, order = content
+    natural = all(type(size) is int and size >= 0 for size in (start, *shape))
+    if not natural or sorted(order) != list(range(len(shape))):
+        raise ValueError(f"bad place of a tensor {content!r}")
+    part = arrays[name][start : start + math.prod(shape)].reshape([shape[k] for k in order])
+    return part.clone().permute([order.index(k) for k in range(len(shape))]).to(device)
 
 
 def described(value: Any, where: str = "") -> dict[str, Any]:

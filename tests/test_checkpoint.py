@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from bandits_torch import checkpoint, recipes
-from bandits_torch.checkpoint import load_policy, save_policy
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Observation
 from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import write_state
@@ -286,8 +286,9 @@ def rewritten(path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "has state format 99, and this version reads up to 1"),
-        ({"version": "1"}, "has state format 1, and"),
+        ({"version": 99}, "has state format 99, and this version reads 2"),
+        ({"version": "2"}, "has state format '2', and"),
+        ({"version": 1}, "has state format 1, of an older version, which did not say how"),
         ({"format": "another"}, "is not a run file: its header says"),
         ({"kind": "policy"}, "must be a run file, got a policy file"),
         ({"state": {"code": "x"}}, "is not a whole run file: unknown entry 'code'"),
@@ -377,9 +378,9 @@ def test_a_bad_interval_is_refused(every, tmp_path):
 
 def test_a_policy_s_file_is_for_policies_of_its_name_and_size(tmp_path):
     save_policy(tmp_path / "policy", RandomPolicy(3, 2))
-    with pytest.raises(ValueError, match=r"sizes was \[2, 3\] and is \[2, 4\]"):
+    with pytest.raises(ValueError, match=r"policy.num_arms was 3 and is 4"):
         load_policy(tmp_path / "policy", RandomPolicy(4, 2))
-    with pytest.raises(ValueError, match="policy was 'RandomPolicy' and is 'IndexPolicy'"):
+    with pytest.raises(ValueError, match="policy was RandomPolicy and is IndexPolicy"):
         load_policy(tmp_path / "policy", all_recipes.build("gp_ucb", 2, 5)[0])
     with pytest.raises(ValueError, match="must be a run file, got a policy file"):
         run(**small(), checkpoint=tmp_path / "policy")
@@ -435,3 +436,12 @@ def test_a_copied_checkpoint_works_elsewhere(cut_at, tmp_path):
     interrupted(tmp_path / "run", cut_at)
     shutil.move(tmp_path / "run", tmp_path / "elsewhere")
     assert same(run(**small(), checkpoint=tmp_path / "elsewhere"), run(**small()))
+
+
+def test_settings_inside_functions_are_compared_too(tmp_path):
+    """The margin of gp_pi is known to a function alone, and no state of the start depends on it."""
+    policy, problem = all_recipes.build("gp_pi", 2, 10)
+    run(policy, problem, 10, checkpoint=tmp_path / "run")
+    other = recipes.build("gp_pi", problem, replicates=2, horizon=10, seed=3, margin=0.5)
+    with pytest.raises(ValueError, match=r"policy.acquisition.margin was 0.01 and is 0.5"):
+        run(other, problem, 10, checkpoint=tmp_path / "run")

@@ -30,7 +30,8 @@ def blocks(text, *languages):
 
 
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
-def test_python_blocks_of_a_page_run_in_order_as_one_session(page):
+def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
     namespace = {}
     for block in blocks(PAGES[page], "python"):
         exec(compile(block, f"{page}.md", "exec"), namespace)

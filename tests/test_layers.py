@@ -12,8 +12,9 @@ ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
     {"validation", "_version"},
-    {"streams", "files", "domain"},
-    {"state_files"},
+    {"streams", "files", "domain", "description"},
+    {"state_files", "differing"},
+    {"rebuilding"},
     {"kernels"},
     {"models"},
     {"theory"},
@@ -21,7 +22,7 @@ FLOORS = [
     {"policies", "problems", "history"},
     {"recorder"},
     {"point_recorder", "checkpoint"},
-    {"loop"},
+    {"loop", "policy_files"},
     {"recipes"},
     {"experiments"},
     {"cli_options", "cli_output"},

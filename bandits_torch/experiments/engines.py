@@ -5,11 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -56,21 +60,50 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
 
     The processes are started afresh, not forked (a fork of a process with threads may hang), so a script that
     sweeps must guard its main part by ``if __name__ == "__main__"``. A process that dies, for want of memory say,
-    fails all cells that have not ended: run the sweep again to continue.
+    fails all cells that have not ended: run the sweep again to continue. The processes end at once when this one is
+    interrupted, and when it ends, however that comes about.
     """
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(cells)), context) as pool:
-        try:
+    theirs, ours = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(min(jobs, len(cells)), context, _end_with, (theirs,))
+    try:
+        with _interrupts_held_back():
             waiting = {pool.submit(_play_packed, cell, threads): cell for cell in cells}
-            for future in as_completed(waiting):
-                cell = waiting[future]
-                try:
-                    outcome = pickle.loads(future.result())  # noqa: S301  # our own process wrote it
-                except Exception as error:  # the cell could not be sent, or its process died
-                    outcome = _failure(error, "the process died" if _died(error) else traceback.format_exc())
-                yield cell, outcome
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for future in as_completed(waiting):
+            cell = waiting[future]
+            try:
+                outcome = pickle.loads(future.result())  # noqa: S301  # our own process wrote it
+            except Exception as error:  # the cell could not be sent, or its process died
+                outcome = _failure(error, "the process died" if _died(error) else traceback.format_exc())
+            yield cell, outcome
+    finally:
+        ours.close()
+        pool.shutdown(cancel_futures=True)
+        theirs.close()
+
+
+def _end_with(parent: Connection) -> None:
+    """Have this process end as soon as the other end of the connection is closed, in the middle of whatever it does."""
+
+    def wait() -> None:
+        with suppress(EOFError, OSError):
+            parent.recv_bytes()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C waits until the block is over; processes started in it never see it, and are ended by their parent."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 import torch
-from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -14,16 +13,13 @@ from bandits_torch.kernels import ArmCovarianceKernel
 
 
 def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
-    """The kernel itself if it computes in the arms' dtype and on their device, else a copy that does; for a covariance
-    matrix a kernel over indices."""
+    """A copy of the kernel in the arms' dtype and on their device; for a covariance matrix a kernel over indices.
+
+    A copy, since a model writes into its kernel where it loads a state or learns, and others may hold the one given.
+    """
     if isinstance(kernel, Tensor):
         return ArmCovarianceKernel(kernel.to(arms))
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel or a tensor")
-    parts = [m for m in kernel.modules() if not isinstance(m, Interval)]  # bounds do not set a dtype
-    values = [v for m in parts for v in (*m.parameters(recurse=False), *m.buffers(recurse=False))]
-    values = [v for v in values if v.is_floating_point()]
-    if all(v.dtype == arms.dtype and v.device == arms.device for v in values):
-        return kernel
     return copy.deepcopy(kernel).to(arms)
 
 

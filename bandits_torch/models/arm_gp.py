@@ -39,7 +39,7 @@ class ArmGP(ArmModel):
             or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
             these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
             Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which
-            is the kernel given, or a copy if that has another dtype or device.
+            is a copy of the kernel given.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
@@ -275,6 +275,15 @@ class ArmGP(ArmModel):
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
         self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
         self.rebuild()
+
+    changeable = ("kernel", "noise_variance", "prior_mean")
+
+    def keep_settings(self, own: ArmGP) -> None:
+        """Learn what a state held again, under the kernel, noise and prior mean of ``own``."""
+        belief, taken = own._belief, self._belief
+        belief.observations, belief.now, belief.forgets = taken.observations, taken.now, taken.forgets
+        self.prior, self.noise_variance, self._belief = own.prior, own.noise_variance, belief
+        belief.relearn(taken.form_name)
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else arm_inputs.flat_mask(where, self._batch_shape)

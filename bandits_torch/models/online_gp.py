@@ -45,8 +45,9 @@ class OnlineGP(OnlineModel):
     exact for every t, whatever GPyTorch's settings are.
 
     Args:
-        kernel: any GPyTorch kernel; its batch shape must broadcast to ``batch_shape`` (candidate priors). It
-            is moved to ``dtype`` and ``device``. Call ``rebuild`` after changing its hyperparameters.
+        kernel: any GPyTorch kernel; its batch shape must broadcast to ``batch_shape`` (candidate priors).
+            The model has a copy in its ``dtype`` and on its ``device``; call ``rebuild`` after changing that one's
+            hyperparameters.
         noise_variance: lambda, in squared units of the targets: a number or a tensor that broadcasts to
             ``batch_shape``; at least 1e-10 (1e-5 in float32).
         prior_mean: m, a number or a ``gpytorch.means.Mean``.
@@ -101,8 +102,8 @@ class OnlineGP(OnlineModel):
         require_within(shape, kernel.batch_shape, "kernel.batch_shape")
         if not isinstance(prior_mean, Mean):
             prior_mean = _constant(validation.finite_number("prior_mean", prior_mean), dtype)
-        self.kernel = kernel.to(dtype=dtype, device=device)
-        self.prior_mean = prior_mean.to(dtype=dtype, device=device)
+        self.kernel = copy.deepcopy(kernel).to(dtype=dtype, device=device)
+        self.prior_mean = copy.deepcopy(prior_mean).to(dtype=dtype, device=device)
         self.register_buffer("noise_variance", noise)
         own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
         self.data = GrowingCholesky(input_dim, shape, own, dtype, device)
@@ -248,6 +249,13 @@ class OnlineGP(OnlineModel):
                 "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
             )
             own.copy_(new.reshape(own.shape))
+        self.rebuild()
+
+    changeable = ("kernel", "noise_variance", "prior_mean")
+
+    def keep_settings(self, own: OnlineGP) -> None:
+        """Factor what a state held anew, under the kernel, noise and prior mean of ``own``."""
+        self.kernel, self.prior_mean, self.noise_variance = own.kernel, own.prior_mean, own.noise_variance
         self.rebuild()
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineGP:

@@ -12,9 +12,10 @@ from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 
 
-class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
+class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
     """A single-output BoTorch model whose data come and go in place.
 
     ``posterior`` is BoTorch's. Beside it:
@@ -99,12 +100,17 @@ class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
 
 class ResizableState(torch.nn.Module):
-    """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length."""
+    """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length.
+
+    Of any layout in memory, too, which it keeps: sums over a matrix that lies otherwise end in other last bits.
+    """
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         for name, buffer in self._buffers.items():
             incoming = state_dict.get(prefix + name)
-            if buffer is not None and incoming is not None and incoming.shape != buffer.shape:
+            if buffer is None or incoming is None:
+                continue
+            if (incoming.shape, incoming.stride()) != (buffer.shape, buffer.stride()):
                 self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.models.sketch import Sketch
 
 
@@ -72,6 +73,12 @@ class WatchedArms:
     @classmethod
     def from_state(cls, sketch: Sketch, state: Mapping[str, Any]) -> WatchedArms:
         """The watched arms that gave ``state``, of a sketch that was put back to the same moment."""
+        n = validation.tensor("arms", state["arms"]).shape
+        for name, dtype in (("arms", torch.long), ("variance", sketch.prior_variance.dtype)):
+            value = validation.tensor(name, state[name])
+            ok = value.dtype == dtype and value.dim() == 1 and value.shape == n
+            validation.shape_is(name, value, ok, f"(n,) and dtype {dtype}")
+        validation.natural("pulls", state["pulls"])
         watched = cls(sketch, state["arms"])
         watched._variance, watched._pulls = state["variance"].clone(), state["pulls"]
         watched._era = tuple(state["era"])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 from bandits_torch.policies.policy import Choice, Observation, Policy
 
 
@@ -28,7 +33,7 @@ class Question:
     arm: Tensor
 
 
-class AskTell:
+class AskTell(Described):
     """Numbers a policy's choices, so that a reward needs no more than the number of its question.
 
     * Late, out of order: ``tell`` hands the policy time, arm and reasons of the choice; ``Policy`` says what becomes of
@@ -37,12 +42,19 @@ class AskTell:
     * Twice: the first counts. Every other ``tell`` of a number is ignored and says so.
     * Never: open questions hold nothing up; ``drop`` removes those that are too old.
 
+    * From several threads: one call at a time, whole; the others wait. No two questions have one number.
+    * After a fork the child is refused with RuntimeError, or it would ask its parent's questions again, with its
+      parent's random numbers. It may load the file that the processes share.
+
     Its state is the policy's and the open questions, so it moves between processes as a policy does::
 
         live = AskTell(recipes.tv_gp_ucb(arms, kernel, noise_variance))
         load_policy(path, live)
         question = live.ask(time)
         save_policy(path, live)      # another process may tell
+
+    Of two processes that load one save and both ask or tell, the second to save gets a ValueError, and must load, ask
+    and tell again (``save_policy``): hand a question out once it is saved.
 
     Args:
         policy: who answers; it must be asked through here alone.
@@ -53,6 +65,7 @@ class AskTell:
         self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
+        self._turn = _Turn()
 
     @property
     def name(self) -> str:
@@ -62,16 +75,17 @@ class AskTell:
     @property
     def open(self) -> tuple[int, ...]:
         """Numbers of the questions without an answer, oldest first."""
-        return tuple(self._open)
+        with self._turn.any_process():
+            return tuple(self._open)
 
     def ask(self, time: float, available: Tensor | None = None) -> Question:
         """What to pull at ``time``, among the arms with ``available`` True; see ``Policy.choose``."""
-        validation.finite_number("time", time)
-        choice = self.policy.choose(time, available)
-        question = Question(self._asked, float(time), choice.arm)
-        self._open[question.id] = (question.time, choice)
-        self._asked += 1
-        return question
+        with self._turn:
+            choice = self.policy.choose(validation.finite_number("time", time), available)
+            question = Question(self._asked, float(time), choice.arm)
+            self._open[question.id] = (question.time, choice)
+            self._asked += 1
+            return question
 
     def tell(self, id: int, reward: float | Tensor) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
@@ -79,33 +93,102 @@ class AskTell:
         Raises ValueError, with nothing changed, for a number never asked, a reward that is not finite, or one that the
         policy cannot learn any more.
         """
-        known = isinstance(id, int) and not isinstance(id, bool) and 0 <= id < self._asked
+        value = _numbers("reward", reward)
+        with self._turn:
+            id = self._known(id)
+            if id not in self._open:
+                return False
+            time, choice = self._open[id]
+            value = value.to(choice.arm.device)
+            ok = value.shape in ((), (self.replicates,))
+            validation.shape_is("reward", value, ok, f"() or ({self.replicates},)")
+            self.policy.learn(Observation(time, choice.arm, value.expand(self.replicates), choice.why))
+            del self._open[id]
+            return True
+
+    def _known(self, id: Any) -> int:
+        """A number of a question asked."""
+        whole = hasattr(id, "__index__") and not isinstance(id, bool | Tensor)
+        known = whole and 0 <= operator.index(id) < self._asked
         validation.require(known, "id", id, f"of a question asked, 0 to {self._asked - 1}")
-        if id not in self._open:
-            return False
-        time, choice = self._open[id]
-        value = torch.as_tensor(reward, dtype=torch.float64, device=choice.arm.device)
-        validation.finite_tensor("reward", value)
-        ok = value.shape in ((), (self.replicates,))
-        validation.shape_is("reward", value, ok, f"() or ({self.replicates},)")
-        self.policy.learn(Observation(time, choice.arm, value.expand(self.replicates), choice.why))
-        del self._open[id]
-        return True
+        return operator.index(id)
 
     def drop(self, before: float) -> int:
         """Give up the open questions asked before this time; how many there were."""
-        old = [id for id, (time, _) in self._open.items() if time < before]
-        for id in old:
-            del self._open[id]
-        return len(old)
+        with self._turn:
+            old = [id for id, (time, _) in self._open.items() if time < before]
+            for id in old:
+                del self._open[id]
+            return len(old)
 
     def state_dict(self) -> dict[str, Any]:
         """The policy's state and the open questions."""
-        questions = [(id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()]
-        return {"policy": self.policy.state_dict(), "asked": self._asked, "open": questions}
+        with self._turn.any_process():
+            questions = [
+                (id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()
+            ]
+            return {"policy": self.policy.state_dict(), "asked": self._asked, "open": questions}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the one that gave ``state`` stood."""
-        self.policy.load_state_dict(state["policy"])
-        self._asked = state["asked"]
-        self._open = {id: (time, Choice(arm, why)) for id, time, arm, why in state["open"]}
+        """Continue where the one that gave ``state`` stood. ValueError for a state that is none, with nothing changed
+        but the policy."""
+        asked = validation.natural("state['asked']", state["asked"])
+        questions = {}
+        for id, time, arm, why in state["open"]:
+            validation.require(type(id) is int and 0 <= id < asked, "state['open']", id, f"below {asked}")
+            validation.instance("why", why, Mapping, "a mapping")
+            validation.tensor("arm", arm)
+            questions[id] = (validation.finite_number("time", time), Choice(arm, why))
+        with self._turn.any_process():
+            self.policy.load_state_dict(state["policy"])
+            self._asked, self._open = asked, questions
+            self._turn.own()
+
+
+class _Turn:
+    """A lock that one thread holds at a time, as often as it likes, in the process that it was made in."""
+
+    def __init__(self) -> None:
+        self.own()
+
+    def own(self) -> None:
+        """This process is now the one."""
+        if getattr(self, "_process", None) != os.getpid():
+            self._lock, self._process = threading.RLock(), os.getpid()
+
+    def any_process(self) -> threading.RLock:
+        """The lock in a child, too, where a thread that no longer exists may have held the parent's."""
+        return self._lock if self._process == os.getpid() else threading.RLock()
+
+    def __enter__(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "this AskTell was made in another process, of which this one is a fork: both would ask questions of "
+                "the same numbers. Load the file that they share (load_policy), or build an AskTell here"
+            )
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Turn:
+        return _Turn()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Turn, ()
+
+
+def _numbers(name: str, value: Any) -> Tensor:
+    """A number, of NumPy or torch too, or a tensor or sequence of numbers, all finite, in float64."""
+    is_real = not (value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value))
+    try:
+        numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        validation.require(False, name, _short(value), "a finite number, or a tensor of such")
+        raise
+    return validation.finite_tensor(name, numbers.detach())
+
+
+def _short(value: Any) -> Any:
+    """What of a value an error message shows: some integers have more digits than Python writes."""
+    return float("inf") if isinstance(value, int) and abs(value) > 10**30 else value

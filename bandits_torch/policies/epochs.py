@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from bandits_torch import validation
+
 
 @dataclass
 class Interval:
@@ -57,8 +59,20 @@ class Epoch:
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> Epoch:
-        """The epoch that gave ``plain``."""
+        """The epoch that gave ``plain``; ValueError for what no epoch gives between two steps."""
         values = copy.deepcopy(dict(plain))
         for name in ("pending", "active"):
             values[name] = [Interval(**interval) for interval in values[name]]
+        validation.tensor("matrices", values["matrices"])
+        for interval in [*values["pending"], *values["active"]]:
+            for name in ("index", "start", "end"):
+                validation.natural(name, getattr(interval, name))
+        under_way = [interval.before for interval in values["active"]]
+        for sums, steps in values["cumulative"]:
+            validation.tensor("cumulative", sums)
+            validation.positive_integer("cumulative", steps)
+        known = bool(under_way) and all(isinstance(before, tuple) for before in under_way)
+        validation.require(
+            known, "active", len(under_way), "intervals with the sums of their start, at least one"
+        )
         return Epoch(**values)

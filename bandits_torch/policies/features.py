@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 
 
-class FeatureSource(ABC):
+class FeatureSource(Described, ABC):
     """Features of the arms, which may be learnt anew for each block."""
 
     replicates: int

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 from bandits_torch.models.online_model import OnlineModel
 
 Prediction = Callable[[], tuple[Tensor, Tensor]]
 
 
-class ForgettingRule:
+class ForgettingRule(Described):
     """Keeps everything; the base of the others.
 
     Each step a rule is asked ``refuted`` before the policy learns, then told ``observed`` and asked ``after``.
@@ -129,6 +130,8 @@ class EventTriggeredRestart(ForgettingRule):
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
+
+    changeable = ("delta", "noise_scale")
 
     def __init__(self, delta: float = 0.1, noise_scale: float | None = None) -> None:
         self.delta = validation.probability("delta", delta)

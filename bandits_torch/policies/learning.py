@@ -43,6 +43,9 @@ class LearnedHyperparameters(Policy):
     positive.
     """
 
+    changeable = ("every", "first", "tolerance", "memory", "most")
+    opaque = True  # the hyperparameters below are learned: those of the state are kept
+
     def __init__(
         self,
         policy: ModelPolicy | ContinuousPriorElimination,

@@ -29,6 +29,8 @@ class ModelPolicy(Policy):
         width, forgetting, seed, first_replicate: see ``IndexPolicy``.
     """
 
+    changeable = ("acquisition", "width", "search")
+
     def __init__(
         self,
         model: OnlineModel,

@@ -45,6 +45,7 @@ class UnknownPriorPolicy(Policy):
     Raises ValueError for a model of another batch shape than (S, P).
     """
 
+    changeable = ("width", "search")
     _MODELS: tuple[type, ...] = (ArmGP,)
     _TOLD: tuple[str, ...] = ("prior",)  # what ``learn`` needs of the choice
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 from bandits_torch.domain import Domain
 
 
@@ -44,7 +45,7 @@ class Observation:
     why: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Policy(ABC):
+class Policy(Described, ABC):
     """Chooses an arm for each of S replicates and learns from the rewards.
 
     ``choose`` changes nothing but the position of random streams; ``learn`` changes state. ``run`` calls them in turn;

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from functools import cache
@@ -191,6 +192,7 @@ def master_gp_ucb(
     lam = _one_noise(noise_variance)
     scale = math.sqrt(lam) if noise_scale is None else noise_scale
     bound = torch.as_tensor(rkhs_bound)
+    kernel = copy.deepcopy(kernel)  # copies of the base are made later, when the caller may have changed it
 
     def gp_ucb(B: float, copies: int = 1) -> IndexPolicy:
         used = _width(width) or IGPWidth(B, scale, delta, RealisedGain())

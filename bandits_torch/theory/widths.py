@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.theory.information_gain import GainProvider
 from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
@@ -35,7 +36,7 @@ from bandits_torch.theory.parameters import Parameter, check_step, checked, cloc
 _FORMS = ("theory", "printed")
 
 
-class Width(ABC):
+class Width(Described, ABC):
     """A rule for the number that multiplies sigma."""
 
     @abstractmethod

@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from botorch.test_functions import Branin
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import Domain, acquisition, kernels, models, policies, problems, recipes, theory
+from bandits_torch import (
+    Domain,
+    acquisition,
+    kernels,
+    models,
+    policies,
+    problems,
+    recipes,
+    save_policy,
+    theory,
+)
 from bandits_torch.problems.arm_evidence import draw_tables
 from tests.fuzz import bad_values as bad
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
@@ -138,6 +150,15 @@ KINDS = {
 T = 20
 DOMAIN = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
 PRIOR_RECIPE = {"arms": FEATURES, "noise_variance": 0.1}
+
+
+FILES = Path(tempfile.mkdtemp())
+
+
+def saved():
+    path = FILES / "policy"
+    save_policy(path, policies.RandomPolicy(5), overwrite=True)
+    return path
 
 
 def recipe(**more):
@@ -770,6 +791,14 @@ SPECS: dict[str, Spec] = {
         {"name": bad.words(*recipes.RECIPES)},
     ),
     "policies.AskTell": Spec(lambda: {"policy": index_policy()}),
+    "bandits_torch.save_policy": Spec(
+        lambda: {"path": FILES / "saved", "policy": policies.RandomPolicy(5), "overwrite": True},
+        {"path": None},
+    ),
+    "bandits_torch.load_policy": Spec(
+        lambda: {"path": saved(), "policy": policies.RandomPolicy(5), "on_difference": "error"},
+        {"path": None, "on_difference": bad.words("error", "file", "mine")},  # the system speaks of a path
+    ),
     "bandits_torch.run": Spec(
         lambda: {
             "policy": policies.RandomPolicy(5),
@@ -796,10 +825,6 @@ LEFT_OUT = {
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
     "policies.Question": "a record that AskTell makes",
-    **dict.fromkeys(
-        ("bandits_torch.load_policy", "bandits_torch.save_policy"),
-        "files of states: tests/test_checkpoint.py",
-    ),
     "policies.Observation": "a record; the policy that learns it checks it",
     "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",

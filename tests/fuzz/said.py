@@ -69,6 +69,22 @@ def times_to_policy(policy: Any) -> Iterator[Said]:
         yield f"choose: time {what}", lambda time=time: policy.choose(time), ("time",)
 
 
+def to_ask_tell(asked: Any) -> Iterator[Said]:
+    """Numbers of no question, rewards that are no numbers, times that are none."""
+    question = asked.ask(4.0)
+    for id in (-1, question.id + 1, 10**400, 0.0, 1.5, True, "0", None, torch.tensor(0), [0]):
+        yield f"tell: id {str(id)[:9]}", lambda id=id: asked.tell(id, 1.0), ("id",)
+    junk = {"a word": "1", "bytes": b"1", "too long an integer": 10**400, "a dict": {}, "a class": object}
+    refused = {
+        what: bad for what, bad in BAD_REWARDS.items() if what not in ("one for two", "list", "number")
+    }
+    refused.pop("no dimension")  # one number for all replicates
+    for what, bad in (refused | junk).items():
+        yield f"tell: reward {what}", lambda bad=bad: asked.tell(question.id, bad), ("reward",)
+    for what, time in BAD_TIMES.items():
+        yield f"ask: time {what}", lambda time=time: asked.ask(time), ("time",)
+
+
 def to_model(name: str, model: Any) -> Iterator[Said]:
     """Inputs, targets, masks and counts that cannot be."""
     drifts = "drift" in name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bandits_torch import recipes
+from bandits_torch import AskTell, recipes
 from tests.fuzz.living import (
     MODELS,
     MORE,
@@ -16,7 +16,7 @@ from tests.fuzz.living import (
     state_of,
 )
 from tests.fuzz.outcome import REFUSED, outcome
-from tests.fuzz.said import times_to_policy, to_model, to_policy
+from tests.fuzz.said import times_to_policy, to_ask_tell, to_model, to_policy
 
 DRIFTING = {"tv_gp_ucb": {"forgetting_rate": 0.1}, "ui_gp_ucb": {}}
 
@@ -40,6 +40,13 @@ def test_policy_refuses_what_cannot_be(name):
     policy.choose(4.0)  # draws ahead what the choice below would draw
     said = list(to_policy(policy))
     assert_refused_and_unchanged(policy.state_dict, said)
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_ask_tell_refuses_what_cannot_be(name):
+    asked = AskTell(policy_of(name))
+    asked.ask(4.0)
+    assert_refused_and_unchanged(asked.state_dict, list(to_ask_tell(asked)))
 
 
 @pytest.mark.parametrize("name", OVER_POINTS)

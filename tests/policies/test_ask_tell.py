@@ -10,13 +10,14 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.checkpoint import described, load_policy, save_policy
+from bandits_torch.checkpoint import described
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.ask_tell import AskTell
 from bandits_torch.policies.forgetting import EventTriggeredRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import all_recipes, live_system

@@ -1,0 +1,226 @@
+"""How an object was built, as plain values by path: to tell two of them apart, to say in what, and to build one anew.
+
+A ``Described`` notes the arguments that it is built with, whatever its class; a class that is written tomorrow does
+so too. The description walks from there: parts into their arguments, kernels into structure and hyperparameters,
+functions into what they enclose, other objects into their attributes. What an object learns later is no part of it.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import gpytorch
+import numpy as np
+import torch
+from torch import Tensor
+
+_PLAIN = (bool, int, float, str, type(None))
+_WHOLE = 4096  # numbers of a tensor that is written down; of a larger one a digest is
+_LIST = 32  # numbers of a list that are looked at one by one; a longer one is taken for a tensor
+_DIGITS = 26  # bits of the mantissa that a digest looks at
+
+
+class BuiltWith:
+    """The arguments of a constructor, kernels as they were then; shared by copies of the object."""
+
+    __slots__ = ("_bound", "_kind")
+
+    def __init__(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._kind = kind
+        self._bound = [_kept(value) for value in args], {key: _kept(value) for key, value in kwargs.items()}
+
+    @property
+    def parameters(self) -> list[inspect.Parameter]:
+        """Of the constructor, but for ``self``."""
+        return list(inspect.signature(self._kind.__init__).parameters.values())[1:]  # type: ignore[misc]
+
+    def arguments(self, part: Any) -> dict[str, Any]:
+        """By name, defaults too. A part that ``part`` holds under the argument's name now stands for the one given."""
+        args, kwargs = self._bound
+        bound = inspect.Signature(self.parameters).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        live = {name: getattr(part, name, None) for name in given}
+        return {name: live[name] if isinstance(live[name], Described) else given[name] for name in given}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BuiltWith:
+        return self
+
+
+def _kept(value: Any) -> Any:
+    """An argument as it is now: its owner may change a kernel later."""
+    is_kernel = isinstance(value, torch.nn.Module) and not isinstance(value, Described)
+    return copy.deepcopy(value) if is_kernel else value
+
+
+class Described:
+    """Notes what it is built with; the base of policies and of the parts they are put together from.
+
+    Attributes:
+        changeable: arguments that may differ from those of a state it takes up: nothing in a state is computed with
+            them, or ``keep_settings`` computes it anew. None unless a class says so.
+        opaque: whether no part below may have such arguments, since this one learns them.
+    """
+
+    changeable: ClassVar[tuple[str, ...]] = ()
+    opaque: ClassVar[bool] = False
+    _built_with: BuiltWith
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
+
+    def keep_settings(self, own: Any) -> None:
+        """A state has been taken up; go back to the ``changeable`` arguments of ``own``, a copy of before."""
+
+
+def _noting(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def noting(self: Any, *args: Any, **kwargs: Any) -> None:
+        if "_built_with" not in self.__dict__:  # else a base's constructor, called by its subclass's
+            self.__dict__["_built_with"] = BuiltWith(type(self), args, kwargs)
+        init(self, *args, **kwargs)
+
+    return noting
+
+
+def description(thing: Any, name: str) -> dict[str, Any]:
+    """What ``thing`` was built with, by path: numbers, words and tensors, and in angle brackets its structure."""
+    return dict(_walk(thing, name, {}))
+
+
+def _walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    leaf = leaf_of(value)
+    if leaf is not None or value is None:
+        yield path, leaf
+        return
+    if id(value) in seen:
+        yield path, f"<{seen[id(value)][0]}>"
+        return
+    if not isinstance(value, (tuple, type)):
+        seen[id(value)] = path, value  # which keeps it alive, and the number its own
+    yield path, f"<{_name(value)}>"
+    for key, item in items_of(value):
+        yield from _walk(item, f"{path}{key}", seen)
+
+
+def leaf_of(value: Any) -> Any:
+    """A value that is written down as it is; None for one that is looked into."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, (torch.dtype, torch.device)):
+        return str(value)
+    if (
+        isinstance(value, (list, tuple))
+        and len(value) > _LIST
+        and all(type(x) in (int, float) for x in value)
+    ):
+        value = torch.tensor(value, dtype=torch.float64)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        value = torch.from_numpy(value)
+    if not isinstance(value, Tensor):
+        return None
+    if value.dim() == 0:
+        return value.item()
+    if value.numel() <= _WHOLE:
+        return value.detach().cpu().clone()
+    return f"<{'x'.join(map(str, value.shape))} {value.dtype} {' '.join(_digests(value.detach().cpu()))}>"
+
+
+def _digests(value: Tensor) -> list[str]:
+    """Of numbers cut to so many bits, on two grids: rounding elsewhere moves a number over a step of one at most."""
+    if not value.is_floating_point():
+        grids = [value]
+    else:
+        mantissa, exponent = torch.frexp(value.double())
+        steps = mantissa * 2.0**_DIGITS
+        grids = [torch.stack([torch.floor(steps + half), exponent.double()]) for half in (0.0, 0.5)]
+    return [hashlib.blake2b(g.contiguous().numpy().tobytes(), digest_size=8).hexdigest() for g in grids]
+
+
+def _name(value: Any) -> str:
+    """What kind of thing it is."""
+    if isinstance(value, functools.partial):
+        return "partial"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return str(value.__qualname__)
+    if isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__qualname__
+
+
+def items_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """What is looked into, and its place."""
+    if isinstance(value, Described) and "_built_with" in value.__dict__:
+        pairs: Any = value._built_with.arguments(value).items()
+    elif isinstance(value, torch.nn.Module):
+        pairs = module_items_of(value)
+    elif isinstance(value, Mapping):
+        pairs = value.items()
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{i}]", item) for i, item in enumerate(value))
+        return
+    elif isinstance(value, (set, frozenset)):
+        pairs = [("items", sorted(value, key=repr))]
+    elif isinstance(value, functools.partial):
+        pairs = [("func", value.func), ("args", value.args), ("keywords", value.keywords)]
+    elif inspect.isclass(value) or isinstance(value, torch.Generator):
+        return
+    elif callable(value) and hasattr(value, "__qualname__"):
+        pairs = _enclosed(value)
+    else:
+        pairs = getattr(value, "__dict__", {}).items()
+    yield from ((f".{name}", item) for name, item in pairs)
+
+
+def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    """Hyperparameters of a GPyTorch module under their own names, not as it stores them; settings; parts."""
+    for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+        meant = name.removeprefix("raw_")
+        yield meant, getattr(module, meant, tensor)
+    for name, value in vars(module).items():
+        if (
+            not name.startswith("_")
+            and name != "training"
+            and isinstance(value, (bool, int, float, str, tuple))
+        ):
+            yield name, value
+    for name, child in module.named_children():
+        if (
+            isinstance(child, gpytorch.Module) or child.state_dict()
+        ):  # others are tools that some kernels keep
+            yield name, child
+
+
+def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function knows beside its arguments."""
+    if hasattr(function, "__wrapped__"):
+        yield from _enclosed(function.__wrapped__)
+        return
+    if inspect.ismethod(function):
+        yield "self", function.__self__
+        function = function.__func__
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    for name, cell in cells.items():
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not filled: a function that names itself
+            continue
+    defaults = inspect.signature(function).parameters.values()
+    yield from ((p.name, p.default) for p in defaults if p.default is not p.empty)
+
+
+def is_structure(leaf: Any) -> bool:
+    """Whether an entry says what kind of thing stands there, not a value."""
+    return isinstance(leaf, str) and leaf.startswith("<")

@@ -1,0 +1,191 @@
+"""Policies that move from one process to another: their state, and how they were built, in a file."""
+
+from __future__ import annotations
+
+import copy
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from bandits_torch import validation
+from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
+from bandits_torch.description import description
+from bandits_torch.differing import changeable_part, differences, shown
+from bandits_torch.files import remove_parts, writing_alone
+from bandits_torch.rebuilding import rebuilt
+from bandits_torch.recorder import name_of
+from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
+
+_DIFFERENCES_SHOWN = 8
+_WAYS = ("error", "file", "mine")
+_saved_as: WeakKeyDictionary[Any, dict[str, str]] = (
+    WeakKeyDictionary()
+)  # the save of each file that is a policy's own
+
+
+def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bool = False) -> None:
+    """Write a policy (or an ``AskTell`` around one) to a file: its state, and all that it was built with.
+
+    Every save has a number and a mark of its own. A file that is there must be the one that this policy loaded or saved
+    last: if another process has saved in the meantime, what it learned would be lost. Load it again, and do anew what
+    was done since. Parts that saves left behind which were killed are removed; a symbolic link stays one, and a file
+    keeps its mode.
+
+    Looking and writing are one step for processes that share the folder, by a lock that ends with its holder; on
+    Windows, and on file systems without locks, two saves within the same milliseconds may still both be accepted.
+
+    Args:
+        path: of the file, written whole or not at all.
+        policy: what is saved.
+        overwrite: replace whatever is there.
+
+    Raises ValueError, with nothing written, for a stale save and a file that is no policy's; TypeError for a policy
+    whose state holds more than tensors and plain values.
+    """
+    _check_stateful(policy)
+    place = os.path.realpath(path)
+    with writing_alone(path) as alone:
+        number = 0
+        if os.path.exists(place) and not overwrite:
+            number = _own_save(place, policy)
+        if alone:
+            remove_parts(path)
+        mark = uuid.uuid4().hex
+        header = {
+            "policy": name_of(policy),
+            "save": number + 1,
+            "mark": mark,
+            "versions": versions_here(),
+        }
+        own = description(policy, "policy")
+        write_state(path, "policy", header, {"built": own, "state": policy.state_dict()})
+    _saved_as.setdefault(policy, {})[place] = mark
+
+
+def _check_stateful(policy: Any) -> None:
+    has_state = hasattr(policy, "state_dict") and hasattr(policy, "load_state_dict")
+    validation.require(has_state, "policy", policy, "a policy, or an AskTell around one")
+
+
+def _own_save(place: str, policy: Stateful) -> int:
+    """The number of the save at ``place``; ValueError unless it is the one that this policy knows."""
+    try:
+        header = read_header(place)
+    except ValueError as error:
+        raise ValueError(f"path must be of no file or a policy's, got {place!r}: {error}") from error
+    known = _saved_as.get(policy, {}).get(place)
+    if header.get("mark") != known or known is None:
+        last = "never loaded or saved it" if known is None else "loaded or saved an earlier one"
+        raise ValueError(
+            f"path must be of a file that this policy loaded or saved last, got {place!r}: it holds save "
+            f"{header.get('save')} of {header.get('policy')}, and this policy {last}. Load it and do anew "
+            "what was done since, or save with overwrite=True, which loses what others learned"
+        )
+    return int(header["save"])
+
+
+def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference: str = "error") -> None:
+    """Let a policy continue where the one that ``save_policy`` wrote stood.
+
+    The file says what that one was built with, part by part: classes, numbers, arms, kernels as they were before
+    anything was learned. Where that differs from ``policy``:
+
+    * ``"error"``: a ValueError lists all differences.
+    * ``"file"``: the file's settings are taken. The policy is built anew with them, its model and other parts, and goes
+      on exactly as the one that was saved; references to its former parts are of no use any more.
+    * ``"mine"``: the policy's own settings are kept, and what was learned is taken. Only such settings may
+      differ as nothing learned rests on: width, acquisition and search; a schedule of fits, the thresholds of
+      ``EventTriggeredRestart``; and kernel, noise variance and prior mean of an ``ArmGP`` or ``OnlineGP`` that are not
+      learned: what it holds is then learned again under its own, at that cost.
+
+    Neither takes another structure (classes, arms, functions; under ``"mine"`` windows and seeds too).
+
+    Args:
+        path: of the file that ``save_policy`` wrote.
+        policy: built in the same way; what it has learned is lost.
+        on_difference: see above.
+
+    Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or format, or of a policy
+    that differs; the policy is then as it was. Warns of other versions.
+    """
+    validation.require(on_difference in _WAYS, "on_difference", on_difference, "'error', 'file' or 'mine'")
+    _check_stateful(policy)
+    name = os.fspath(path)
+    header, content = read_state(path, "policy")
+    with whole_or_refused(name, "policy"):
+        built, state, mark = dict(content["built"]), content["state"], str(header["mark"])
+        made_by = dict(header["versions"])
+    own = description(policy, "policy")
+    found = differences(built, own)
+    if found and on_difference == "error":
+        raise ValueError(_listed(name, found, built, own))
+    changed = _changed_parts(name, policy, found, built, own) if on_difference == "mine" else []
+    with_file = found and on_difference == "file"
+    target = _as_in_file(name, policy, found, built, own) if with_file else policy
+    before = copy.deepcopy(policy.state_dict())
+    with whole_or_refused(name, "policy"):
+        try:
+            check_kinds(state, target.state_dict(), "state")
+            target.load_state_dict(state)
+            for part, settings in changed:
+                part.keep_settings(settings)
+        except Exception:
+            policy.load_state_dict(before)
+            raise
+    if target is not policy:
+        vars(policy).clear()
+        vars(policy).update(vars(target))
+    _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
+    warn_of_versions(name, made_by)
+
+
+def _changed_parts(
+    name: str, policy: Stateful, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]
+) -> list[tuple[Any, Any]]:
+    """The parts whose settings are kept, with copies of them; ValueError if some difference lies elsewhere."""
+    parts = {path: changeable_part(policy, path) for path in found}
+    fixed = [path for path, part in parts.items() if part is None]
+    if fixed:
+        raise ValueError(
+            _listed(name, fixed, built, own, "cannot be kept, since what was learned rests on it: ")
+        )
+    unique = {id(part): part for part in parts.values()}
+    return [(part, copy.deepcopy(part)) for part in unique.values()]
+
+
+def _as_in_file(
+    name: str, policy: Stateful, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]
+) -> Any:
+    try:
+        made = rebuilt(policy, "policy", built)
+        validation.require(_sizes(made) == _sizes(policy), "replicates and arms", _sizes(made), "the same")
+        return made
+    except Exception as error:  # a crafted file may ask for any settings
+        said = _listed(name, found, built, own)
+        raise ValueError(f"{said}; these cannot be taken from the file: {error}") from error
+
+
+def _listed(
+    name: str, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any], why: str = ""
+) -> str:
+    none = "<nothing>"
+    lines = [
+        f"{path} was {shown(built.get(path, none))} and is {shown(own.get(path, none))}"
+        for path in found[:_DIFFERENCES_SHOWN]
+    ]
+    more = len(found) - len(lines)
+    return (
+        f"{name!r} must be of a policy built in the same way: {why}{'; '.join(lines)}"
+        + (f"; and {more} more differences" if more > 0 else "")
+        + (
+            ""
+            if why
+            else " (on_difference='file' takes the file's settings, 'mine' keeps these, where they can)"
+        )
+    )
+
+
+def _sizes(policy: Any) -> tuple[Any, ...]:
+    return tuple(getattr(policy, name, None) for name in ("replicates", "num_arms", "dim"))

@@ -1,0 +1,477 @@
+"""A policy's file says how the policy was built: another one is refused, and what differs is listed."""
+
+import contextlib
+import copy
+import os
+import re
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+from bandits_torch import Domain, load_policy, recipes, save_policy
+from bandits_torch.checkpoint import described
+from bandits_torch.description import Described, description
+from bandits_torch.differing import differences
+from bandits_torch.kernels import ExponentialForgettingKernel
+from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies import AskTell, IndexPolicy, Observation
+from bandits_torch.policies.random import RandomPolicy
+from tests.reference import all_recipes
+
+T = 40
+# Another value of every option there is; a new option needs a line, or the test of all options fails.
+OTHERS = {
+    "chunk_size": 5,
+    "constants": "theory",
+    "delta": 0.25,
+    "depth": 4,
+    "discount": 0.9,
+    "drift_variance": 0.05,
+    "first_replicate": 4,
+    "forgetting_rate": 0.2,
+    "form": "factor",
+    "growth": 3.0,
+    "hidden": 8,
+    "horizon": T + 7,
+    "interval": 5,
+    "learn_hyperparameters": {"every": 7},
+    "margin": 0.5,
+    "noise_scale": 0.7,
+    "noise_variance": 0.3,
+    "oversampling": 3.0,
+    "preset": "theory",
+    "prior_mean": 0.3,
+    "regulariser": 0.1,
+    "rkhs_bound": 3.0,
+    "run_length": 1e3,
+    "search": {"num_restarts": 3},
+    "seed": 9,
+    "thresholds": "theory",
+    "time_kernel": ExponentialForgettingKernel(torch.tensor(0.3).double()),
+    "training_steps": 3,
+    "variation_budget": 2.0,
+    "width": 1.5,
+    "width_form": "printed",
+    "window": 8,
+    "xi": "printed",
+}
+CASES = [(name, option) for name in recipes.RECIPES for option in recipes.options_of(name)]
+INDEX = [name for name in recipes.RECIPES if name != "pe_gp_ucb" and "search" in recipes.options_of(name)]
+_PROBLEMS = {}
+
+
+def built(name, **changes):
+    """A recipe on its small problem, the same one every time."""
+    if name not in _PROBLEMS:
+        _PROBLEMS[name] = all_recipes.build(name, 2, T)[1]
+    settings = {"replicates": 2, "horizon": T, "seed": 3} | all_recipes.QUICK.get(name, {}) | changes
+    return recipes.build(name, _PROBLEMS[name], **settings)
+
+
+def play(policy, steps, first=0):
+    """Rewards that depend on step and arm alone; the arms played."""
+    arms = []
+    for step in range(first, first + steps):
+        choice = policy.choose(float(step + 1))
+        position = choice.arm.double() if choice.arm.dim() == 1 else choice.arm.sum(-1)
+        policy.learn(Observation(float(step + 1), choice.arm, torch.sin(1.7 * step + position), choice.why))
+        arms.append(choice.arm.tolist())
+    return arms
+
+
+def bits(state):
+    """Every number of a state, tensors to the last bit."""
+    if isinstance(state, torch.Tensor):
+        return (str(state.dtype), tuple(state.shape), state.contiguous().numpy().tobytes())
+    if isinstance(state, dict):
+        return {key: bits(value) for key, value in state.items()}
+    return [bits(value) for value in state] if isinstance(state, (list, tuple)) else repr(state)
+
+
+# -- refusing -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A file of every recipe, a few steps into its life."""
+    folder = tmp_path_factory.mktemp("files")
+    for name in recipes.RECIPES:
+        policy = built(name)
+        play(policy, 12)
+        save_policy(folder / name, policy)
+    return folder
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe_takes_its_own_state_and_refuses_that_of_all_others(name, files):
+    """25 x 24 pairs; none of the recipes is another on these problems."""
+    policy = built(name)
+    before = bits(policy.state_dict())
+    for other in recipes.RECIPES:
+        if other != name:
+            with pytest.raises(
+                ValueError, match=r"must be of a policy built in the same way: .* was .* and is "
+            ):
+                load_policy(files / other, policy)
+    assert bits(policy.state_dict()) == before
+    load_policy(files / name, policy)
+    again = built(name)
+    play(again, 12)
+    assert play(policy, 15, first=12) == play(again, 15, first=12)
+
+
+@pytest.mark.parametrize(("name", "option"), [case for case in CASES if case[1] != "replicates"])
+def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, option, files):
+    try:
+        other = built(name, **{option: OTHERS[option]})
+    except ValueError:
+        assert (name, option) == ("pe_gp_ucb", "learn_hyperparameters")  # not over arms
+        return
+    found = differences(description(built(name), "policy"), description(other, "policy"))
+    if found:
+        with pytest.raises(ValueError, match=re.escape(found[0]) + ".* was .* and is "):
+            load_policy(files / name, other)
+        return
+    plain = built(name)
+    assert play(plain, 25) == play(other, 25)
+    assert bits(plain.state_dict()) == bits(other.state_dict())
+
+
+def test_options_without_effect_are_few():
+    """Or a walk that sees nothing would pass the test above."""
+    unseen = []
+    for name, option in CASES:
+        if option in ("replicates", "learn_hyperparameters"):
+            continue
+        changed = description(built(name, **{option: OTHERS[option]}), "policy")
+        if not differences(description(built(name), "policy"), changed):
+            unseen.append((name, option))
+    expected = {  # a search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone
+        "search": set(INDEX) | {"pe_gp_ucb"},
+        "seed": {"pe_gp_ucb"},
+        "variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
+        "horizon": {"bkb", "bbkb"},
+        "noise_variance": {"opkb", "ada_opkb", "opnn", "ada_opnn"},
+    }
+    assert set(unseen) == {(name, option) for option, names in expected.items() for name in names}
+
+
+def test_windows_of_others_and_settings_in_code_are_listed(files):
+    with pytest.raises(
+        ValueError, match=r"policy.width was .*; policy.forgetting was KeepEverything and is Sliding"
+    ):
+        load_policy(files / "gp_ucb", built("sw_gp_ucb", window=5))
+    with pytest.raises(ValueError, match=r"policy.model.noise_variance was 0.01\d* and is 0.5; policy.width"):
+        load_policy(files / "igp_ucb", built("igp_ucb", noise_variance=0.5, width=2.0))
+
+
+def test_a_class_written_tomorrow_is_described_too(tmp_path):
+    class Patient(RandomPolicy):
+        def __init__(self, num_arms, patience, *, weights):
+            super().__init__(num_arms)
+            self._quietly = patience
+
+    save_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
+    load_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
+    with pytest.raises(
+        ValueError, match=r"policy.patience was 7 and is 8; policy.weights\[1\] was 2.0 and is 5.0"
+    ):
+        load_policy(tmp_path / "file", Patient(3, 8, weights=[1.0, 5.0]))
+
+
+def test_parts_of_a_policy_tell_what_they_are_now(tmp_path):
+    """A width that is set later counts; arms that were added do."""
+    arms = torch.linspace(0, 1, 7, dtype=torch.float64).unsqueeze(-1)
+    policies = [recipes.gp_ucb(arms, RBFKernel().double(), 0.1, width=1.0) for _ in range(2)]
+    save_policy(tmp_path / "file", policies[0])
+    policies[1].add_arms(arms[:2] + 3)
+    with pytest.raises(
+        ValueError, match=r"policy.model.arms was a tensor of shape \(7, 1\).* and is .*\(9, 1\)"
+    ):
+        load_policy(tmp_path / "file", policies[1])
+
+
+def test_one_arm_of_many_that_moves_is_seen_and_rounding_is_not():
+    arms = torch.rand(3000, 2, dtype=torch.float64)
+    described_arms = description(built_over(arms), "policy")
+    assert described_arms["policy.model.arms"].startswith("<3000x2 torch.float64 ")
+    moved = arms.clone()
+    moved[1234, 1] += 1e-6
+    assert differences(described_arms, description(built_over(moved), "policy")) == ["policy.model.arms"]
+    rounded = arms * (1 + 2e-16)
+    assert not torch.equal(rounded, arms)
+    assert differences(described_arms, description(built_over(rounded), "policy")) == []
+
+
+def built_over(arms):
+    return recipes.bkb(arms, RBFKernel().double(), 0.1)
+
+
+# -- the file's settings, or mine -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("igp_ucb", {"noise_variance": 0.5, "width": 2.0, "prior_mean": 1.0}),
+        ("sw_gp_ucb", {"window": 5, "delta": 0.3}),
+        ("et_gp_ucb", {"delta": 0.01}),
+        ("bbkb", {"seed": 9, "width": 2.0, "growth": 2.0}),
+        ("pe_gp_ucb", {"delta": 0.3, "width": 1.0}),
+        ("ada_opkb", {"constants": "theory", "seed": 8}),
+        ("opnn", {"hidden": 8, "training_steps": 2}),
+        ("gp_ts", {"seed": 9, "form": "factor"}),
+    ],
+)
+def test_the_file_s_settings_make_the_policy_that_was_saved(name, changes, files, tmp_path):
+    """Bit for bit: values are taken, however many; the kinds of widths differ in none of these."""
+    saved = built(name, **changes)
+    play(saved, 12)
+    save_policy(tmp_path / "file", saved)
+    plain = {"width": 1.0} if "width" in changes else {}
+    policy = built(name, **plain)
+    play(policy, 5)
+    load_policy(tmp_path / "file", policy, on_difference="file")
+    assert differences(description(saved, "policy"), description(policy, "policy")) == []
+    assert play(policy, 15, first=12) == play(saved, 15, first=12)
+    assert bits(policy.state_dict()) == bits(saved.state_dict())
+
+
+def test_kernels_are_the_file_s_too(tmp_path):
+    def policy(lengthscale, outputscale):
+        kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+        kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, outputscale
+        arms = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
+        return recipes.gp_ucb(arms, kernel, 0.1, replicates=2)
+
+    saved, other = policy(0.3, 2.0), policy(0.7, 1.0)
+    play(saved, 9)
+    save_policy(tmp_path / "file", saved)
+    message = r"kernel.outputscale was 2.0\d* and is 1.0; .*kernel.base_kernel.lengthscale was \[\[0.3\d*\]\]"
+    with pytest.raises(ValueError, match=message):
+        load_policy(tmp_path / "file", other)
+    load_policy(tmp_path / "file", other, on_difference="file")
+    assert play(other, 15, first=9) == play(saved, 15, first=9)
+    assert bits(other.state_dict()) == bits(saved.state_dict())
+
+
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_mine_relearns_what_was_held_under_the_policy_s_own_settings(over, tmp_path):
+    arms = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
+    choices = arms if over == "arms" else Domain(torch.tensor([[0.0], [1.0]]).double())
+
+    def policy(lengthscale, noise, width, mean):
+        kernel = RBFKernel().double()
+        kernel.lengthscale = lengthscale
+        search = {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}
+        return recipes.gp_ucb(
+            choices, kernel, noise, replicates=2, width=width, prior_mean=mean, search=search
+        )
+
+    saved, mine, twin = policy(0.3, 0.1, 1.0, 0.0), policy(0.7, 0.4, 3.0, 0.5), policy(0.7, 0.4, 3.0, 0.5)
+    play(saved, 9)
+    save_policy(tmp_path / "file", saved)
+    load_policy(tmp_path / "file", mine, on_difference="mine")
+    held = saved.model.train_inputs[0], saved.model.train_targets.unsqueeze(-1)
+    twin.model.observe(*held)
+    at = saved.model.train_inputs[0][..., :1, :]
+    for one in ("mean", "variance"):
+        torch.testing.assert_close(
+            getattr(mine.model.posterior(at), one), getattr(twin.model.posterior(at), one), rtol=0, atol=1e-12
+        )
+    assert differences(description(mine, "policy"), description(twin, "policy")) == []
+    mine.choose(11.0)
+    assert float(torch.as_tensor(mine.trace()["width"]).max()) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("sw_gp_ucb", {"window": 5}),
+        ("gp_ts", {"seed": 9}),
+        ("bkb", {"growth": 9.0}),
+        ("r_gp_ucb", {"interval": 3}),
+    ],
+)
+def test_mine_refuses_what_the_state_rests_on(name, changes, files):
+    policy = built(name, **changes)
+    before = bits(policy.state_dict())
+    with pytest.raises(ValueError, match="cannot be kept, since what was learned rests on it: policy"):
+        load_policy(files / name, policy, on_difference="mine")
+    assert bits(policy.state_dict()) == before
+
+
+def test_learned_hyperparameters_are_state_and_their_beginning_is_a_setting(tmp_path):
+    def policy(lengthscale, **schedule):
+        kernel = RBFKernel().double()
+        kernel.lengthscale = lengthscale
+        arms = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
+        return recipes.gp_ucb(arms, kernel, 0.1, learn_hyperparameters={"every": 4, "first": 3} | schedule)
+
+    saved, same = policy(0.3), policy(0.3)
+    play(saved, 12)
+    assert float(saved.trace()["refits"].min()) >= 2
+    save_policy(tmp_path / "file", saved)
+    load_policy(tmp_path / "file", same)
+    assert play(same, 9, first=12) == play(saved, 9, first=12)
+    with pytest.raises(ValueError, match="lengthscale"):
+        load_policy(tmp_path / "file", policy(0.5))
+    with pytest.raises(ValueError, match="cannot be kept"):
+        load_policy(tmp_path / "file", policy(0.5), on_difference="mine")
+    load_policy(tmp_path / "file", policy(0.3, every=9), on_difference="mine")
+
+
+@pytest.mark.parametrize("way", ["file", "mine"])
+def test_neither_way_takes_another_structure(way, files, tmp_path):
+    for name, other in (
+        ("gp_ucb", "sw_gp_ucb"),
+        ("gp_ucb", "bkb"),
+        ("opkb", "ada_opkb"),
+        ("random", "gp_ts"),
+    ):
+        policy = built(name)
+        before = bits(policy.state_dict())
+        with pytest.raises(ValueError, match=r"cannot be (taken|kept)"):
+            load_policy(files / other, policy, on_difference=way)
+        assert bits(policy.state_dict()) == before
+    save_policy(tmp_path / "four", RandomPolicy(4))
+    with pytest.raises(ValueError, match=r"replicates and arms must be the same|cannot be kept"):
+        load_policy(tmp_path / "four", RandomPolicy(3), on_difference=way)
+    with pytest.raises(ValueError, match="on_difference must be 'error', 'file' or 'mine', got 'theirs'"):
+        load_policy(tmp_path / "four", RandomPolicy(4), on_difference="theirs")
+
+
+def test_files_of_the_format_before_are_refused_with_the_reason(tmp_path):
+    from tests.test_checkpoint import rewritten
+
+    save_policy(tmp_path / "file", RandomPolicy(3))
+    rewritten(tmp_path / "file", lambda header: header.update(version=1))
+    with pytest.raises(ValueError, match="state format 1, of an older version, which did not say how"):
+        load_policy(tmp_path / "file", RandomPolicy(3))
+
+
+# -- what belongs to the caller -------------------------------------------------------------------------
+
+
+def everything(module):
+    """State, dtypes, modes and gradients of a kernel and its parts."""
+    flags = [(name, p.requires_grad, str(p.dtype)) for name, p in module.named_parameters()]
+    return bits(dict(module.state_dict())), flags, [part.training for part in module.modules()]
+
+
+def kernels_of(problem):
+    knowledge = problem.knowledge
+    priors = [prior.kernel for prior in knowledge.priors or ()]
+    return [part for part in (knowledge.kernel, *priors) if isinstance(part, torch.nn.Module)]
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_nothing_writes_into_the_caller_s_kernel(name, files):
+    policy, sibling = built(name), built(name)
+    kernels = kernels_of(_PROBLEMS[name])
+    before = [everything(kernel) for kernel in kernels]
+    arms = _PROBLEMS[name].arms.clone()
+    expected = play(sibling, 12)
+    play(policy, 3)
+    load_policy(files / name, policy)
+    options = recipes.options_of(name)
+    if "noise_variance" in options and name not in ("random",):
+        changed = built(name, noise_variance=0.7)
+        with contextlib.suppress(ValueError):  # some enclose it in functions
+            load_policy(files / name, changed, on_difference="file")
+    if options.get("learn_hyperparameters") is False and kernels and not _PROBLEMS[name].knowledge.priors:
+        play(built(name, learn_hyperparameters={"first": 2, "every": 3}), 8)
+    if hasattr(policy, "model"):
+        policy.model.to(torch.float32)
+        policy.model.requires_grad_(True).train()
+    assert [everything(kernel) for kernel in kernels] == before
+    assert torch.equal(_PROBLEMS[name].arms, arms)
+    assert play(built(name), 12) == expected
+
+
+def test_nor_does_a_model_over_points():
+    kernel = RBFKernel().double()
+    before = everything(kernel)
+    model = OnlineGP(kernel, 0.1, input_dim=1)
+    model.to(torch.float32).requires_grad_(True).eval()
+    model.kernel.lengthscale = 9.0
+    assert everything(kernel) == before
+
+
+def test_a_kernel_that_is_changed_later_changes_no_model(tmp_path):
+    kernel = RBFKernel().double()
+    model = ArmGP(5, RBFKernel().double(), 0.1)
+    arms = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+    policy = recipes.gp_ucb(arms, kernel, 0.1, width=1.0)
+    save_policy(tmp_path / "file", policy)
+    kernel.lengthscale = 9.0
+    policy.model.rebuild()
+    assert policy.model.prior.kernel.lengthscale.item() == pytest.approx(0.693, abs=1e-3)
+    twin = RBFKernel().double()
+    load_policy(tmp_path / "file", recipes.gp_ucb(arms, twin, 0.1, width=1.0))
+    assert copy.deepcopy(model)._built_with is model._built_with
+
+
+def test_every_part_of_every_recipe_s_policy_is_described():
+    """Or its settings would be read from its attributes, state among them."""
+    for name in recipes.RECIPES:
+        policy = built(name)
+        assert isinstance(policy, Described)
+        for attribute in ("model", "width", "forgetting"):
+            part = getattr(policy, attribute, None)
+            assert part is None or isinstance(part, (Described, float)), (name, attribute)
+        play(policy, 20)
+        assert differences(description(built(name), "policy"), description(policy, "policy")) == []
+
+
+# -- saves ----------------------------------------------------------------------------------------------
+
+
+def live():
+    return AskTell(built("tv_gp_ucb"))
+
+
+def test_of_two_that_load_one_save_the_second_to_save_is_refused(tmp_path):
+    first, second = live(), live()
+    save_policy(tmp_path / "live", first)
+    load_policy(tmp_path / "live", second)
+    first.ask(1.0), second.ask(1.0)
+    save_policy(tmp_path / "live", first)
+    kept = (tmp_path / "live").read_bytes()
+    with pytest.raises(
+        ValueError, match=r"it holds save 2 of AskTell.*loaded or saved an earlier one. Load it"
+    ):
+        save_policy(tmp_path / "live", second)
+    assert (tmp_path / "live").read_bytes() == kept
+    load_policy(tmp_path / "live", second)
+    assert second.ask(2.0).id == 1
+    save_policy(tmp_path / "live", second)
+    with pytest.raises(ValueError, match="this policy never loaded or saved it"):
+        save_policy(tmp_path / "live", live())
+    save_policy(tmp_path / "live", live(), overwrite=True)
+    (tmp_path / "text").write_text("mine")
+    with pytest.raises(ValueError, match="path must be of no file or a policy's"):
+        save_policy(tmp_path / "text", live())
+    assert (tmp_path / "text").read_text() == "mine"
+
+
+def test_links_and_modes_are_kept_and_parts_of_killed_saves_are_not(tmp_path):
+    policy = live()
+    (tmp_path / "real").mkdir()
+    save_policy(tmp_path / "real" / "live", policy)
+    (tmp_path / "real" / "live").chmod(0o640)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "live")
+    (tmp_path / "real" / ".live.0123abcd.part").write_bytes(b"half")
+    (tmp_path / "real" / ".other.0123abcd.part").write_bytes(b"half")
+    save_policy(tmp_path / "link", policy)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "live").stat().st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(tmp_path / "real")) == [".other.0123abcd.part", "live"]
+    load_policy(tmp_path / "link", live())
+
+
+def test_indices_are_what_they_were():
+    assert isinstance(built("gp_ucb"), IndexPolicy)
+    assert described(built("gp_ucb").state_dict()) == described(built("gp_ucb").state_dict())

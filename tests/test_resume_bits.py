@@ -1,0 +1,87 @@
+"""A run that is taken up again, wherever it stopped, is the run that never stopped, to the last bit of its trace."""
+
+import shutil
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.checkpoint import RunCheckpoint
+from bandits_torch.loop import run
+from bandits_torch.models.online_model import ResizableState
+from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch.state_files import read_state, write_state
+from tests.reference import all_recipes
+from tests.reference.kill_runs import NAMES, bits
+
+T, ARMS, STOPS = 60, 100, (3, 11, 19, 20, 33, 52)
+
+
+def unlike(name, build, folder, monkeypatch, steps=T, stops=STOPS):
+    """(stop, what differs in how many places) of resumes from copies of a run's checkpoint, made as it went by."""
+    path, after = folder / "run", RunCheckpoint.after
+
+    def copy_after(self, step):
+        after(self, step)
+        if step in stops and self.path == path:
+            shutil.copy(path, folder / str(step))
+
+    monkeypatch.setattr(RunCheckpoint, "after", copy_after)
+    undisturbed = run(*build(), steps, seed=2, checkpoint=path, every=1)
+    found = []
+    for stop in stops:
+        resumed = run(*build(), steps, seed=2, checkpoint=folder / str(stop), every=steps)
+        assert resumed.trace.keys() == undisturbed.trace.keys()
+        pairs = {key: (getattr(resumed, key), getattr(undisturbed, key)) for key in NAMES}
+        pairs |= {key: (resumed.trace[key], undisturbed.trace[key]) for key in undisturbed.trace}
+        found += [(stop, key) for key, (one, other) in pairs.items() if bits(one) != bits(other)]
+    return found
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe_resumes_bit_for_bit_at_every_stop(name, tmp_path, monkeypatch):
+    build = lambda: all_recipes.build(name, 2, T, num_arms=ARMS)  # noqa: E731
+    assert unlike(name, build, tmp_path, monkeypatch) == []
+
+
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "sw_gp_ucb"])
+def test_so_do_those_that_learn_their_hyperparameters(name, tmp_path, monkeypatch):
+    def build():
+        problem = all_recipes.build(name, 2, 30)[1]
+        schedule = {"every": 10, "first": 4}
+        options = all_recipes.QUICK.get(name, {}) | {"learn_hyperparameters": schedule}
+        return recipes.build(name, problem, replicates=2, horizon=30, seed=3, **options), problem
+
+    assert unlike(name, build, tmp_path, monkeypatch, 30, (3, 12, 25)) == []
+
+
+@pytest.mark.parametrize("name", all_recipes.OVER_POINTS)
+def test_so_do_those_over_points(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long
+    build = lambda: all_recipes.build_over_points(name, 2, 10)  # noqa: E731
+    assert unlike(name, build, tmp_path, monkeypatch, 10, (2, 6, 9)) == []
+
+
+def test_a_matrix_that_lies_by_columns_does_so_when_it_comes_back(tmp_path, monkeypatch):
+    state = {
+        "columns": torch.rand(4, 5).double().T,
+        "turned": torch.rand(2, 3, 4).permute(1, 2, 0),
+        "part": torch.rand(4, 6)[:, ::2],  # not dense: comes back in one piece
+        "none": torch.zeros(0, 3).T,
+        "one": torch.rand(1, 7, 1).transpose(0, 1),
+    }
+    write_state(tmp_path / "file", "thing", {}, state)
+    _, back = read_state(tmp_path / "file", "thing")
+    for name, tensor in state.items():
+        assert torch.equal(back[name], tensor)
+        assert name == "part" or back[name].stride() == tensor.stride() or tensor.numel() == 0
+    assert back["part"].is_contiguous()
+
+    class Holder(ResizableState):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("matrix", torch.zeros(5, 4).double())
+
+    holder = Holder()
+    holder.load_state_dict({"matrix": back["columns"]})
+    assert holder.matrix.stride() == state["columns"].stride()

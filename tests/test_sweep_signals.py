@@ -1,0 +1,100 @@
+"""A sweep that is interrupted ends at once, with all of its processes, and says how to go on: real signals."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SWEEP = [
+    "--problems",
+    "gp",
+    "--policies",
+    "random,gp_ts",
+    "--horizon",
+    "3000",
+    "--replicates",
+    "4",
+    "--block",
+    "1",
+]
+
+
+def children(pid):
+    """Processes that have this one for an ancestor, alive."""
+    found = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
+    parent = {int(p): int(q) for p, q, stat in map(str.split, found.splitlines()) if not stat.startswith("Z")}
+    ours = {pid}
+    while True:
+        more = {p for p, q in parent.items() if q in ours} - ours
+        if not more:
+            return ours - {pid}
+        ours |= more
+
+
+def alive(pids):
+    """Those of the processes that still run."""
+    return [pid for pid in pids if Path(f"/proc/{pid}/stat").exists() and _state(pid) != "Z"]
+
+
+def _state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def started(out, engine):
+    """A sweep with at least one finished cell, in a process group of its own."""
+    command = [sys.executable, "-m", "bandits_torch", "sweep", *SWEEP, "--engine", engine, "--out", str(out)]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(out.glob("cells/[!.]*")) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    assert process.poll() is None, process.stderr.read()
+    return process
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("engine", "number", "to_group"),
+    [
+        ("processes", signal.SIGINT, True),  # Ctrl-C in a terminal
+        ("processes", signal.SIGTERM, False),
+        ("processes", signal.SIGKILL, False),
+        ("local", signal.SIGINT, True),
+    ],
+)
+def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(engine, number, to_group, tmp_path):
+    process = started(tmp_path / "out", engine)
+    workers = children(process.pid)
+    assert len(workers) >= (1 if engine == "processes" else 0)
+    sent = time.monotonic()
+    (os.killpg if to_group else os.kill)(process.pid, number)
+    _, said = process.communicate(timeout=30)
+    while alive(workers) and time.monotonic() < sent + 30:
+        time.sleep(0.02)
+    took = time.monotonic() - sent
+    assert not alive(workers)
+    assert took < 5, took  # about .3 s; the machine may be busy
+    if number == signal.SIGKILL:
+        return
+    assert process.returncode == 128 + number
+    finished, cells = map(int, re.search(r"interrupted: (\d+) of (\d+) cells are finished", said).groups())
+    assert 1 <= finished == len(list((tmp_path / "out" / "cells").glob("[!.]*"))) < cells == 8
+    assert "continue with the same command and --resume" in said
+    assert "Traceback" not in said
