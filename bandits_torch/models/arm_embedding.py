@@ -97,6 +97,7 @@ class ArmEmbedding(ResizableState):
         if self.rows is not None:
             passed = self.rows.product(torch.cat([z.mT, left]))
             added = solve_lower(corner, covariance - passed[: len(new)])
+            added[:, self.inducing] = 0.0  # but for rounding
             self.rows.append(added)
         else:
             passed = added = covariance[:0]

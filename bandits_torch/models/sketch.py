@@ -18,7 +18,6 @@ from bandits_torch.models.sketch_marginals import SketchMarginals
 from bandits_torch.streams import ReplicateStreams
 
 _SLACK = 4.0  # a dictionary may be this many times larger than the last draw before it is built anew
-_NOTHING = 1e-8  # of lambda: an entry of V this small changes nothing but rounding errors
 
 
 class Sketch(ResizableState):
@@ -209,14 +208,16 @@ class Sketch(ResizableState):
         new, z = self.arm[places], self.pulled[:, places]
         corner, at_pulled, covariance = self.embedding.against(new, z, self.arm)
         at_pulled = solve_lower(corner, at_pulled - z.mT @ self.pulled)  # j x u
+        spanned = [self._place_of[arm] for arm in self.embedding.inducing.tolist()]
+        at_pulled[:, spanned] = 0.0  # as it would be but for rounding, which a small lambda multiplies
         weighted = at_pulled * self.count
-        side, end = self.pulled @ weighted.mT, at_pulled @ weighted.mT
-        if self.size and float(side.abs().amax()) > _NOTHING * float(self.regression.noise_variance):
+        if bool(weighted.any()):
+            side, end = self.pulled @ weighted.mT, at_pulled @ weighted.mT
             against, schur, weights = self.regression.append(side, end, at_pulled @ self.total)
             added, passed = self.embedding.append(new, z, corner, covariance, against.mT)
             if keeps_marginals:
                 self.marginals.append(weights, schur, self.regression.noise_variance, added, passed)
-        else:  # all arms pulled so far are in the dictionary: the new features are 0 there, and nothing changes
+        else:  # all arms observed so far are in the dictionary: the new features are 0 there, and nothing changes
             self.regression.append_unseen(len(new))
             self.embedding.append(new, z, corner, covariance, z.mT[:0])
         self.pulled = torch.cat([self.pulled, at_pulled])
