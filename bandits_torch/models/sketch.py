@@ -197,16 +197,15 @@ class Sketch(ResizableState):
     def _append(self, places: list[int]) -> None:
         """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
         self._in_dictionary.update(places)
-        least = self.embedding.tolerance * self.embedding.scale
-        kept = (self.unexplained[places] > least).tolist()
-        places = [place for place, keep in zip(places, kept, strict=True) if keep]
-        if not places:
+        kept, corner = self.embedding.beyond(self.arm[places], self.pulled[:, places])
+        if not kept:
             return
+        places = [places[k] for k in kept]
         keeps_marginals = self.marginals.kept and self.chunk_size is None
         if keeps_marginals:
             self.refresh()
         new, z = self.arm[places], self.pulled[:, places]
-        corner, at_pulled, covariance = self.embedding.against(new, z, self.arm)
+        at_pulled, covariance = self.embedding.against(new, self.arm)
         at_pulled = solve_lower(corner, at_pulled - z.mT @ self.pulled)  # j x u
         spanned = [self._place_of[arm] for arm in self.embedding.inducing.tolist()]
         at_pulled[:, spanned] = 0.0  # as it would be but for rounding, which a small lambda multiplies
