@@ -150,10 +150,23 @@ class ArmBelief(torch.nn.Module):
         holding = where & (self.observations.count > 0)
         self.form.remove(arm, self._residual(arm, reward), time, self.now or 0.0, holding)
         self.observations.drop_oldest(holding)
+        self._empty(holding & (self.observations.count == 0))
+
+    def _empty(self, where: Tensor) -> None:
+        """Members that hold nothing are as they were before the first observation, to the last bit."""
+        if not where.is_cpu:  # which is not waited for: a covariance that keeps rounding errors is for the next look
+            for state in (self.form.gain, self.form.surprise, self.form.mean):
+                state.masked_fill_(where if state.dim() == 1 else where.unsqueeze(-1), 0.0)
+        elif bool(where.any()):
+            self.form.reset(self._present(), where)
+
+    def _present(self) -> Tensor | float:
+        """Prior variance now, in units of that over the arms."""
+        return 1.0 if self.now is None else self.form.prior.over_time(self.now, self.now)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""
-        self.form.reset(1.0 if self.now is None else self.form.prior.over_time(self.now, self.now), where)
+        self.form.reset(self._present(), where)
         self.observations.clear(where)
         if where is None and self.drifts:
             self.now = None
@@ -254,12 +267,14 @@ class ArmBelief(torch.nn.Module):
         n = times.shape[-1]
         first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
         second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
-        between = torch.as_tensor(self.form.prior.over_time(first, second)).unflatten(-1, (n, n))
         if self.now is None:
+            between = torch.as_tensor(self.form.prior.over_time(first, second)).unflatten(-1, (n, n))
             return torch.zeros_like(times), between
-        present = torch.as_tensor(self.form.prior.over_time(self.now, self.now))
-        kept = self.form.prior.over_time(torch.full_like(times, self.now), times) / present
-        return kept, between - kept.unsqueeze(-1) * kept.unsqueeze(-2) * present.unsqueeze(-1)
+        earlier, later = torch.minimum(first, second), torch.maximum(first, second)
+        kept, _ = self.form.prior.transition(self.now, times)
+        _, gained = self.form.prior.transition(self.now, earlier)  # until then both share what is new
+        since, _ = self.form.prior.transition(earlier, later)
+        return kept, (gained * since).unflatten(-1, (n, n))
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""

@@ -116,7 +116,9 @@ class CovarianceForm(ResizableState):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
-        self.surprise.sub_(innovation.squeeze(-1).square())
+        gone = innovation.squeeze(-1).square()
+        self.frail |= gone * (1 - FRAIL) > self.surprise.abs()  # little is left of what an extreme reward was most of
+        self.surprise.sub_(gone)
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._turn_root(arm, -1, where)
         self._set_row(arm, column * left)

@@ -86,15 +86,17 @@ class FactorForm(ObservedPoints):
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
+        told = known  # of these P_jj is known, of others it is what the column says
         if not arm.is_cpu or not bool(known.all()):
-            point = self._open_points(arm, own_row, known, point, now)
+            point, told = self._open_points(arm, own_row, known, point, now)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         among_points = self.covariance[self._member, point]  # P_j
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
         column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
-        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
+        variance = torch.where(told.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
+        column = column.scatter(-1, at, variance)
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
@@ -113,26 +115,65 @@ class FactorForm(ObservedPoints):
         self._set_row(self.covariance, point, row)
         self._count(point, 1.0, residual, where)
 
-    def _open_points(self, arm: Tensor, own_row: Tensor, known: Tensor, point: Tensor, now: float) -> Tensor:
-        """Give ``arm`` a point, with its row of P, in the members where it is not ``known``; returns each one's point.
+    def _open_points(
+        self, arm: Tensor, own_row: Tensor, known: Tensor, point: Tensor, now: float
+    ) -> tuple[Tensor, Tensor]:
+        """Give ``arm`` a point, with its row of P, in the members where it is not ``known``.
 
-        The count of a new point stays 0, and its P_jj is for the caller to write. A member that will not observe
-        after all is given one too: a point without observations is free.
+        Returns each member's point, and whether its P_jj is written: not that of an arm without an earlier point, which
+        is for the caller to write. The count of a new point stays 0. A member that will not observe after all is given
+        one too: a point without observations is free.
         """
         self._points_bound += 1
         held = self.point_count > 0
         point = torch.where(known, point, (~held).to(torch.uint8).argmax(-1))
         at, at_point, old = arm.unsqueeze(-1), point.unsqueeze(-1), known.unsqueeze(-1)
-        cross = own_row.gather(-1, self.point_arm) * self._weights(now) * held
-        spread = self.noise_variance / self.point_count.clamp_min(1.0)
-        row = spread * self._solve(cross.unsqueeze(-1)).squeeze(-1)  # P_i = D z
+        prior_to_points = own_row.gather(-1, self.point_arm)
+        cross = prior_to_points * self._weights(now) * held
+        if self.prior.time_kernel is None:
+            row, told = self._spread() * self._solve(cross.unsqueeze(-1)).squeeze(-1), known  # P_i = D z
+        else:
+            row, told = self._row_since(arm, own_row.gather(-1, at), prior_to_points, cross, at_point, now)
+            told = told | known
         self._set_row(self.covariance, point, torch.where(old, self.covariance[self._member, point], row))
         row = cross.scatter(-1, at_point, own_row.gather(-1, at) * self.prior.over_time(now, now))
         row = torch.where(old, self.prior_covariance[self._member, point], row)
         self._set_row(self.prior_covariance, point, row)
         self.point_arm.scatter_(-1, at_point, at)
         self.point_time.scatter_(-1, at_point, now)
-        return point
+        return point, told
+
+    def _row_since(
+        self, arm: Tensor, own: Tensor, prior_to_points: Tensor, cross: Tensor, at_point: Tensor, now: float
+    ) -> tuple[Tensor, Tensor]:
+        """Row of P of ``arm`` now, ``at_point`` of it P_jj, by what happened since its latest point; and where it has one.
+
+        With s the time of that point l and a, c those of s to now, f(i, now) = a f(i, s) + g, and g is independent of
+        all up to s: only points after s tell of it, by covariances k_g of the size of c. So
+
+            P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
+
+        without the variance at s, which under a Wiener process is as large as the clock stands high.
+        """
+        held = self.point_count > 0
+        same = held & (self.point_arm == arm.unsqueeze(-1))
+        seen = same.any(-1, keepdim=True)
+        latest = torch.where(same, self.point_time, -torch.inf).argmax(-1)
+        s = torch.where(seen, self.point_time.gather(-1, latest.unsqueeze(-1)), now)
+        kept, gained = self.prior.transition(s, now)
+        news, to_now = self.prior.transition(s, self.point_time)[1], self.prior.transition(self.point_time, now)[0]
+        since = torch.where(held & (self.point_time > s), prior_to_points * news * to_now, 0.0)
+        cross = torch.where(seen, since, cross)
+        z = self._solve(cross.unsqueeze(-1), ~seen.unsqueeze(-1)).squeeze(-1)
+        told, base = self._spread() * z, torch.where(seen, kept * self.covariance[self._member, latest], 0.0)
+        at = latest.unsqueeze(-1)
+        variance = kept * (base.gather(-1, at) + 2 * told.gather(-1, at)) + gained * own
+        row = (base + told) * held
+        return row.scatter(-1, at_point, variance - (cross * z).sum(-1, keepdim=True)), seen.squeeze(-1)
+
+    def _spread(self) -> Tensor:
+        """D = lambda / count, (b, n)."""
+        return self.noise_variance / self.point_count.clamp_min(1.0)
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
@@ -157,7 +198,9 @@ class FactorForm(ObservedPoints):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
-        self.surprise.sub_(innovation.squeeze(-1).square())
+        gone = innovation.squeeze(-1).square()
+        self.frail |= gone * (1 - FRAIL) > self.surprise.abs()  # little is left of what an extreme reward was most of
+        self.surprise.sub_(gone)
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
         ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
@@ -221,7 +264,8 @@ class FactorForm(ObservedPoints):
         off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
-        scale, tolerance = self.prior_variance.amax(-1), TOLERANCE[torch.float64]
+        present = torch.as_tensor(self.prior.over_time(now, now)).squeeze(-1)
+        scale, tolerance = self.prior_variance.amax(-1) * present, TOLERANCE[torch.float64]
         return ~(
             (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
         )
@@ -245,13 +289,16 @@ class FactorForm(ObservedPoints):
         """None: a root over all arms is not kept."""
         return None
 
-    def _solve(self, cross: Tensor) -> Tensor:
-        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement."""
-        precision = (self.point_count / self.noise_variance).unsqueeze(-1)
-        spread = (self.noise_variance / self.point_count.clamp_min(1.0)).unsqueeze(-1)
+    def _solve(self, cross: Tensor, refine: Tensor | None = None) -> Tensor:
+        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement, in the
+        members with ``refine`` (b, 1, 1) True."""
+        precision, spread = (self.point_count / self.noise_variance).unsqueeze(-1), self._spread().unsqueeze(-1)
         z = (cross - self.covariance @ (cross * precision)) * precision
+        if refine is not None and refine.is_cpu and not bool(refine.any()):
+            return z
         residual = cross - self.prior_covariance @ z - spread * z
-        return z + (residual - self.covariance @ (residual * precision)) * precision
+        finer = z + (residual - self.covariance @ (residual * precision)) * precision
+        return finer if refine is None else torch.where(refine, finer, z)
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""

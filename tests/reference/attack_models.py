@@ -53,16 +53,17 @@ class Life:
     mean: Tensor  # (b, N)
     over_time: str | None = None
     rate: float = 0.0
-    start: float | None = None  # None: the first observation
+    start: float = 0.0
     discount: float = 1.0
     told: list[list[tuple[int, float, float]]] = field(default_factory=list)
     now: float | None = None
-    origin: float | None = None  # time of the first observation
-    largest: list[float] = field(default_factory=list)  # residual of each member since it was last empty
+    # of each member, since it was last empty:
+    largest: list[float] = field(default_factory=list)  # residual
+    most: list[int] = field(default_factory=list)  # observations held
 
     def __post_init__(self) -> None:
         self.told = [[] for _ in self.noise]
-        self.largest = [0.0] * len(self.noise)
+        self.largest, self.most = [0.0] * len(self.noise), [0] * len(self.noise)
 
     @property
     def members(self) -> int:
@@ -74,8 +75,7 @@ class Life:
             return precise.precise(np.ones(np.broadcast_shapes(s.shape, t.shape)))
         if self.over_time == "exponential":
             return np.exp(np.abs(s - t) * np.log1p(-precise.precise(self.rate)) / 2)
-        start = precise.precise(self.origin if self.start is None else self.start)
-        return 1 + precise.precise(self.rate) * np.maximum(np.minimum(s, t) - start, 0)
+        return 1 + precise.precise(self.rate) * np.maximum(np.minimum(s, t) - precise.precise(self.start), 0)
 
     def answers(self, m: int, time: float) -> Answers:
         """What member m should say at ``time``."""
@@ -89,13 +89,8 @@ class Life:
             found = precise.weighted(K, arm, residual, self.discount, self.noise[m])
         else:
             s, now = precise.precise([t for _, _, t in told]), precise.precise(time)
-            if self.origin is None and self.over_time == "wiener":
-                past = cross = own = precise.precise(1.0)
-            else:
-                past, cross, own = (
-                    self.time_kernel(one, two) for one, two in ((s[:, None], s), (s, now), (now, now))
-                )
-            found = precise.gp(K, arm, residual, self.noise[m], past, cross, own)
+            pairs = ((s[:, None], s), (s, now), (now, now))
+            found = precise.gp(K, arm, residual, self.noise[m], *(self.time_kernel(*pair) for pair in pairs))
         return found._replace(mean=found.mean + mean)
 
     # -- what can happen to it -------------------------------------------------------------------------
@@ -118,7 +113,7 @@ class Life:
                     self.told[m].sort(key=lambda one: one[2])
                 off = abs(float(reward[m] - self.mean[m, arm[m]]))
                 self.largest[m] = max(self.largest[m], off)
-        self.origin = time if self.origin is None else self.origin
+                self.most[m] = max(self.most[m], len(self.told[m]))
         self.now = time if self.now is None else max(self.now, time)
 
     def forget(self, count: int, where: Tensor) -> None:
@@ -127,15 +122,15 @@ class Life:
             if where[m]:
                 del self.told[m][:count]
                 if not self.told[m]:
-                    self.largest[m] = 0.0
+                    self.largest[m], self.most[m] = 0.0, 0
 
     def reset(self, where: Tensor | None) -> None:
         self.model.reset(None if where is None else where.reshape(self.model.batch_shape))
         for m in range(self.members):
             if where is None or where[m]:
-                self.told[m], self.largest[m] = [], 0.0
+                self.told[m], self.largest[m], self.most[m] = [], 0.0, 0
         if where is None:
-            self.now = self.origin = None
+            self.now = None
 
     def hold(self, keep: int) -> None:
         """The last ``keep`` of member 0, told to all."""
@@ -145,7 +140,7 @@ class Life:
         X = torch.tensor([[a, t][:width] for a, _, t in rows], dtype=F64).expand(*shape, width)
         Y = torch.tensor([y for _, y, _ in rows], dtype=F64).unsqueeze(-1).expand(*shape, 1)
         self.model.hold(X, Y, torch.ones(shape, dtype=torch.bool))
-        self.told = [list(rows) for _ in self.noise]
+        self.told, self.most = [list(rows) for _ in self.noise], [len(rows)] * self.members
         mean = self.mean
         self.largest = [max(abs(y - float(mean[m, a])) for a, y, _ in rows) for m in range(self.members)]
 
@@ -174,9 +169,9 @@ class Life:
         said, found = self.says(time), []
         for m in range(self.members):
             right = self.answers(m, time)
-            n, k = len(self.told[m]), float(self.K[m].diagonal().max())
+            n, k = self.most[m], float(self.K[m].diagonal().max())
             most = 1.0
-            if self.over_time == "wiener" and self.origin is not None:
+            if self.over_time == "wiener":
                 most = float(self.time_kernel(precise.precise(time), precise.precise(time)))
             ratio = self.noise[m] / (k * most)
             condition = 1 + n / ratio
@@ -220,27 +215,32 @@ def life(random: random.Random, name: str, seed: int) -> tuple[Life, float, floa
     N, S = random.randint(2, 8), random.randint(1, 3)
     P = random.choice((1, 1, 2)) if name != "SketchedGP" else 1
     scale, ratio = 10.0 ** random.choice((-6, 0, 0, 6)), 10 ** random.uniform(-8, 3)
+    if name == "OnlineGP":
+        scale = max(1.0, scale)
     K = torch.stack([covariance(random, N, scale) for _ in range(P)])
     if name == "SketchedGP":  # its dictionary leaves out what another arm tells to 1e-12
         K = K + 1e-6 * scale * torch.eye(N, dtype=F64)
+    if name == "OnlineGP":
+        scale = max(1.0, scale)
     noise = [scale * ratio * 10 ** random.uniform(-0.3, 0.3) for _ in range(S)]
     noise_ = torch.tensor(noise, dtype=F64).unsqueeze(-1)
     offset = scale**0.5 * random.choice((0.0, 1.0, 10.0))
     mean = offset * torch.tensor([[random.gauss(0, 1) for _ in range(N)] for _ in range(P)], dtype=F64)
-    over_time, rate, start, t0, step = None, 0.0, None, 0.0, 1.0
+    over_time, rate, start, t0, step = None, 0.0, 0.0, 0.0, 1.0
     if name in ("covariance", "factor", "OnlineGP") and random.random() < 0.6:
         over_time = random.choice(("exponential", "wiener"))
         rate = random.choice((0.001, 0.05, 0.5))
+        start = 0.0
         t0, step = random.choice((0.0, 1.7e9, 1e12)), random.choice((1e-3, 1.0, 1.0, 1e6))
-        if name == "OnlineGP" or random.random() < 0.3:
+        if name == "OnlineGP" or random.random() < 0.7:
             start = t0 - random.choice((0.0, 1.0))
     kernel: Any = ArmCovarianceKernel(K)
     if over_time == "exponential":
         kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(rate))
-        rate = float(kernel.time_kernel.forgetting_rate)
+        rate = float(kernel.time_kernel.forgetting_rate.detach())
     elif over_time == "wiener":
         kernel = SpatioTemporalKernel(kernel, WienerKernel(rate, start))
-        rate = float(kernel.time_kernel.drift_variance)
+        rate = float(kernel.time_kernel.drift_variance.detach())
     batch, discount = (S, P), 1.0
     if name in ("covariance", "factor"):
         model: Any = ArmGP(N, kernel, noise_, prior_mean=mean, form=name, batch_shape=batch)
