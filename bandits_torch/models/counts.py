@@ -71,6 +71,8 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
 
+OUTLIER = 0.1  # of the surprise: a removal that leaves less leaves rounding errors of what there was
+
 
 def posterior_of_counts(K: Tensor, count: Tensor, total: Tensor, noise: Tensor) -> CountsPosterior:
     """The posterior; K (n, n), count and total (n,), noise a number in a tensor, all float64."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, OUTLIER, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.online_model import ResizableState
 
 
@@ -117,7 +117,7 @@ class CovarianceForm(ResizableState):
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
         gone = innovation.squeeze(-1).square()
-        self.frail |= gone * (1 - FRAIL) > self.surprise.abs()  # little is left of what an extreme reward was most of
+        self.frail |= gone > (1 - OUTLIER) * self.surprise  # an extreme reward was most of it: little is left
         self.surprise.sub_(gone)
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._turn_root(arm, -1, where)

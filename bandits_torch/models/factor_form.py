@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, OUTLIER, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.covariance_form import half_log1p
 from bandits_torch.models.observed_points import ObservedPoints
 
@@ -199,7 +199,7 @@ class FactorForm(ObservedPoints):
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
         gone = innovation.squeeze(-1).square()
-        self.frail |= gone * (1 - FRAIL) > self.surprise.abs()  # little is left of what an extreme reward was most of
+        self.frail |= gone > (1 - OUTLIER) * self.surprise  # an extreme reward was most of it: little is left
         self.surprise.sub_(gone)
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
