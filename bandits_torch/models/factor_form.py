@@ -95,8 +95,11 @@ class FactorForm(ObservedPoints):
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
         column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
+        if self._wanders:
+            column = self._column_since(column, among_points, z, own_row, torch.full_like(at, now, dtype=z.dtype), now)
         variance = torch.where(told.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
-        column = column.scatter(-1, at, variance)
+        if self._wanders:
+            column = column.scatter(-1, at, variance)
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
@@ -108,6 +111,8 @@ class FactorForm(ObservedPoints):
         self.mean.addcmul_(unit, innovation)
         self.surprise.add_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit, value=-1)
+        if self._wanders:
+            self.variance.scatter_(-1, at, variance * left)  # the difference without one
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
@@ -171,6 +176,35 @@ class FactorForm(ObservedPoints):
         row = (base + told) * held
         return row.scatter(-1, at_point, variance - (cross * z).sum(-1, keepdim=True)), seen.squeeze(-1)
 
+    @property
+    def _wanders(self) -> bool:
+        """Whether the prior variance grows with time, beyond what a difference with it would leave of the posterior."""
+        return self.prior.time_kernel is not None and not self.prior.time_kernel.is_stationary
+
+    def _column_since(
+        self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float
+    ) -> Tensor:
+        """``column``, covariances (b, N) of all arms now with a point at ``time`` (b, 1), with those of the arms that
+        have points written as in ``_row_since``: a P_l + c K - k_g^T z for the arm's latest point l. ``row`` and
+        ``z``: of that point. O(u n)."""
+        held = self.point_count > 0
+        times = torch.where(held, self.point_time, -torch.inf)
+        last = torch.full_like(column, -torch.inf).scatter_reduce(-1, self.point_arm, times, "amax")
+        latest = held & (self.point_time == last.gather(-1, self.point_arm))
+        u = max(1, int(latest.sum(-1).max())) if latest.is_cpu else self.size
+        at = torch.argsort(latest.to(torch.uint8), dim=-1, descending=True, stable=True)[:, :u]
+        arm, s, latest = self.point_arm.gather(-1, at), self.point_time.gather(-1, at), latest.gather(-1, at)
+        ends = torch.cat([self.point_time, time], -1)  # of k_g: the points, and that of the column
+        pairs = (value.flatten(-2) for value in torch.broadcast_tensors(s.unsqueeze(-1), ends.unsqueeze(-2)))
+        news = self.prior.transition(*pairs)[1].unflatten(-1, (u, -1))
+        news = news * self.prior.transition(ends, now)[0].unsqueeze(-2)
+        K = self.rows.between(arm, self.point_arm.unsqueeze(0), self._member)[0]
+        K = torch.cat([K, own_row.gather(-1, arm).unsqueeze(-1)], -1)
+        k_g = torch.where(ends.unsqueeze(-2) > s.unsqueeze(-1), K * news, 0.0)
+        value = self.prior.transition(s, now)[0] * row.gather(-1, at) + k_g[..., -1]
+        value = value - (k_g[..., :-1] @ (z * held).unsqueeze(-1)).squeeze(-1)
+        return column.scatter_add(-1, arm, torch.where(latest, value - column.gather(-1, arm), 0.0))
+
     def _spread(self) -> Tensor:
         """D = lambda / count, (b, n)."""
         return self.noise_variance / self.point_count.clamp_min(1.0)
@@ -195,6 +229,9 @@ class FactorForm(ObservedPoints):
         column = self.rows.of(arm, self._member) * own_weight
         z = among_points * (self.point_count / self.noise_variance)
         column = self.rows.minus_through(column, self.point_arm, z * weight)
+        if self._wanders:
+            own_row = self.rows.of(arm, self._member)
+            column = self._column_since(column, among_points, z, own_row, time.unsqueeze(-1), now)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
