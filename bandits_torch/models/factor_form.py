@@ -169,7 +169,9 @@ class FactorForm(ObservedPoints):
         news, to_now = self.prior.transition(s, self.point_time)[1], self.prior.transition(self.point_time, now)[0]
         since = torch.where(held & (self.point_time > s), prior_to_points * news * to_now, 0.0)
         cross = torch.where(seen, since, cross)
-        z = self._solve(cross.unsqueeze(-1), ~seen.unsqueeze(-1)).squeeze(-1)
+        # Where the prior variance wanders off, a residual of k_g has its rounding errors and would do harm.
+        refine = ~seen.unsqueeze(-1) if self._wanders else None
+        z = self._solve(cross.unsqueeze(-1), refine).squeeze(-1)
         told, base = self._spread() * z, torch.where(seen, kept * self.covariance[self._member, latest], 0.0)
         at = latest.unsqueeze(-1)
         variance = kept * (base.gather(-1, at) + 2 * told.gather(-1, at)) + gained * own
