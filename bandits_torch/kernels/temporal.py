@@ -151,11 +151,11 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates stay exact."""
-        return torch.exp(0.5 * torch.log1p(-self.forgetting_rate) * abs(t - s))
+        return torch.exp(0.5 * torch.log1p(-self.forgetting_rate) * _elapsed(s, t).abs())
 
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """a = (1 - eps)^((t - s) / 2) and c = 1 - a^2."""
-        exponent = torch.log1p(-self.forgetting_rate) * (t - s)
+        exponent = torch.log1p(-self.forgetting_rate) * _elapsed(s, t)
         return torch.exp(0.5 * exponent), -torch.expm1(exponent)
 
 
@@ -228,8 +228,10 @@ class WienerKernel(MarkovTimeKernel):
 
     def _since_start(self, t: Tensor | float) -> Tensor:
         """max(0, t - start), subtracted in float64 where ``t`` is a number."""
-        like = self.drift_variance
-        elapsed = t - self.start
-        if not isinstance(elapsed, Tensor):
-            elapsed = torch.as_tensor(elapsed, dtype=torch.float64, device=like.device)
-        return elapsed.clamp_min(0.0)
+        return _elapsed(self.start, t).clamp_min(0.0)
+
+
+def _elapsed(s: Tensor | float, t: Tensor | float) -> Tensor:
+    """t - s; of two numbers in float64, whatever the kernel computes in."""
+    elapsed = t - s
+    return elapsed if isinstance(elapsed, Tensor) else torch.tensor(elapsed, dtype=torch.float64)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.covariance_form import CovarianceForm
 from bandits_torch.models.factor_form import FactorForm
@@ -19,6 +20,9 @@ FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "factor": FactorForm,
 }
 
+_SMALLEST_SPREAD = (
+    1e-15  # of a prior variance that grows: less is lost where the factor form takes a difference
+)
 _FIRST_PAUSE = 64  # observations before the first look at rounding errors
 
 
@@ -70,6 +74,22 @@ class ArmBelief(torch.nn.Module):
         self._next_look = _FIRST_PAUSE
 
     # -- learning --------------------------------------------------------------------------------------
+
+    def check_spread(self, time: float | None, form: str | None = None) -> None:
+        """ValueError where nothing would be left of a posterior in ``form`` (this one): where the prior variance at
+        ``time`` has grown too large beside the noise. On a GPU, which is not waited for, before the first alone.
+        """
+        kernel, form = self.prior.time_kernel, form or self.form_name
+        if time is None or kernel is None or kernel.is_stationary or form == "covariance":
+            return
+        if self.now is None or self.noise_variance.is_cpu:
+            prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.over_time(time, time)
+            ratio = float((self.noise_variance / prior).min())
+            expected = (
+                f"where noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance of then (it is "
+                f"{ratio:.1e}): give the time kernel a start near the first observation, or take form='covariance'"
+            )
+            validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
 
     def learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
         """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True."""
@@ -131,6 +151,7 @@ class ArmBelief(torch.nn.Module):
         Under drift the first call may have to relearn the others, for which the form has dropped what it would
         need, or is the wrong one. From then on nothing held is dropped.
         """
+        self.check_spread(self.now, "factor")
         self.forgets = True
         if self.form.can_forget:
             if isinstance(self.form, FactorForm):
@@ -154,7 +175,9 @@ class ArmBelief(torch.nn.Module):
 
     def _empty(self, where: Tensor) -> None:
         """Members that hold nothing are as they were before the first observation, to the last bit."""
-        if not where.is_cpu:  # which is not waited for: a covariance that keeps rounding errors is for the next look
+        if (
+            not where.is_cpu
+        ):  # which is not waited for: a covariance that keeps rounding errors is for the next look
             for state in (self.form.gain, self.form.surprise, self.form.mean):
                 state.masked_fill_(where if state.dim() == 1 else where.unsqueeze(-1), 0.0)
         elif bool(where.any()):

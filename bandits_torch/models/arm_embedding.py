@@ -91,8 +91,10 @@ class ArmEmbedding(ResizableState):
     def append(
         self, new: Tensor, z: Tensor, corner: Tensor, covariance: Tensor, left: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Join arms outside the span of the dictionary; arguments from ``beyond`` and ``against``. Returns the new rows (j, N), and ``left @ rows`` of the rows
-        before, for vectors ``left`` (q, m), from the same pass over them; both empty where no rows are kept."""
+        """Join arms outside the span of the dictionary; arguments from ``beyond`` and ``against``.
+
+        Returns the new rows (j, N), and ``left @ rows`` of the rows before, for vectors ``left`` (q, m), from the same
+        pass over them; both empty where no rows are kept."""
         if self.rows is not None:
             passed = self.rows.product(torch.cat([z.mT, left]))
             added = solve_lower(corner, covariance - passed[: len(new)])

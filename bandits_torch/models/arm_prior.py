@@ -88,9 +88,13 @@ class ArmPrior(torch.nn.Module):
 
     def diagonal(self) -> Tensor:
         """k(x, x) of every arm: (q, N)."""
-        # One batch dimension more than the result has: GPyTorch takes what is (n, n) for a matrix, whose diagonal it wants.
-        inputs = self.inputs.expand(1, *self.space_kernel.batch_shape, *self.inputs.shape[-2:]) \
-            if self.inputs.dim() == 2 else self.inputs
+        # One batch dimension more than the result has: GPyTorch takes what is (n, n) for a matrix whose diagonal it is
+        # to take, and there may be as many priors as arms.
+        inputs = (
+            self.inputs.expand(1, *self.space_kernel.batch_shape, *self.inputs.shape[-2:])
+            if self.inputs.dim() == 2
+            else self.inputs
+        )
         with torch.no_grad():
             diagonal = self.space_kernel(inputs, diag=True)
         return self._flat(diagonal.unsqueeze(-1)).squeeze(-1).clone()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import FRAIL, OUTLIER, TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, REMOVED, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.covariance_form import half_log1p
-from bandits_torch.models.observed_points import ObservedPoints
+from bandits_torch.models.points_in_time import PointsInTime
 
 
-class FactorForm(ObservedPoints):
+class FactorForm(PointsInTime):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
@@ -54,7 +56,8 @@ class FactorForm(ObservedPoints):
     variance: Tensor
     gain: Tensor
     surprise: Tensor
-    frail: Tensor  # (b,), whether a removal since the last rebuild has cost too many figures
+    removed: Tensor  # (b,), surprise removed since the last rebuild
+    frail: Tensor  # (b,), whether a removal since then has cost too many figures
     noise_variance: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
@@ -70,6 +73,7 @@ class FactorForm(ObservedPoints):
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
+        self.register_buffer("removed", torch.zeros_like(self.gain))
         self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
 
     # -- the three moves ------------------------------------------------------------------------------
@@ -96,7 +100,9 @@ class FactorForm(ObservedPoints):
         column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
         column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
         if self._wanders:
-            column = self._column_since(column, among_points, z, own_row, torch.full_like(at, now, dtype=z.dtype), now)
+            column = self._column_since(
+                column, among_points, z, own_row, torch.full_like(at, now, dtype=z.dtype), now
+            )
         variance = torch.where(told.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
         if self._wanders:
             column = column.scatter(-1, at, variance)
@@ -148,69 +154,6 @@ class FactorForm(ObservedPoints):
         self.point_time.scatter_(-1, at_point, now)
         return point, told
 
-    def _row_since(
-        self, arm: Tensor, own: Tensor, prior_to_points: Tensor, cross: Tensor, at_point: Tensor, now: float
-    ) -> tuple[Tensor, Tensor]:
-        """Row of P of ``arm`` now, ``at_point`` of it P_jj, by what happened since its latest point; and where it has one.
-
-        With s the time of that point l and a, c those of s to now, f(i, now) = a f(i, s) + g, and g is independent of
-        all up to s: only points after s tell of it, by covariances k_g of the size of c. So
-
-            P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
-
-        without the variance at s, which under a Wiener process is as large as the clock stands high.
-        """
-        held = self.point_count > 0
-        same = held & (self.point_arm == arm.unsqueeze(-1))
-        seen = same.any(-1, keepdim=True)
-        latest = torch.where(same, self.point_time, -torch.inf).argmax(-1)
-        s = torch.where(seen, self.point_time.gather(-1, latest.unsqueeze(-1)), now)
-        kept, gained = self.prior.transition(s, now)
-        news, to_now = self.prior.transition(s, self.point_time)[1], self.prior.transition(self.point_time, now)[0]
-        since = torch.where(held & (self.point_time > s), prior_to_points * news * to_now, 0.0)
-        cross = torch.where(seen, since, cross)
-        # Where the prior variance wanders off, a residual of k_g has its rounding errors and would do harm.
-        refine = ~seen.unsqueeze(-1) if self._wanders else None
-        z = self._solve(cross.unsqueeze(-1), refine).squeeze(-1)
-        told, base = self._spread() * z, torch.where(seen, kept * self.covariance[self._member, latest], 0.0)
-        at = latest.unsqueeze(-1)
-        variance = kept * (base.gather(-1, at) + 2 * told.gather(-1, at)) + gained * own
-        row = (base + told) * held
-        return row.scatter(-1, at_point, variance - (cross * z).sum(-1, keepdim=True)), seen.squeeze(-1)
-
-    @property
-    def _wanders(self) -> bool:
-        """Whether the prior variance grows with time, beyond what a difference with it would leave of the posterior."""
-        return self.prior.time_kernel is not None and not self.prior.time_kernel.is_stationary
-
-    def _column_since(
-        self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float
-    ) -> Tensor:
-        """``column``, covariances (b, N) of all arms now with a point at ``time`` (b, 1), with those of the arms that
-        have points written as in ``_row_since``: a P_l + c K - k_g^T z for the arm's latest point l. ``row`` and
-        ``z``: of that point. O(u n)."""
-        held = self.point_count > 0
-        times = torch.where(held, self.point_time, -torch.inf)
-        last = torch.full_like(column, -torch.inf).scatter_reduce(-1, self.point_arm, times, "amax")
-        latest = held & (self.point_time == last.gather(-1, self.point_arm))
-        u = max(1, int(latest.sum(-1).max())) if latest.is_cpu else self.size
-        at = torch.argsort(latest.to(torch.uint8), dim=-1, descending=True, stable=True)[:, :u]
-        arm, s, latest = self.point_arm.gather(-1, at), self.point_time.gather(-1, at), latest.gather(-1, at)
-        ends = torch.cat([self.point_time, time], -1)  # of k_g: the points, and that of the column
-        pairs = (value.flatten(-2) for value in torch.broadcast_tensors(s.unsqueeze(-1), ends.unsqueeze(-2)))
-        news = self.prior.transition(*pairs)[1].unflatten(-1, (u, -1))
-        news = news * self.prior.transition(ends, now)[0].unsqueeze(-2)
-        K = self.rows.between(arm, self.point_arm.unsqueeze(0), self._member)[0]
-        K = torch.cat([K, own_row.gather(-1, arm).unsqueeze(-1)], -1)
-        k_g = torch.where(ends.unsqueeze(-2) > s.unsqueeze(-1), K * news, 0.0)
-        value = self.prior.transition(s, now)[0] * row.gather(-1, at) + k_g[..., -1]
-        value = value - (k_g[..., :-1] @ (z * held).unsqueeze(-1)).squeeze(-1)
-        return column.scatter_add(-1, arm, torch.where(latest, value - column.gather(-1, arm), 0.0))
-
-    def _spread(self) -> Tensor:
-        """D = lambda / count, (b, n)."""
-        return self.noise_variance / self.point_count.clamp_min(1.0)
-
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
         residual = residual.double()
@@ -238,8 +181,9 @@ class FactorForm(ObservedPoints):
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
         gone = innovation.squeeze(-1).square()
-        self.frail |= gone > (1 - OUTLIER) * self.surprise  # an extreme reward was most of it: little is left
         self.surprise.sub_(gone)
+        self.removed.add_(gone)
+        self.frail |= self.removed > REMOVED * (1 + self.surprise)
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
         ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
@@ -256,6 +200,7 @@ class FactorForm(ObservedPoints):
         self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
         self.gain.masked_fill_(mask, 0.0)
         self.surprise.masked_fill_(mask, 0.0)
+        self.removed.masked_fill_(mask, 0.0)
         self.frail.masked_fill_(mask, False)
         for state in (self.mean, self.point_count, self.point_total):
             state.masked_fill_(column, 0.0)
@@ -276,6 +221,7 @@ class FactorForm(ObservedPoints):
         """
         drifted = ((self._drifted(now) | self.frail) & look).nonzero().flatten().tolist()
         self.frail &= ~look
+        self.removed[drifted] = 0.0
         for m in drifted:
             held = (self.point_count[m] > 0).nonzero().squeeze(-1)
             K = self.prior_covariance[m][held][:, held]
@@ -328,20 +274,15 @@ class FactorForm(ObservedPoints):
         """None: a root over all arms is not kept."""
         return None
 
-    def _solve(self, cross: Tensor, refine: Tensor | None = None) -> Tensor:
-        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement, in the
-        members with ``refine`` (b, 1, 1) True."""
-        precision, spread = (self.point_count / self.noise_variance).unsqueeze(-1), self._spread().unsqueeze(-1)
-        z = (cross - self.covariance @ (cross * precision)) * precision
-        if refine is not None and refine.is_cpu and not bool(refine.any()):
-            return z
-        residual = cross - self.prior_covariance @ z - spread * z
-        finer = z + (residual - self.covariance @ (residual * precision)) * precision
-        return finer if refine is None else torch.where(refine, finer, z)
-
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
         for name, held in list(self.named_buffers(recurse=False)):
             setattr(self, name, held[source])
         self.rows.widen(source, self.prior.flat_batch)
         self._member = torch.arange(len(source), device=source.device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.setdefault(
+            prefix + "removed", torch.zeros_like(self.gain)
+        )  # not kept before it was looked at
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -77,7 +77,7 @@ class Sketch(ResizableState):
         """Back to the prior; the random numbers go on."""
         new = self.prior_variance.new_zeros
         self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
-        self.regression = FeatureRegression(self.noise_variance, self.embedding.scale)
+        self.regression = FeatureRegression(self.noise_variance)
         self.arm = self.arm[:0]
         self.count, self.total, self.unexplained, self.pulled = new(0), new(0), new(0), new(0, 0)
         self._place_of: dict[int, int] = {}

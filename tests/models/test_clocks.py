@@ -1,7 +1,7 @@
 """Every time kernel at clocks of 0, 1.7e9 (seconds since 1970) and 1e12, with steps of 1e-3, 1 and 1e6.
 
-The twin in extended precision is told the same rounded times and takes their differences exactly: at 1e12 the spacing of
-float64 is 1.2e-4, so a step "of 1e-3" is a multiple of that, which both sides know.
+The twin in extended precision is told the same rounded times and takes their differences exactly: at 1e12 the spacing
+of float64 is 1.2e-4, so a step "of 1e-3" is a multiple of that, which both sides know.
 """
 
 import copy
@@ -49,7 +49,7 @@ def data(t0, step):
 
 
 def errors(said, kernel, held, noise, now):
-    """Of the mean, in units of the largest reward, and of the variances, each in units of its own; how large they may be.
+    """Of the mean, in units of the largest reward, and of the variances, each in units of its own; and what may be.
 
     A prior variance p at the first observation is known to eps p, of which noise is the ratio lambda / p."""
     arm, reward, times = zip(*held, strict=True)
@@ -97,9 +97,7 @@ def test_arm_gp_is_right_at_any_clock(t0, step, name, form, window, noise):
 def test_online_gp_is_as_right_as_the_values_of_its_kernel(t0, step, name):
     """Which are rounded to eps of themselves: with the start of a Wiener process 1e12 away little is left."""
     kernel = KERNELS[name](t0)
-    model = OnlineGP(
-        SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), kernel), NOISE, input_dim=2
-    )
+    model = OnlineGP(SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), kernel), NOISE, input_dim=2)
     arm, reward, times = data(t0, step)
     X = torch.stack([arm.double(), torch.tensor(times, dtype=torch.float64)], -1)
     for k in range(STEPS):
@@ -108,7 +106,9 @@ def test_online_gp_is_as_right_as_the_values_of_its_kernel(t0, step, name):
     with torch.no_grad():
         posterior = model.posterior(points.unsqueeze(-2))
     said = posterior.mean.flatten(), posterior.variance.flatten()
-    off, allowed = errors(said, kernel, list(zip(arm.tolist(), reward.tolist(), times, strict=True)), NOISE, times[-1])
+    off, allowed = errors(
+        said, kernel, list(zip(arm.tolist(), reward.tolist(), times, strict=True)), NOISE, times[-1]
+    )
     assert off < 1e-9 + 200 * allowed
 
 

@@ -1,4 +1,4 @@
-"""A sketch's dictionary grows and shrinks; what was observed stays: dense DTC on the same dictionary after every step."""
+"""A sketch's dictionary grows and shrinks, what was observed stays: dense DTC on that dictionary after every step."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Gaussian process regression in extended precision (64 bits of mantissa): what answers of float64 are measured against.
+"""Gaussian process regression in extended precision (64 bits of mantissa), to measure answers of float64 against.
 
 At a noise variance of 1e-8 of the prior's, a dense solve in float64 is itself off by 1e-7 and more: it cannot judge.
 """
@@ -74,7 +74,9 @@ def gp(
     return Answers(V.T @ z, prior - V.T @ V, float(gain), float(likelihood))
 
 
-def dtc(K: Array, arm: Sequence[int], residual: Sequence[float], dictionary: Sequence[int], noise: float) -> Answers:
+def dtc(
+    K: Array, arm: Sequence[int], residual: Sequence[float], dictionary: Sequence[int], noise: float
+) -> Answers:
     """BKB's posterior (Calandriello et al. 2019, section 3.1), lambda taken out of the variance; no likelihood."""
     S, a, lam = np.asarray(dictionary, dtype=int), np.asarray(arm, dtype=int), precise(noise)
     if not len(S):
