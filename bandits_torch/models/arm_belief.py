@@ -110,7 +110,12 @@ class ArmBelief(torch.nn.Module):
         size = self.form.size
         shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
         at = torch.tensor(look, device=self.prior_mean.device)
-        mended = self.form.mend(*self._counts(), time, at) if self.form.can_mend else ()
+        mended: list[int] = []
+        if self.form.can_mend:
+            count, total, squares = self._counts()
+            if isinstance(self.form, FactorForm):
+                total = self._point_totals(self.form, total)
+            mended = self.form.mend(count, total, squares, time, at)
         for m in (m for m, looked in enumerate(look) if looked):
             pause = self._pauses[m] // 4 if m in mended else 2 * self._pauses[m]
             self._pauses[m] = max(shortest, min(longest, pause))
@@ -124,6 +129,18 @@ class ArmBelief(torch.nn.Module):
         zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
         count = zeros.scatter_add(-1, arm, valid.double())
         return count, zeros.scatter_add(-1, arm, residual), residual.square().sum(-1)
+
+    def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
+        """Sums of the residuals at each point, (b, n), from what is held; ``total``: by arm. Those that the form counts
+        along keep rounding errors of what was forgotten."""
+        held = form.point_count > 0
+        if not self.drifts:
+            return total.gather(-1, form.point_arm) * held
+        arm, reward, time, valid = self.observations.held()
+        residual = (reward - self.prior_mean.gather(-1, arm)).double()
+        same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
+        same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
+        return (same * residual.unsqueeze(-2)).sum(-1) * held
 
     def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
         """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""

@@ -223,6 +223,7 @@ class FactorForm(PointsInTime):
         self.frail &= ~look
         self.removed[drifted] = 0.0
         for m in drifted:
+            self.point_total[m] = total[m]
             held = (self.point_count[m] > 0).nonzero().squeeze(-1)
             K = self.prior_covariance[m][held][:, held]
             noise = self.noise_variance[m, 0]

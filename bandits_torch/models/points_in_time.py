@@ -12,7 +12,8 @@ class PointsInTime(ObservedPoints):
     """P among points of a function that moves on.
 
     With s the time of the latest point l of arm i and f(i, now) = a f(i, s) + g, Var g = c K_ii, the part g is
-    independent of all up to s: only points after s tell of it, by covariances k_g of the size of c. So, with D = lambda / count,
+    independent of all up to s: only points after s tell of it, by covariances k_g of the size of c. So, with
+    D = lambda / count,
 
         P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
 

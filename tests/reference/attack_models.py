@@ -146,7 +146,7 @@ def live(random: random.Random, one: Life, t0: float, step: float, actions: int)
 
 
 def attack(
-    seconds: float, seed: int = 0, names: tuple[str, ...] = MODELS, actions: int = 40
+    seconds: float, seed: int = 0, names: tuple[str, ...] = MODELS, actions: int = 40, most: float = math.inf
 ) -> dict[str, Any]:
     """Live until the time is up: counts of lives and checks, the largest errors by ratio, and what was wrong."""
     checks: Counter[str] = Counter()
@@ -154,7 +154,7 @@ def attack(
     worst: dict[str, float] = defaultdict(float)
     wrong: list[str] = []
     end, lives = clock.monotonic() + seconds, 0
-    while clock.monotonic() < end:
+    while clock.monotonic() < end and lives < most:
         for name in names:
             chance = random.Random(f"{seed} {lives} {name}")
             one, t0, step = life(chance, name, lives)
