@@ -77,21 +77,21 @@ class ArmEmbedding(ResizableState):
                 arms = slice(start, start + _ARMS_AT_ONCE)
                 self.rows.assign(arms, self._computed(arms))
 
-    def beyond(self, arms: Tensor, z: Tensor) -> tuple[list[int], Tensor]:
-        """Which of the arms (j,) that stand at z (m, j) are outside the span of the dictionary and of those before,
-        and the corner that L gains from them."""
-        return independent(self.kernel(arms, arms) - z.mT @ z, self.least)
-
-    def against(self, new: Tensor, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Covariance of arms ``new`` (j,) with the arms ``arm`` (n,), and with all arms (without ``rows``: again with
-        ``arm``)."""
-        covariance = self.kernel(new, arm) if self.rows is None else self._kernel_with_all(new)
-        return covariance if self.rows is None else covariance[:, arm], covariance
+    def beyond(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[list[int], Tensor, Tensor, Tensor]:
+        """Which of the arms ``new`` (j,) that stand at z (m, j) are outside the span of the dictionary and of those
+        before, the corner that L gains from them, and their covariance with the arms ``arm`` (n,) and with all arms
+        (without ``rows``: again with ``arm``)."""
+        keeps_rows = self.rows is not None
+        covariance = self._kernel_with_all(new) if keeps_rows else self.kernel(new, arm)
+        own = covariance[:, new] if keeps_rows else self.kernel(new, new)
+        kept, corner = independent(own - z.mT @ z, self.least)
+        covariance = covariance if len(kept) == len(new) else covariance[kept]
+        return kept, corner, covariance[:, arm] if keeps_rows else covariance, covariance
 
     def append(
         self, new: Tensor, z: Tensor, corner: Tensor, covariance: Tensor, left: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Join arms outside the span of the dictionary; arguments from ``beyond`` and ``against``.
+        """Join arms outside the span of the dictionary; arguments from ``beyond``.
 
         Returns the new rows (j, N), and ``left @ rows`` of the rows before, for vectors ``left`` (q, m), from the same
         pass over them; both empty where no rows are kept."""

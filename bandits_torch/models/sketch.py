@@ -197,15 +197,19 @@ class Sketch(ResizableState):
     def _append(self, places: list[int]) -> None:
         """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
         self._in_dictionary.update(places)
-        kept, corner = self.embedding.beyond(self.arm[places], self.pulled[:, places])
+        outside = (self.unexplained[places] > self.embedding.least).tolist()
+        places = [place for place, out in zip(places, outside, strict=True) if out]
+        if not places:
+            return
+        new, z = self.arm[places], self.pulled[:, places]
+        kept, corner, at_pulled, covariance = self.embedding.beyond(new, z, self.arm)
         if not kept:
             return
-        places = [places[k] for k in kept]
+        if len(kept) < len(places):
+            new, z, places = new[kept], z[:, kept], [places[k] for k in kept]
         keeps_marginals = self.marginals.kept and self.chunk_size is None
         if keeps_marginals:
             self.refresh()
-        new, z = self.arm[places], self.pulled[:, places]
-        at_pulled, covariance = self.embedding.against(new, self.arm)
         at_pulled = solve_lower(corner, at_pulled - z.mT @ self.pulled)  # j x u
         spanned = [self._place_of[arm] for arm in self.embedding.inducing.tolist()]
         at_pulled[:, spanned] = 0.0  # as it would be but for rounding, which a small lambda multiplies
