@@ -77,12 +77,12 @@ class ArmBelief(torch.nn.Module):
 
     def check_spread(self, time: float | None, form: str | None = None) -> None:
         """ValueError where nothing would be left of a posterior in ``form`` (this one): where the prior variance at
-        ``time`` has grown too large beside the noise. On a GPU, which is not waited for, before the first alone.
+        ``time`` has grown too large beside the noise. Not looked at on a GPU, which is not waited for.
         """
         kernel, form = self.prior.time_kernel, form or self.form_name
         if time is None or kernel is None or kernel.is_stationary or form == "covariance":
             return
-        if self.now is None or self.noise_variance.is_cpu:
+        if self.noise_variance.is_cpu:
             prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.over_time(time, time)
             ratio = float((self.noise_variance / prior).min())
             expected = (
