@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
@@ -42,6 +43,15 @@ class SpatioTemporalKernel(Kernel):
     def is_stationary(self) -> bool:
         """Whether both kernels are."""
         return self.space_kernel.is_stationary and self.time_kernel.is_stationary
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What its values have: the more precise of the two kernels' (a time kernel built from a number has float64).
+
+        Raises RuntimeError, as GPyTorch's kernels do, if parameters of its own have another.
+        """
+        dtype = torch.promote_types(self.space_kernel.dtype, self.time_kernel.dtype)
+        return dtype if all(p.dtype == dtype for p in self.parameters(recurse=False)) else super().dtype
 
     def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
         """The two kernels (their own parts are theirs to handle)."""

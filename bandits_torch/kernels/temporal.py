@@ -22,8 +22,8 @@ class MarkovTimeKernel(Kernel, ABC):
     models over a fixed set of arms build on. Subclasses write ``covariance`` alone; ``forward`` follows.
     Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
 
-    Parameters take the dtype of the values they are built from where those are tensors, and PyTorch's
-    default dtype (GPyTorch's habit) where they are Python numbers.
+    Parameters take the dtype of the values they are built from where those are tensors, and float64 where they are
+    Python numbers, whose figures they keep.
 
     Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
@@ -40,6 +40,16 @@ class MarkovTimeKernel(Kernel, ABC):
             ``batch x n``; for two numbers (or tensors without dimensions) ``batch_shape x 1``.
         """
 
+    def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """(a, c) with f(t) = a f(s) + independent g of variance c, for s <= t; shapes as for ``covariance``.
+
+        a = k(s, t) / k(s, s) and c = k(t, t) - a^2 k(s, s). A subclass that can write them in t - s alone should: then
+        clocks of any size keep the figures of short steps.
+        """
+        before = self.covariance(s, s)
+        kept = self.covariance(s, t) / before
+        return kept, self.covariance(t, t) - kept * kept * before
+
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Covariance between two sets of times, ``... x n x m`` (``... x n`` with ``diag``). Cost: O(n m)."""
         ok = x1.shape[-1] == 1 and x2.shape[-1] == 1
@@ -54,7 +64,7 @@ class MarkovTimeKernel(Kernel, ABC):
         self, name: str, value: float | Tensor, constraint: Interval, prior: Prior | None, expected: str
     ) -> None:
         """Register parameter ``raw_<name>`` of shape (*batch_shape, 1), its constraint and its prior."""
-        like = value if isinstance(value, Tensor) and value.is_floating_point() else torch.empty(())
+        like = value if isinstance(value, Tensor) and value.is_floating_point() else torch.empty(()).double()
         raw = torch.zeros(*self.batch_shape, 1, dtype=like.dtype, device=like.device)
         self.register_parameter(f"raw_{name}", torch.nn.Parameter(raw))
         self.register_constraint(f"raw_{name}", constraint)
@@ -141,9 +151,12 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates stay exact."""
-        rate = self.forgetting_rate
-        elapsed = (_times(s, rate) - _times(t, rate)).abs()
-        return torch.exp(0.5 * torch.log1p(-rate) * elapsed)
+        return torch.exp(0.5 * torch.log1p(-self.forgetting_rate) * _elapsed(s, t).abs())
+
+    def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """a = (1 - eps)^((t - s) / 2) and c = 1 - a^2."""
+        exponent = torch.log1p(-self.forgetting_rate) * _elapsed(s, t)
+        return torch.exp(0.5 * exponent), -torch.expm1(exponent)
 
 
 class WienerKernel(MarkovTimeKernel):
@@ -205,12 +218,20 @@ class WienerKernel(MarkovTimeKernel):
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """1 + v max(0, min(s, t) - start)."""
-        variance = self.drift_variance
-        elapsed = torch.minimum(_times(s, variance), _times(t, variance)) - self.start
-        return 1.0 + variance * elapsed.clamp_min(0.0)
+        since_s, since_t = self._since_start(s), self._since_start(t)
+        return 1.0 + self.drift_variance * torch.minimum(since_s, since_t)
+
+    def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """a = 1 and c = v (t - s), of which the part before ``start`` does not count."""
+        gained = self.drift_variance * (self._since_start(t) - self._since_start(s))
+        return torch.ones_like(gained), gained
+
+    def _since_start(self, t: Tensor | float) -> Tensor:
+        """max(0, t - start), subtracted in float64 where ``t`` is a number."""
+        return _elapsed(self.start, t).clamp_min(0.0)
 
 
-def _times(value: Tensor | float, like: Tensor) -> Tensor:
-    return (
-        value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=like.dtype, device=like.device)
-    )
+def _elapsed(s: Tensor | float, t: Tensor | float) -> Tensor:
+    """t - s; of two numbers in float64, whatever the kernel computes in."""
+    elapsed = t - s
+    return elapsed if isinstance(elapsed, Tensor) else torch.tensor(elapsed, dtype=torch.float64)

@@ -31,6 +31,21 @@ def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
     return noise
 
 
+# A covariance K + lambda I is known to eps k, of which its inverse makes eps k / lambda: of a posterior in float64
+# nothing is left at 1e-16, in float32 at 1e-7, and repeated pulls of an arm take their part of that too.
+SMALLEST_RATIO = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
+    """ValueError where the noise variance, (*batch), is too small a part of the prior variance (q, N) for its dtype."""
+    least = SMALLEST_RATIO.get(noise_variance.dtype, 1e-5)
+    ratio = float(noise_variance.min()) / max(
+        float(prior_variance.max()), torch.finfo(prior_variance.dtype).tiny
+    )
+    expected = f"at least {least:g} of the largest prior variance in {noise_variance.dtype} (it is {ratio:.1e} of it)"
+    validation.require(ratio >= least * (1 - 1e-6), "noise_variance", noise_variance, expected)
+
+
 def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
     """Finite prior mean, () or (*batch, N), a copy."""
     mean = validation.numbers("prior_mean", prior_mean, arms).clone()

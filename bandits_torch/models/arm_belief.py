@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.covariance_form import CovarianceForm
 from bandits_torch.models.factor_form import FactorForm
@@ -19,6 +20,9 @@ FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "factor": FactorForm,
 }
 
+_SMALLEST_SPREAD = (
+    1e-15  # of a prior variance that grows: less is lost where the factor form takes a difference
+)
 _FIRST_PAUSE = 64  # observations before the first look at rounding errors
 
 
@@ -71,6 +75,22 @@ class ArmBelief(torch.nn.Module):
 
     # -- learning --------------------------------------------------------------------------------------
 
+    def check_spread(self, time: float | None, form: str | None = None) -> None:
+        """ValueError where nothing would be left of a posterior in ``form`` (this one): where the prior variance at
+        ``time`` has grown too large beside the noise. Not looked at on a GPU, which is not waited for.
+        """
+        kernel, form = self.prior.time_kernel, form or self.form_name
+        if time is None or kernel is None or kernel.is_stationary or form == "covariance":
+            return
+        if self.noise_variance.is_cpu:
+            prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.over_time(time, time)
+            ratio = float((self.noise_variance / prior).min())
+            expected = (
+                f"where noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance of then (it is "
+                f"{ratio:.1e}): give the time kernel a start near the first observation, or take form='covariance'"
+            )
+            validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
+
     def learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
         """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True."""
         self._move_to(time)
@@ -90,7 +110,12 @@ class ArmBelief(torch.nn.Module):
         size = self.form.size
         shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
         at = torch.tensor(look, device=self.prior_mean.device)
-        mended = self.form.mend(*self._counts(), time, at) if self.form.can_mend else ()
+        mended: list[int] = []
+        if self.form.can_mend:
+            count, total, squares = self._counts()
+            if isinstance(self.form, FactorForm):
+                total = self._point_totals(self.form, total)
+            mended = self.form.mend(count, total, squares, time, at)
         for m in (m for m, looked in enumerate(look) if looked):
             pause = self._pauses[m] // 4 if m in mended else 2 * self._pauses[m]
             self._pauses[m] = max(shortest, min(longest, pause))
@@ -104,6 +129,18 @@ class ArmBelief(torch.nn.Module):
         zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
         count = zeros.scatter_add(-1, arm, valid.double())
         return count, zeros.scatter_add(-1, arm, residual), residual.square().sum(-1)
+
+    def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
+        """Sums of the residuals at each point, (b, n), from what is held; ``total``: by arm. Those that the form counts
+        along keep rounding errors of what was forgotten."""
+        held = form.point_count > 0
+        if not self.drifts:
+            return total.gather(-1, form.point_arm) * held
+        arm, reward, time, valid = self.observations.held()
+        residual = (reward - self.prior_mean.gather(-1, arm)).double()
+        same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
+        same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
+        return (same * residual.unsqueeze(-2)).sum(-1) * held
 
     def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
         """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
@@ -131,6 +168,7 @@ class ArmBelief(torch.nn.Module):
         Under drift the first call may have to relearn the others, for which the form has dropped what it would
         need, or is the wrong one. From then on nothing held is dropped.
         """
+        self.check_spread(self.now, "factor")
         self.forgets = True
         if self.form.can_forget:
             if isinstance(self.form, FactorForm):
@@ -150,10 +188,25 @@ class ArmBelief(torch.nn.Module):
         holding = where & (self.observations.count > 0)
         self.form.remove(arm, self._residual(arm, reward), time, self.now or 0.0, holding)
         self.observations.drop_oldest(holding)
+        self._empty(holding & (self.observations.count == 0))
+
+    def _empty(self, where: Tensor) -> None:
+        """Members that hold nothing are as they were before the first observation, to the last bit."""
+        if (
+            not where.is_cpu
+        ):  # which is not waited for: a covariance that keeps rounding errors is for the next look
+            for state in (self.form.gain, self.form.surprise, self.form.mean):
+                state.masked_fill_(where if state.dim() == 1 else where.unsqueeze(-1), 0.0)
+        elif bool(where.any()):
+            self.form.reset(self._present(), where)
+
+    def _present(self) -> Tensor | float:
+        """Prior variance now, in units of that over the arms."""
+        return 1.0 if self.now is None else self.form.prior.over_time(self.now, self.now)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""
-        self.form.reset(1.0 if self.now is None else self.form.prior.over_time(self.now, self.now), where)
+        self.form.reset(self._present(), where)
         self.observations.clear(where)
         if where is None and self.drifts:
             self.now = None
@@ -254,12 +307,14 @@ class ArmBelief(torch.nn.Module):
         n = times.shape[-1]
         first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
         second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
-        between = torch.as_tensor(self.form.prior.over_time(first, second)).unflatten(-1, (n, n))
         if self.now is None:
+            between = torch.as_tensor(self.form.prior.over_time(first, second)).unflatten(-1, (n, n))
             return torch.zeros_like(times), between
-        present = torch.as_tensor(self.form.prior.over_time(self.now, self.now))
-        kept = self.form.prior.over_time(torch.full_like(times, self.now), times) / present
-        return kept, between - kept.unsqueeze(-1) * kept.unsqueeze(-2) * present.unsqueeze(-1)
+        earlier, later = torch.minimum(first, second), torch.maximum(first, second)
+        kept, _ = self.form.prior.transition(self.now, times)
+        _, gained = self.form.prior.transition(self.now, earlier)  # until then both share what is new
+        since, _ = self.form.prior.transition(earlier, later)
+        return kept, (gained * since).unflatten(-1, (n, n))
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""

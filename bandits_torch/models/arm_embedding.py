@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.cholesky import bordered, safe_cholesky, solve_lower
+from bandits_torch.models.cholesky import bordered, independent, solve_lower
 from bandits_torch.models.growing_rows import GrowingRows
 from bandits_torch.models.online_model import ResizableState
 
@@ -48,9 +48,9 @@ class ArmEmbedding(ResizableState):
         return self.lower.shape[0]
 
     @property
-    def tolerance(self) -> float:
-        """Share of the prior variance below which an arm counts as within the span of the dictionary."""
-        return 1e-12 if self.lower.dtype == torch.float64 else 1e-5
+    def least(self) -> float:
+        """Variance left of an arm below which it counts as within the span of the dictionary."""
+        return (1e-12 if self.lower.dtype == torch.float64 else 1e-5) * self.scale
 
     def of(self, arms: Tensor) -> Tensor:
         """z of arms (n,) by index: (m, n)."""
@@ -68,35 +68,37 @@ class ArmEmbedding(ResizableState):
             yield arms, self.rows.columns(arms) if self.rows is not None else self._computed(arms)
 
     def rebuild(self, inducing: Tensor) -> None:
-        """The dictionary of these arms alone."""
-        self.inducing = inducing
-        self.lower = safe_cholesky(self.kernel(inducing, inducing), self.tolerance)
+        """The dictionary of these arms alone, less those within the span of others."""
+        kept, self.lower = independent(self.kernel(inducing, inducing), self.least)
+        self.inducing = inducing[kept]
         if self.rows is not None:
-            self.rows.start(len(inducing))
+            self.rows.start(len(kept))
             for start in range(0, self.num_arms, _ARMS_AT_ONCE):
                 arms = slice(start, start + _ARMS_AT_ONCE)
                 self.rows.assign(arms, self._computed(arms))
 
-    def against(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What arms (j,) that stand at z (m, j) would add to the dictionary, none of them within its span.
-
-        Returns the corner (j, j) that L gains, the new rows of z at the arms ``arm`` (n,), less the part of them
-        that ``pulled`` knows, and the covariance of the new arms with all arms (without ``rows``: with ``arm``).
-        """
+    def beyond(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[list[int], Tensor, Tensor, Tensor]:
+        """Which of the arms ``new`` (j,) that stand at z (m, j) are outside the span of the dictionary and of those
+        before, the corner that L gains from them, and their covariance with the arms ``arm`` (n,) and with all arms
+        (without ``rows``: again with ``arm``)."""
         keeps_rows = self.rows is not None
         covariance = self._kernel_with_all(new) if keeps_rows else self.kernel(new, arm)
         own = covariance[:, new] if keeps_rows else self.kernel(new, new)
-        corner = safe_cholesky(own - z.mT @ z, self.tolerance, torch.as_tensor(self.scale).to(own))
-        return corner, covariance[:, arm] if keeps_rows else covariance, covariance
+        kept, corner = independent(own - z.mT @ z, self.least)
+        covariance = covariance if len(kept) == len(new) else covariance[kept]
+        return kept, corner, covariance[:, arm] if keeps_rows else covariance, covariance
 
     def append(
         self, new: Tensor, z: Tensor, corner: Tensor, covariance: Tensor, left: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Join the arms that ``against`` was asked about. Returns the new rows (j, N), and ``left @ rows`` of the rows
-        before, for vectors ``left`` (q, m), from the same pass over them; both empty where no rows are kept."""
+        """Join arms outside the span of the dictionary; arguments from ``beyond``.
+
+        Returns the new rows (j, N), and ``left @ rows`` of the rows before, for vectors ``left`` (q, m), from the same
+        pass over them; both empty where no rows are kept."""
         if self.rows is not None:
             passed = self.rows.product(torch.cat([z.mT, left]))
             added = solve_lower(corner, covariance - passed[: len(new)])
+            added[:, self.inducing] = 0.0  # but for rounding
             self.rows.append(added)
         else:
             passed = added = covariance[:0]

@@ -40,7 +40,8 @@ class ArmGP(ArmModel):
             these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
             Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which
             is a copy of the kernel given.
-        noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``.
+        noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``;
+            at least 1e-10 of the largest prior variance (1e-5 in float32).
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
             O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 500 arms, 1 500 under drift; but a
@@ -56,8 +57,9 @@ class ArmGP(ArmModel):
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
 
-    Raises ValueError for an unknown ``form``, a ``noise_variance`` that is not positive, a ``prior_mean`` of another
-    shape or not finite, a kernel that is not positive semi-definite over the arms, and batches that do not broadcast.
+    Raises ValueError for an unknown ``form``, a ``noise_variance`` not positive or too small, a ``prior_mean`` of
+    another shape or not finite, a kernel that is not positive semi-definite over the arms, and batches that do not
+    broadcast.
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
@@ -91,6 +93,7 @@ class ArmGP(ArmModel):
             prior_mean=mean.shape[:-1],
         )
         self.prior.fill(self._batch_shape)
+        arm_arguments.check_ratio(noise, self.prior.diagonal())
         self.form = form
         self.register_buffer("noise_variance", noise)
         b = self._batch_shape.numel()
@@ -176,6 +179,7 @@ class ArmGP(ArmModel):
         moments = arm_inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
             self._check_not_past(moments[0])
+            self._belief.check_spread(moments[-1])
         mask = self._mask(where)
         for k, moment in enumerate(moments):
             self._belief.learn(index[:, k], rewards[:, k].to(self.arms.dtype), moment, mask)
@@ -209,6 +213,7 @@ class ArmGP(ArmModel):
             validation.finite_number("time", float(time))  # type: ignore[arg-type]
             if not late:
                 self._check_not_past(time)  # type: ignore[arg-type]
+                self._belief.check_spread(float(time))  # type: ignore[arg-type]
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -258,6 +263,7 @@ class ArmGP(ArmModel):
         n = index.shape[-1]
         moments = arm_inputs.moments(times, n, in_order=False)
         check_held(held, self._batch_shape, n)
+        self._belief.check_spread(max(moments))
         self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
 
     def rebuild(self) -> None:

@@ -88,8 +88,15 @@ class ArmPrior(torch.nn.Module):
 
     def diagonal(self) -> Tensor:
         """k(x, x) of every arm: (q, N)."""
+        # One batch dimension more than the result has: GPyTorch takes what is (n, n) for a matrix whose diagonal it is
+        # to take, and there may be as many priors as arms.
+        inputs = (
+            self.inputs.expand(1, *self.space_kernel.batch_shape, *self.inputs.shape[-2:])
+            if self.inputs.dim() == 2
+            else self.inputs
+        )
         with torch.no_grad():
-            diagonal = self.space_kernel(self.inputs, diag=True)
+            diagonal = self.space_kernel(inputs, diag=True)
         return self._flat(diagonal.unsqueeze(-1)).squeeze(-1).clone()
 
     def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor | float:
@@ -101,17 +108,15 @@ class ArmPrior(torch.nn.Module):
             return 1.0
         with torch.no_grad():
             value = self.time_kernel.covariance(self._as_time(s), self._as_time(t))
-        own = self.time_kernel.batch_shape
-        if not isinstance(s, Tensor) and not isinstance(t, Tensor):
-            return (
-                value.expand(*self.model_batch_shape, 1).reshape(-1, 1)
-                if own.numel() > 1
-                else value.reshape(1, 1)
-            )
-        member_dims = len(self.model_batch_shape)
-        return (
-            value.flatten(value.dim() - 1 - member_dims, -2) if member_dims > 1 else self._member_dim(value)
-        )
+        return self._by_member(value, isinstance(s, Tensor) or isinstance(t, Tensor))
+
+    def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """(a, c) for s <= t: f(., t) = a f(., s) + an independent GP of covariance c K; shapes as of ``over_time``."""
+        assert self.time_kernel is not None
+        with torch.no_grad():
+            kept, gained = self.time_kernel.transition(self._as_time(s), self._as_time(t))
+        per_point = isinstance(s, Tensor) or isinstance(t, Tensor)
+        return self._by_member(kept, per_point), self._by_member(gained, per_point)
 
     def drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
         """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K.
@@ -122,7 +127,7 @@ class ArmPrior(torch.nn.Module):
         stationary = self.time_kernel is None or self.time_kernel.is_stationary
         asked = (0.0, then - now) if stationary else (now, then)
         if self._last_drift is None or self._last_drift[0] != asked:
-            self._last_drift = (asked, self._drift(now, then))
+            self._last_drift = (asked, self.transition(*asked))
         return self._last_drift[1]
 
     def forget_hyperparameters(self) -> None:
@@ -137,20 +142,20 @@ class ArmPrior(torch.nn.Module):
         self.forget_hyperparameters()
         super()._load_from_state_dict(*args)
 
-    def _drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
-        before = self.over_time(now, now)
-        kept = self.over_time(now, then) / before
-        gained = self.over_time(then, then) - kept * kept * before
-        return kept, gained  # type: ignore[return-value]
+    def _by_member(self, value: Tensor, per_point: bool) -> Tensor:
+        """What the time kernel says, (b, 1) or (1, 1), or (..., b, n) of times per point."""
+        assert self.time_kernel is not None
+        member_dims = len(self.model_batch_shape)
+        if not per_point:
+            shared = self.time_kernel.batch_shape.numel() == 1
+            return value.reshape(1, 1) if shared else value.expand(*self.model_batch_shape, 1).reshape(-1, 1)
+        if member_dims > 1:
+            return value.flatten(value.dim() - 1 - member_dims, -2)
+        return value if member_dims else value.unsqueeze(-2)
 
-    def _member_dim(self, value: Tensor) -> Tensor:
-        return value if self.model_batch_shape else value.unsqueeze(-2)
-
-    def _as_time(self, t: Tensor | float) -> Tensor:
-        if not isinstance(t, Tensor):
-            return torch.tensor(t, dtype=self.inputs.dtype, device=self.inputs.device)
-        lead, n = t.shape[:-2], t.shape[-1]
-        return t.reshape(*lead, *self.model_batch_shape, n)
+    def _as_time(self, t: Tensor | float) -> Tensor | float:
+        """Numbers stay numbers, whose differences the kernel takes in float64."""
+        return t.reshape(*t.shape[:-2], *self.model_batch_shape, t.shape[-1]) if isinstance(t, Tensor) else t
 
     def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
         with torch.no_grad():

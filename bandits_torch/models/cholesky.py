@@ -26,6 +26,28 @@ def safe_cholesky(matrix: Tensor, jitter: float = 0.0, scale: Tensor | None = No
     raise RuntimeError("the kernel's covariance is not positive semi-definite, even up to jitter")
 
 
+def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
+    """Rows of a positive semi-definite matrix that are not within the span of those before, and their Cholesky factor.
+
+    Within: but for ``least``, which must be far above the rounding errors of the matrix. No jitter, which would count
+    as noise where there is next to none. Waits for the device.
+    """
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if not bool(failed) and bool((factor.diagonal().square() > least).all()):
+        return list(range(len(matrix))), factor
+    matrix, device = matrix.cpu(), matrix.device
+    left, columns = matrix.diagonal().clone(), torch.zeros_like(matrix)
+    kept: list[int] = []
+    for j in range(len(matrix)):
+        if left[j] > least:
+            done = columns[: len(kept)]
+            column = (matrix[j] - done[:, j] @ done) / left[j].sqrt()
+            columns[len(kept)] = column
+            left -= column.square()
+            kept.append(j)
+    return kept, columns[: len(kept), kept].mT.tril().contiguous().to(device)
+
+
 def batched_cholesky(matrices: Tensor) -> Tensor:
     """Lower Cholesky factor of each positive semi-definite matrix, with as little jitter as that one takes.
 

@@ -72,6 +72,11 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
 
 
+# So many times the surprise that is left may have been removed from it before its rounding errors call for a rebuild:
+# an extreme reward leaves more than it should when it goes, other rewards after some windows.
+REMOVED = 100.0
+
+
 def posterior_of_counts(K: Tensor, count: Tensor, total: Tensor, noise: Tensor) -> CountsPosterior:
     """The posterior; K (n, n), count and total (n,), noise a number in a tensor, all float64."""
     root = (count / noise).sqrt()

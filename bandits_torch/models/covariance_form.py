@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, REMOVED, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.online_model import ResizableState
 
 
@@ -48,7 +48,8 @@ class CovarianceForm(ResizableState):
     prior_covariance: Tensor
     gain: Tensor
     surprise: Tensor
-    frail: Tensor  # (b,), whether a removal since the last rebuild has cost too many figures
+    removed: Tensor  # (b,), surprise removed since the last rebuild
+    frail: Tensor  # (b,), whether a removal since then has cost too many figures
     root: Tensor | None
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
@@ -64,6 +65,7 @@ class CovarianceForm(ResizableState):
         self.register_buffer("mean", torch.zeros_like(self.prior_variance))
         self.register_buffer("gain", self.prior_covariance.new_zeros(batch))
         self.register_buffer("surprise", self.prior_covariance.new_zeros(batch))
+        self.register_buffer("removed", torch.zeros_like(self.gain))
         self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
@@ -116,7 +118,10 @@ class CovarianceForm(ResizableState):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
-        self.surprise.sub_(innovation.squeeze(-1).square())
+        gone = innovation.squeeze(-1).square()
+        self.surprise.sub_(gone)
+        self.removed.add_(gone)
+        self.frail |= self.removed > REMOVED * (1 + self.surprise)
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
         self._turn_root(arm, -1, where)
         self._set_row(arm, column * left)
@@ -167,6 +172,7 @@ class CovarianceForm(ResizableState):
         kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
         drifted = ((self._drifted(count, total, arm, K) | self.frail) & look).nonzero().flatten().tolist()
         self.frail &= ~look
+        self.removed[drifted] = 0.0
         for m in drifted:
             exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
             self.mean[m], self.covariance[m] = exact.among()
@@ -202,6 +208,7 @@ class CovarianceForm(ResizableState):
             self.mean.zero_()
             self.gain.zero_()
             self.surprise.zero_()
+            self.removed.zero_()
             self.frail.zero_()
             self.root = None
             return
@@ -211,6 +218,7 @@ class CovarianceForm(ResizableState):
         self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
         self.gain.masked_fill_(where, 0.0)
         self.surprise.masked_fill_(where, 0.0)
+        self.removed.masked_fill_(where, 0.0)
         self.frail.masked_fill_(where, False)
 
     def widen(self, source: Tensor) -> None:
@@ -240,6 +248,9 @@ class CovarianceForm(ResizableState):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         incoming = state_dict.get(prefix + "root")
         self.root = None if incoming is None else torch.empty_like(self.covariance)
+        state_dict.setdefault(
+            prefix + "removed", torch.zeros_like(self.gain)
+        )  # not kept before it was looked at
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import FRAIL, TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.counts import FRAIL, REMOVED, TOLERANCE, column_error, posterior_of_counts
 from bandits_torch.models.covariance_form import half_log1p
-from bandits_torch.models.observed_points import ObservedPoints
+from bandits_torch.models.points_in_time import PointsInTime
 
 
-class FactorForm(ObservedPoints):
+class FactorForm(PointsInTime):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
@@ -54,7 +56,8 @@ class FactorForm(ObservedPoints):
     variance: Tensor
     gain: Tensor
     surprise: Tensor
-    frail: Tensor  # (b,), whether a removal since the last rebuild has cost too many figures
+    removed: Tensor  # (b,), surprise removed since the last rebuild
+    frail: Tensor  # (b,), whether a removal since then has cost too many figures
     noise_variance: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
@@ -70,6 +73,7 @@ class FactorForm(ObservedPoints):
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
+        self.register_buffer("removed", torch.zeros_like(self.gain))
         self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
 
     # -- the three moves ------------------------------------------------------------------------------
@@ -86,15 +90,22 @@ class FactorForm(ObservedPoints):
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
+        told = known  # of these P_jj is known, of others it is what the column says
         if not arm.is_cpu or not bool(known.all()):
-            point = self._open_points(arm, own_row, known, point, now)
+            point, told = self._open_points(arm, own_row, known, point, now)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         among_points = self.covariance[self._member, point]  # P_j
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
         column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
-        variance = torch.where(known.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
+        if self._wanders:
+            column = self._column_since(
+                column, among_points, z, own_row, torch.full_like(at, now, dtype=z.dtype), now
+            )
+        variance = torch.where(told.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
+        if self._wanders:
+            column = column.scatter(-1, at, variance)
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
@@ -106,6 +117,8 @@ class FactorForm(ObservedPoints):
         self.mean.addcmul_(unit, innovation)
         self.surprise.add_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit, value=-1)
+        if self._wanders:
+            self.variance.scatter_(-1, at, variance * left)  # the difference without one
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
@@ -113,26 +126,33 @@ class FactorForm(ObservedPoints):
         self._set_row(self.covariance, point, row)
         self._count(point, 1.0, residual, where)
 
-    def _open_points(self, arm: Tensor, own_row: Tensor, known: Tensor, point: Tensor, now: float) -> Tensor:
-        """Give ``arm`` a point, with its row of P, in the members where it is not ``known``; returns each one's point.
+    def _open_points(
+        self, arm: Tensor, own_row: Tensor, known: Tensor, point: Tensor, now: float
+    ) -> tuple[Tensor, Tensor]:
+        """Give ``arm`` a point, with its row of P, in the members where it is not ``known``.
 
-        The count of a new point stays 0, and its P_jj is for the caller to write. A member that will not observe
-        after all is given one too: a point without observations is free.
+        Returns each member's point, and whether its P_jj is written: not that of an arm without an earlier point, which
+        is for the caller to write. The count of a new point stays 0. A member that will not observe after all is given
+        one too: a point without observations is free.
         """
         self._points_bound += 1
         held = self.point_count > 0
         point = torch.where(known, point, (~held).to(torch.uint8).argmax(-1))
         at, at_point, old = arm.unsqueeze(-1), point.unsqueeze(-1), known.unsqueeze(-1)
-        cross = own_row.gather(-1, self.point_arm) * self._weights(now) * held
-        spread = self.noise_variance / self.point_count.clamp_min(1.0)
-        row = spread * self._solve(cross.unsqueeze(-1)).squeeze(-1)  # P_i = D z
+        prior_to_points = own_row.gather(-1, self.point_arm)
+        cross = prior_to_points * self._weights(now) * held
+        if self.prior.time_kernel is None:
+            row, told = self._spread() * self._solve(cross.unsqueeze(-1)).squeeze(-1), known  # P_i = D z
+        else:
+            row, told = self._row_since(arm, own_row.gather(-1, at), prior_to_points, cross, at_point, now)
+            told = told | known
         self._set_row(self.covariance, point, torch.where(old, self.covariance[self._member, point], row))
         row = cross.scatter(-1, at_point, own_row.gather(-1, at) * self.prior.over_time(now, now))
         row = torch.where(old, self.prior_covariance[self._member, point], row)
         self._set_row(self.prior_covariance, point, row)
         self.point_arm.scatter_(-1, at_point, at)
         self.point_time.scatter_(-1, at_point, now)
-        return point
+        return point, told
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
@@ -154,10 +174,16 @@ class FactorForm(ObservedPoints):
         column = self.rows.of(arm, self._member) * own_weight
         z = among_points * (self.point_count / self.noise_variance)
         column = self.rows.minus_through(column, self.point_arm, z * weight)
+        if self._wanders:
+            own_row = self.rows.of(arm, self._member)
+            column = self._column_since(column, among_points, z, own_row, time.unsqueeze(-1), now)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
-        self.surprise.sub_(innovation.squeeze(-1).square())
+        gone = innovation.squeeze(-1).square()
+        self.surprise.sub_(gone)
+        self.removed.add_(gone)
+        self.frail |= self.removed > REMOVED * (1 + self.surprise)
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
         ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
@@ -174,6 +200,7 @@ class FactorForm(ObservedPoints):
         self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
         self.gain.masked_fill_(mask, 0.0)
         self.surprise.masked_fill_(mask, 0.0)
+        self.removed.masked_fill_(mask, 0.0)
         self.frail.masked_fill_(mask, False)
         for state in (self.mean, self.point_count, self.point_total):
             state.masked_fill_(column, 0.0)
@@ -194,7 +221,9 @@ class FactorForm(ObservedPoints):
         """
         drifted = ((self._drifted(now) | self.frail) & look).nonzero().flatten().tolist()
         self.frail &= ~look
+        self.removed[drifted] = 0.0
         for m in drifted:
+            self.point_total[m] = total[m]
             held = (self.point_count[m] > 0).nonzero().squeeze(-1)
             K = self.prior_covariance[m][held][:, held]
             noise = self.noise_variance[m, 0]
@@ -221,7 +250,8 @@ class FactorForm(ObservedPoints):
         off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
-        scale, tolerance = self.prior_variance.amax(-1), TOLERANCE[torch.float64]
+        present = torch.as_tensor(self.prior.over_time(now, now)).squeeze(-1)
+        scale, tolerance = self.prior_variance.amax(-1) * present, TOLERANCE[torch.float64]
         return ~(
             (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
         )
@@ -245,17 +275,15 @@ class FactorForm(ObservedPoints):
         """None: a root over all arms is not kept."""
         return None
 
-    def _solve(self, cross: Tensor) -> Tensor:
-        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement."""
-        precision = (self.point_count / self.noise_variance).unsqueeze(-1)
-        spread = (self.noise_variance / self.point_count.clamp_min(1.0)).unsqueeze(-1)
-        z = (cross - self.covariance @ (cross * precision)) * precision
-        residual = cross - self.prior_covariance @ z - spread * z
-        return z + (residual - self.covariance @ (residual * precision)) * precision
-
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
         for name, held in list(self.named_buffers(recurse=False)):
             setattr(self, name, held[source])
         self.rows.widen(source, self.prior.flat_batch)
         self._member = torch.arange(len(source), device=source.device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.setdefault(
+            prefix + "removed", torch.zeros_like(self.gain)
+        )  # not kept before it was looked at
+        super()._load_from_state_dict(state_dict, prefix, *args)

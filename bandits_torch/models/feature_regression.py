@@ -26,7 +26,6 @@ class FeatureRegression(ResizableState):
 
     Args:
         noise_variance: lambda, 0-dimensional.
-        scale: of |z|^2. A lambda below 100 times the rounding error of numbers of this size is raised to that.
     """
 
     noise_variance: Tensor
@@ -35,10 +34,9 @@ class FeatureRegression(ResizableState):
     covariance: Tensor
     weights: Tensor
 
-    def __init__(self, noise_variance: Tensor, scale: float) -> None:
+    def __init__(self, noise_variance: Tensor) -> None:
         super().__init__()
-        least = 100 * torch.finfo(noise_variance.dtype).eps * scale
-        self.register_buffer("noise_variance", noise_variance.clamp_min(least), persistent=False)
+        self.register_buffer("noise_variance", noise_variance.clone(), persistent=False)
         for name, shape in (("_gram", (0, 0)), ("_moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
             self.register_buffer(name, noise_variance.new_zeros(shape))
         self._uncounted: list[tuple[Tensor, Tensor]] = []  # features and rewards that A and b so far lack

@@ -18,7 +18,6 @@ from bandits_torch.models.sketch_marginals import SketchMarginals
 from bandits_torch.streams import ReplicateStreams
 
 _SLACK = 4.0  # a dictionary may be this many times larger than the last draw before it is built anew
-_NOTHING = 1e-8  # of lambda: an entry of V this small changes nothing but rounding errors
 
 
 class Sketch(ResizableState):
@@ -78,7 +77,7 @@ class Sketch(ResizableState):
         """Back to the prior; the random numbers go on."""
         new = self.prior_variance.new_zeros
         self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
-        self.regression = FeatureRegression(self.noise_variance, self.embedding.scale)
+        self.regression = FeatureRegression(self.noise_variance)
         self.arm = self.arm[:0]
         self.count, self.total, self.unexplained, self.pulled = new(0), new(0), new(0), new(0, 0)
         self._place_of: dict[int, int] = {}
@@ -198,25 +197,30 @@ class Sketch(ResizableState):
     def _append(self, places: list[int]) -> None:
         """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
         self._in_dictionary.update(places)
-        least = self.embedding.tolerance * self.embedding.scale
-        kept = (self.unexplained[places] > least).tolist()
-        places = [place for place, keep in zip(places, kept, strict=True) if keep]
+        outside = (self.unexplained[places] > self.embedding.least).tolist()
+        places = [place for place, out in zip(places, outside, strict=True) if out]
         if not places:
             return
+        new, z = self.arm[places], self.pulled[:, places]
+        kept, corner, at_pulled, covariance = self.embedding.beyond(new, z, self.arm)
+        if not kept:
+            return
+        if len(kept) < len(places):
+            new, z, places = new[kept], z[:, kept], [places[k] for k in kept]
         keeps_marginals = self.marginals.kept and self.chunk_size is None
         if keeps_marginals:
             self.refresh()
-        new, z = self.arm[places], self.pulled[:, places]
-        corner, at_pulled, covariance = self.embedding.against(new, z, self.arm)
         at_pulled = solve_lower(corner, at_pulled - z.mT @ self.pulled)  # j x u
+        spanned = [self._place_of[arm] for arm in self.embedding.inducing.tolist()]
+        at_pulled[:, spanned] = 0.0  # as it would be but for rounding, which a small lambda multiplies
         weighted = at_pulled * self.count
-        side, end = self.pulled @ weighted.mT, at_pulled @ weighted.mT
-        if self.size and float(side.abs().amax()) > _NOTHING * float(self.regression.noise_variance):
+        if bool(weighted.any()):
+            side, end = self.pulled @ weighted.mT, at_pulled @ weighted.mT
             against, schur, weights = self.regression.append(side, end, at_pulled @ self.total)
             added, passed = self.embedding.append(new, z, corner, covariance, against.mT)
             if keeps_marginals:
                 self.marginals.append(weights, schur, self.regression.noise_variance, added, passed)
-        else:  # all arms pulled so far are in the dictionary: the new features are 0 there, and nothing changes
+        else:  # all arms observed so far are in the dictionary: the new features are 0 there, and nothing changes
             self.regression.append_unseen(len(new))
             self.embedding.append(new, z, corner, covariance, z.mT[:0])
         self.pulled = torch.cat([self.pulled, at_pulled])

@@ -34,7 +34,8 @@ class SketchedGP(ArmModel):
     Args:
         arms: ``(N, d)`` features, or N.
         kernel: a static kernel over features (or over indices, or an N x N covariance matrix), one for all replicates.
-        noise_variance: lambda > 0, a number or ``batch_shape``.
+        noise_variance: lambda > 0, a number or ``batch_shape``; at least 1e-10 of the largest prior variance (1e-5 in
+            float32).
         prior_mean: prior mean reward, a number, ``(N,)`` or ``(*batch_shape, N)``.
         sampling: which observations enter the dictionary, and when it is drawn; ``LeverageSampling.theory(...)``
             or ``.practical()`` (the default), which say what they promise.
@@ -81,6 +82,7 @@ class SketchedGP(ArmModel):
         self._batch_shape = arm_arguments.common_batch(
             batch_shape=batch_shape, noise_variance=noise.shape, prior_mean=mean.shape[:-1]
         )
+        arm_arguments.check_ratio(noise, self.prior.diagonal())
         self.register_buffer("noise_variance", noise)
         self.register_buffer("prior_mean", mean)
         self.prior_mean: Tensor

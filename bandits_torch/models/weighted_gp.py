@@ -40,7 +40,7 @@ class WeightedGP(OnlineModel):
 
     Args:
         arms, kernel, noise_variance, batch_shape: as for ``ArmGP``; the kernel without a time part, lambda is
-            the regulariser.
+            the regulariser, at least 1e-10 of the largest prior variance (1e-5 in float32).
         discount: weight per step, in (0, 1].
 
     Cost: O(N^2) memory; an observation O(N), the next prediction O(N^3), whatever t. It cannot ``forget``.

@@ -18,6 +18,7 @@ SMALL = {"hidden": 8, "depth": 2, "training_steps": 2}
 HARD = {
     "noise variance 1e-10": (LINE, 1e-10, 1.0, 0.0),
     "noise variance 1e6": (LINE, 1e6, 1.0, 0.0),
+    "noise as large as the prior variance": (LINE, 1.0, 1.0, 0.0),
     "one arm": (LINE[3:4], 0.1, 1.0, 0.0),
     "two arms": (LINE[3:5], 0.1, 1.0, 0.0),
     "duplicates, a singular covariance": (LINE[[0, 0, 0, 3, 3, 5]], 1e-4, 1.0, 0.0),

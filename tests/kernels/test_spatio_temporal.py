@@ -22,7 +22,9 @@ class TestSpatioTemporalInGPyTorch(BaseKernelTestCase, unittest.TestCase):
     def create_kernel_no_ard(self, batch_shape=(), **kwargs):
         shape = torch.Size(batch_shape)
         return SpatioTemporalKernel(
-            RBFKernel(batch_shape=shape), ExponentialForgettingKernel(0.1, batch_shape=shape), **kwargs
+            RBFKernel(batch_shape=shape),
+            ExponentialForgettingKernel(torch.tensor(0.1), batch_shape=shape),
+            **kwargs,
         )
 
 
@@ -35,6 +37,13 @@ def test_values_are_the_product_of_space_and_time():
     expected = space.outputscale * torch.exp(-distance / 2) * (1 - time.forgetting_rate) ** (elapsed / 2)
     torch.testing.assert_close(kernel(x, z).to_dense(), expected)
     torch.testing.assert_close(kernel(x, diag=True), kernel(x).to_dense().diagonal())
+
+
+def test_a_time_kernel_built_from_a_number_keeps_its_figures_beside_a_space_kernel_of_float32():
+    kernel = SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1))
+    assert kernel.dtype == torch.float64
+    assert kernel.time_kernel.covariance(0.0, 2.0).item() == pytest.approx(0.9, rel=1e-15)
+    assert kernel.float().dtype == torch.float32
 
 
 def test_any_kernel_serves_as_time_kernel():

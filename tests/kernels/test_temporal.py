@@ -38,12 +38,12 @@ class OneColumn(BaseKernelTestCase):
 
 class TestExponentialForgettingInGPyTorch(OneColumn, unittest.TestCase):
     def create_kernel_no_ard(self, **kwargs):
-        return ExponentialForgettingKernel(0.2, **kwargs)
+        return ExponentialForgettingKernel(torch.tensor(0.2), **kwargs)
 
 
 class TestWienerInGPyTorch(OneColumn, unittest.TestCase):
     def create_kernel_no_ard(self, **kwargs):
-        return WienerKernel(0.2, start=-1.0, **kwargs)
+        return WienerKernel(torch.tensor(0.2), start=-1.0, **kwargs)
 
 
 def exponential(rate, s, t):
@@ -173,9 +173,12 @@ def test_prior_scores_and_sets_the_parameter(kind, name):
 
 
 @pytest.mark.parametrize(("kind", "name"), NAMES)
-def test_parameter_takes_the_dtype_of_a_tensor_and_the_default_one_otherwise(kind, name):
+def test_parameter_takes_the_dtype_of_a_tensor_and_keeps_the_figures_of_a_number(kind, name):
     assert getattr(kind(torch.tensor(0.1, **F64)), name).dtype == torch.float64
-    assert getattr(kind(0.1), name).dtype == torch.get_default_dtype()
+    assert getattr(kind(torch.tensor(0.1)), name).dtype == torch.float32
+    assert getattr(kind(0.1), name).item() == pytest.approx(0.1, rel=1e-15)
+    moved = copy.deepcopy(kind(0.1)).double()
+    assert getattr(moved, name).item() == pytest.approx(0.1, rel=1e-15)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 1.5, float("nan")])

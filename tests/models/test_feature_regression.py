@@ -12,7 +12,7 @@ def test_growing_regression_is_that_of_all_features_at_once(noise_variance):
     features, rewards = (
         torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((90, 13), (90,))
     )
-    model, noise = FeatureRegression(torch.tensor(noise_variance, dtype=torch.float64), 1.0), noise_variance
+    model, noise = FeatureRegression(torch.tensor(noise_variance, dtype=torch.float64)), noise_variance
     model.append_unseen(5)
     for t in range(90):
         if t in (10, 40, 41):  # features that were there from the start join late

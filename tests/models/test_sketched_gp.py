@@ -88,9 +88,12 @@ def test_a_dictionary_of_every_arm_pulled_is_the_exact_posterior(arms, kernel, g
     torch.testing.assert_close(model.joint()[0], mean, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("noise_variance", [1e-14, 1e-10, 1.0, 1e8])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_it_is_stable_at_any_noise(arms, kernel, generator, noise_variance, dtype):
+@pytest.mark.parametrize(
+    ("noise_variance", "dtype"),
+    [(1e-10, torch.float64), (1e-5, torch.float32)]
+    + [(v, d) for v in (1.0, 1e8) for d in (torch.float64, torch.float32)],
+)
+def test_it_is_stable_at_any_noise_that_is_taken(arms, kernel, generator, noise_variance, dtype):
     arms = torch.cat([arms, arms[:10] + 1e-9])  # nearly the same arms twice
     model = SketchedGP(arms.to(dtype), kernel, noise_variance, sampling=LeverageSampling.practical(2.0, 1.0))
     arm, reward = pulls(generator, 60, among=len(arms))
@@ -100,9 +103,9 @@ def test_it_is_stable_at_any_noise(arms, kernel, generator, noise_variance, dtyp
         assert bool(((variance >= 0) & (variance <= 1 + 1e-5)).all())
 
 
-@pytest.mark.parametrize("noise_variance", [1e-18, 0.01])
+@pytest.mark.parametrize("noise_variance", [1e-9, 0.01])
 def test_the_units_of_the_rewards_do_not_matter(arms, kernel, generator, noise_variance):
-    """Rewards in units 1024 times as small; also where lambda is raised to what rounding leaves."""
+    """Rewards in units 1024 times as small."""
     K, (arm, reward) = kernel(arms).to_dense(), pulls(generator, 60)
     plain, other = (SketchedGP(N, K * unit**2, noise_variance * unit**2) for unit in (1.0, 1024.0))
     for _ in zip(play(plain, arm, reward), play(other, arm, 1024 * reward), strict=True):
@@ -314,6 +317,7 @@ def bad_inputs(arms, kernel):
     one = torch.ones((), dtype=torch.float64)
     return {
         "noise_variance": lambda: SketchedGP(arms, kernel, -1.0),
+        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "kernel": lambda: SketchedGP(arms, drifting, 0.1),
         "chunk_size": lambda: SketchedGP(arms, kernel, 0.1, chunk_size=0),
         "prior_mean": lambda: SketchedGP(arms, kernel, 0.1, prior_mean=torch.zeros(3)),

@@ -1,0 +1,100 @@
+"""Random lives of every model beside twins in extended precision (more: ``tests.reference.attack_models``)."""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.models import ArmGP, SketchedGP
+from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.cholesky import independent
+from bandits_torch.models.weighted_gp import WeightedGP
+from tests.reference import precise
+from tests.reference.arm_gp_twins import smooth
+from tests.reference.attack_models import MODELS, attack
+
+F64 = torch.float64
+
+
+@pytest.mark.skipif(not precise.IS_PRECISE, reason="this machine has no extended precision")
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_found_in_a_few_lives(name):
+    found = attack(math.inf, names=(name,), most=6)
+    assert found["checks"][name] > 500
+    assert not found["wrong"]
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_a_member_that_forgot_everything_is_as_new(form):
+    """Rewards of 1e8 deviations leave nothing behind."""
+    model = ArmGP(5, smooth(5), 0.01, form=form, batch_shape=(2,))
+    new = ArmGP(5, smooth(5), 0.01, form=form, batch_shape=(2,))
+    for arm, reward in ((1, 1e8), (2, -3e7), (1, 1.0)):
+        model.observe_arms(torch.tensor(arm), torch.tensor(reward, dtype=F64))
+    model.forget(3, where=torch.tensor([True, False]))
+    assert model.num_observations.tolist() == [0, 3]
+    assert float(model.log_likelihood[0]) == float(model.information_gain[0]) == 0.0
+    for one, two in zip(model.joint(), new.joint(), strict=True):
+        assert torch.equal(one[0], two[0])
+    model.forget(3, where=torch.tensor([False, True]))
+    assert torch.equal(model.log_likelihood, torch.zeros(2, dtype=F64))
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_an_extreme_reward_that_was_forgotten_leaves_the_likelihood_of_the_others(form):
+    model, alone = (ArmGP(5, smooth(5), 0.1, form=form) for _ in range(2))
+    model.observe_arms(torch.tensor(3), torch.tensor(1e7, dtype=F64))
+    for step in range(8):
+        for one in (model, alone):
+            one.observe_arms(torch.tensor(step % 5), torch.tensor(0.1 * step, dtype=F64))
+    model.forget()
+    assert float(model.log_likelihood) == pytest.approx(float(alone.log_likelihood), rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda noise: ArmGP(3, smooth(3), noise, form="covariance"),
+        lambda noise: ArmGP(3, smooth(3), noise, form="factor"),
+        lambda noise: SketchedGP(3, smooth(3), noise),
+        lambda noise: WeightedGP(3, smooth(3), noise),
+    ],
+    ids=["covariance", "factor", "SketchedGP", "WeightedGP"],
+)
+def test_a_ratio_of_which_float64_leaves_nothing_is_refused_by_name(make):
+    make(1.01e-10)
+    with pytest.raises(
+        ValueError, match=r"noise_variance must be at least 1e-10 of .*prior variance.*1.0e-12"
+    ):
+        make(1e-12)
+
+
+def test_a_start_too_far_away_for_the_factor_form_is_refused_before_anything_changes():
+    kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(3)), WienerKernel(1.0))
+    model, right = (ArmGP(3, kernel, 1e-6, form=form) for form in ("factor", "covariance"))
+    one = torch.ones((), dtype=F64)
+    right.observe_arms(torch.tensor(0), one, 1e12)
+    with pytest.raises(ValueError, match=r"time must be where noise_variance.*1e-15.*start"):
+        model.observe_arms(torch.tensor(0), one, 1e12)
+    assert model.now is None
+    assert int(model.num_observations) == 0
+
+
+@pytest.mark.parametrize("priors", [1, 2, 3, 4])
+@pytest.mark.parametrize("num_arms", [1, 2, 3, 4])
+def test_prior_variances_are_read_whole_when_there_are_as_many_priors_as_arms(priors, num_arms):
+    variances = torch.rand(priors, num_arms, dtype=F64) + 0.5
+    prior = ArmPrior(
+        torch.arange(num_arms).double()[:, None], ArmCovarianceKernel(torch.diag_embed(variances))
+    )
+    assert torch.equal(prior.diagonal(), variances)
+
+
+def test_rows_within_the_span_of_others_are_left_out_and_no_others():
+    x = torch.tensor([0.0, 1.0, 1.0, 2.0, 1.0 + 1e-9, 3.0], dtype=F64)
+    K = torch.exp(-0.5 * (x[:, None] - x) ** 2)
+    kept, factor = independent(K, 1e-12)
+    assert kept == [0, 1, 3, 5]
+    torch.testing.assert_close(factor @ factor.mT, K[kept][:, kept], rtol=0, atol=1e-15)
+    torch.testing.assert_close(factor, torch.linalg.cholesky(K[kept][:, kept]))

@@ -1,0 +1,141 @@
+"""Every time kernel at clocks of 0, 1.7e9 (seconds since 1970) and 1e12, with steps of 1e-3, 1 and 1e6.
+
+The twin in extended precision is told the same rounded times and takes their differences exactly: at 1e12 the spacing
+of float64 is 1.2e-4, so a step "of 1e-3" is a multiple of that, which both sides know.
+"""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
+from bandits_torch.models import ArmGP, OnlineGP
+from tests.reference import precise
+from tests.reference.arm_gp_twins import smooth
+
+N, STEPS = 5, 60
+EPS = float(np.finfo(float).eps)
+NOISE = 0.01
+CLOCKS = [(t0, step) for t0 in (0.0, 1.7e9, 1e12) for step in (1e-3, 1.0, 1e6)]
+KERNELS = {
+    "exponential": lambda t0: ExponentialForgettingKernel(0.05),
+    "Wiener from 0": lambda t0: WienerKernel(0.01),
+    "Wiener from the first": lambda t0: WienerKernel(0.01, start=t0),
+}
+
+pytestmark = pytest.mark.skipif(not precise.IS_PRECISE, reason="this machine has no extended precision")
+
+
+def over_time(kernel):
+    if isinstance(kernel, WienerKernel):
+        v, start = precise.precise(kernel.drift_variance.item()), precise.precise(kernel.start)
+        return lambda s, t: 1 + v * np.maximum(np.minimum(s, t) - start, 0)
+    log_kept = np.log1p(-precise.precise(kernel.forgetting_rate.item())) / 2
+    return lambda s, t: np.exp(np.abs(s - t) * log_kept)
+
+
+def data(t0, step):
+    random = torch.Generator().manual_seed(0)
+    arm = torch.randint(N, (STEPS,), generator=random)
+    reward = 0.1 * torch.randn(STEPS, generator=random, dtype=torch.float64).cumsum(0)
+    return arm, reward, [t0 + k * step for k in range(STEPS)]
+
+
+def errors(said, kernel, held, noise, now):
+    """Of the mean, in units of the largest reward, and of the variances, each in units of its own; and what may be.
+
+    A prior variance p at the first observation is known to eps p, of which noise is the ratio lambda / p."""
+    arm, reward, times = zip(*held, strict=True)
+    k, s, t = over_time(kernel), precise.precise(times), precise.precise(now)
+    K = precise.precise(smooth(N, 0.3).numpy())
+    right = precise.gp(K, arm, [float(y) for y in reward], noise, k(s[:, None], s), k(s, t), k(t, t))
+    mean, variance = (value.numpy() for value in said)
+    off_mean = np.abs(mean - right.mean).max() / max(1.0, max(map(abs, reward)))
+    off_variance = np.abs(variance / np.diagonal(right.covariance) - 1).max()
+    return float(max(off_mean, off_variance)), EPS * float(k(t, t)) / noise
+
+
+@pytest.mark.parametrize("noise", [1e-4, NOISE])
+@pytest.mark.parametrize("window", [None, 15])
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("t0", "step"), CLOCKS)
+def test_arm_gp_is_right_at_any_clock(t0, step, name, form, window, noise):
+    if window and form == "covariance":
+        form = "auto"  # which moves to the factor form when it forgets
+    kernel = KERNELS[name](t0)
+    model = ArmGP(N, SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), kernel), noise, form=form)
+    held = []
+    for arm, reward, time in zip(*data(t0, step), strict=True):
+        model.observe_arms(arm, reward, time)
+        held.append((int(arm), float(reward), time))
+        if window and len(held) > window:
+            model.forget()
+            del held[0]
+        if len(held) % 5:
+            continue
+        for later in (time, time + step / 2):
+            off, allowed = errors(model.marginals(later), kernel, held, noise, later)
+            # a removal may multiply rounding errors, by up to 1 / FRAIL
+            assert off < (1e-8 + 4 * allowed if window is None else 1e-7 + 400 * allowed)
+    saved = copy.deepcopy(model.state_dict())
+    other = ArmGP(N, SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), kernel), noise, form=form)
+    other.load_state_dict(saved)
+    for one, two in zip(model.marginals(later), other.marginals(later), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("t0", "step"), CLOCKS)
+def test_online_gp_is_as_right_as_the_values_of_its_kernel(t0, step, name):
+    """Which are rounded to eps of themselves: with the start of a Wiener process 1e12 away little is left."""
+    kernel = KERNELS[name](t0)
+    model = OnlineGP(SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), kernel), NOISE, input_dim=2)
+    arm, reward, times = data(t0, step)
+    X = torch.stack([arm.double(), torch.tensor(times, dtype=torch.float64)], -1)
+    for k in range(STEPS):
+        model.observe(X[k : k + 1], reward[k].reshape(1, 1))
+    points = torch.stack([torch.arange(N).double(), torch.full((N,), times[-1], dtype=torch.float64)], -1)
+    with torch.no_grad():
+        posterior = model.posterior(points.unsqueeze(-2))
+    said = posterior.mean.flatten(), posterior.variance.flatten()
+    off, allowed = errors(
+        said, kernel, list(zip(arm.tolist(), reward.tolist(), times, strict=True)), NOISE, times[-1]
+    )
+    assert off < 1e-9 + 200 * allowed
+
+
+@pytest.mark.parametrize("t0", [1.7e9, 1e12])
+@pytest.mark.parametrize("name", ["exponential", "Wiener from the first"])
+def test_a_clock_is_where_it_begins(name, t0):
+    """The same steps from 0, which float64 holds exactly from either clock, give the same numbers."""
+    answers = []
+    for start in (0.0, t0):
+        kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), KERNELS[name](start))
+        for form in ("covariance", "factor"):
+            model = ArmGP(N, kernel, NOISE, form=form)
+            for arm, reward, time in zip(*data(start, 0.25), strict=True):
+                model.observe_arms(arm, reward, time)
+            answers.append(torch.stack(model.marginals(model.now + 0.5)))
+    torch.testing.assert_close(answers[2], answers[0], rtol=1e-13, atol=1e-14)
+    torch.testing.assert_close(answers[3], answers[1], rtol=1e-11, atol=1e-12)
+
+
+def test_a_model_of_float32_takes_steps_of_seconds_from_a_clock_of_seconds():
+    answers = []
+    for start in (0.0, 1.7e9):
+        kernel = SpatioTemporalKernel(
+            ArmCovarianceKernel(smooth(N, 0.3).float()), ExponentialForgettingKernel(0.05)
+        )
+        model = ArmGP(N, kernel, NOISE, form="covariance", dtype=torch.float32)
+        for arm, reward, time in zip(*data(start, 1.0), strict=True):
+            model.observe_arms(arm, reward, time)
+        answers.append(torch.stack(model.marginals(model.now + 1.0)))
+    assert torch.equal(*answers)
