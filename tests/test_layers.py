@@ -24,8 +24,6 @@ FLOORS = [
     {"loop"},
     {"recipes"},
     {"experiments"},
-    {"cli_options", "cli_output"},
-    {"cli_list", "cli_sweep"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -11,8 +11,9 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from bandits_torch import cli, recipes
+from bandits_torch import cli, problems, recipes
 from bandits_torch._version import __version__
+from bandits_torch.cli.race import DEFAULT_POLICIES
 from bandits_torch.policies.random import RandomPolicy
 
 SMALL = ["--horizon", "30", "--replicates", "3", "--option", "num_arms=8", "--policies", "first,lucky"]
@@ -51,7 +52,7 @@ def stub_recipes(monkeypatch):
     stub = SimpleNamespace(
         RECIPES={"first": first, "lucky": lucky}, build=build, options_of=options_of, asked=asked
     )
-    monkeypatch.setattr(cli, "recipes", stub)
+    monkeypatch.setattr("bandits_torch.cli.race.recipes", stub)
     return stub
 
 
@@ -194,14 +195,14 @@ def test_misused_flags_exit_with_2(arguments):
 
 def test_every_problem_and_policy_has_a_line():
     output = call("list").output
-    for name in (*cli.problems.PROBLEMS, *recipes.RECIPES):
+    for name in (*problems.PROBLEMS, *recipes.RECIPES):
         assert any(
             line.startswith(name + " ") and line.split(name, 1)[1].strip() for line in output.splitlines()
         )
 
 
 def test_the_defaults_exist():
-    assert set(cli.DEFAULT_POLICIES.split(",")) <= set(recipes.RECIPES)
+    assert set(DEFAULT_POLICIES.split(",")) <= set(recipes.RECIPES)
     assert len(call().output) > 0
 
 
@@ -217,7 +218,7 @@ def test_it_runs_as_a_module(tmp_path):
     assert "oracle" in done.stdout
     assert done.stderr == ""
     record = json.loads((tmp_path / "results" / "run.json").read_text())
-    assert list(record["results"]) == cli.DEFAULT_POLICIES.split(",")
+    assert list(record["results"]) == DEFAULT_POLICIES.split(",")
 
 
 def test_an_error_of_the_module_shows_no_traceback():

@@ -1,4 +1,4 @@
-"""The command line: ``bandits-torch list``, ``race``, ``rerun`` and ``sweep``."""
+"""``bandits-torch race`` and ``rerun``: policies on one problem, a table, a picture and a record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ import typer
 from rich.console import Console
 
 from bandits_torch import problems, recipes, validation
-from bandits_torch._version import __version__
-from bandits_torch.cli_list import list_names
-from bandits_torch.cli_options import different_names, send_options, settable
-from bandits_torch.cli_output import one_line_errors, results_table
-from bandits_torch.cli_sweep import sweep
+from bandits_torch.cli.options import different_names, send_options, settable
+from bandits_torch.cli.output import one_line_errors, results_table
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.experiments.report import read_settings, write_report
 from bandits_torch.history import History
@@ -34,15 +31,6 @@ DEFAULT_EVERY = 1000
 _KEPT = "checkpoints"
 _SHARED_FROM = 2_000_000  # numbers in the covariances of all replicates; below, one thread serves a step best
 DEFAULT_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
-
-app = typer.Typer(
-    help="Race bandit algorithms on functions that change with time. To begin with, `bandits-torch race`: seven "
-    "policies on a function that is replaced at step 300 of 1000, in some seconds.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
 
 
 @dataclass(frozen=True)
@@ -60,16 +48,6 @@ class Race:
     problem_horizon: int | None  # what the problem was built for: None leaves it to the problem
 
 
-@app.callback(invoke_without_command=True)
-def _version(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
-    if version:
-        typer.echo(f"bandits_torch {__version__}")
-        raise typer.Exit
-
-
-@app.command()
 def race(
     problem: Annotated[str, typer.Option(help="What to optimise; see `bandits-torch list`.")] = "switching",
     policies: Annotated[
@@ -137,7 +115,6 @@ def race(
         _run(asked, made, out, DEFAULT_EVERY if resume and checkpoint is None else checkpoint)
 
 
-@app.command()
 def rerun(
     record: Annotated[Path, typer.Argument(help="run.json of a race.")],
     out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path(
@@ -178,15 +155,6 @@ def rerun(
     typer.echo(f"regret differs from the record's: {', '.join(other)}" if other else "regret as recorded")
     if other:
         raise typer.Exit(1)
-
-
-app.command("list")(list_names)
-app.command()(sweep)
-
-
-def main() -> None:
-    """Run the command line."""
-    app(prog_name="bandits-torch")
 
 
 def _problem(asked: Race) -> Problem:

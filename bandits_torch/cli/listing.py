@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli_options import settable
-from bandits_torch.cli_output import first_line, one_line_errors
+from bandits_torch.cli.options import settable
+from bandits_torch.cli.output import first_line, one_line_errors
 
 
 def list_names(

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli_options import different_names, send_options, settable
-from bandits_torch.cli_output import one_line_errors, results_table
+from bandits_torch.cli.options import different_names, send_options, settable
+from bandits_torch.cli.output import one_line_errors, results_table
 from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting, make_cells
 from bandits_torch.experiments.engines import ENGINES
 from bandits_torch.experiments.regret import random_regret

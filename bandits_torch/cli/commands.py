@@ -1,0 +1,41 @@
+"""The commands of the command line, in one place."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bandits_torch._version import __version__
+from bandits_torch.cli.listing import list_names
+from bandits_torch.cli.race import race, rerun
+from bandits_torch.cli.sweep import sweep
+
+app = typer.Typer(
+    help="Race bandit algorithms on functions that change with time. To begin with, `bandits-torch race`: seven "
+    "policies on a function that is replaced at step 300 of 1000, in some seconds.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"bandits_torch {__version__}")
+        raise typer.Exit
+
+
+app.command()(race)
+app.command()(rerun)
+app.command("list")(list_names)
+app.command()(sweep)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="bandits-torch")
