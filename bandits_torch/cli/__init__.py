@@ -2,3 +2,5 @@
 
 from bandits_torch.cli.commands import app as app
 from bandits_torch.cli.commands import main as main
+
+__all__: list[str] = []
