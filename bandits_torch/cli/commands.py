@@ -12,8 +12,11 @@ from bandits_torch.cli.race import race, rerun
 from bandits_torch.cli.sweep import sweep
 
 app = typer.Typer(
-    help="Race bandit algorithms on functions that change with time. To begin with, `bandits-torch race`: seven "
-    "policies on a function that is replaced at step 300 of 1000, in some seconds.",
+    help="Race algorithms that look for the best of many arms while the rewards change with time (bandit "
+    "algorithms with Gaussian-process models). To begin with, `bandits-torch race`: seven algorithms on a "
+    "function that is replaced at step 300 of 1000, in some seconds. Then `bandits-torch list` for the algorithms "
+    "(policies) and problems there are, and `bandits-torch race --data my.csv` for rewards of your own, a row a "
+    "step and a column an arm.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from bandits_torch import problems, recipes
-from bandits_torch.cli.options import settable
-from bandits_torch.cli.output import first_line, one_line_errors
+from bandits_torch.cli.catalogue import catalogue
+from bandits_torch.cli.options import did_you_mean
+from bandits_torch.cli.output import one_line_errors
 
 
 def list_names(
     name: Annotated[str | None, typer.Argument(help="A problem or policy, to read all about it.")] = None,
 ) -> None:
-    """Name problems and policies, or describe one of them."""
+    """Name problems and policies, a line each, or describe one of them with its options."""
     if name is not None:
         with one_line_errors():
             _describe(name)
         return
-    described = {
-        "problem": problems.describe(),
-        "policy": {name: first_line(recipe) for name, recipe in recipes.RECIPES.items()},
-    }
-    for kind, lines in described.items():
+    for kind, entries in (("problem", catalogue().problems), ("policy", catalogue().policies)):
         table = _table(kind, "what it is")
-        for key, line in lines.items():
-            table.add_row(key, line)
+        for key, entry in entries.items():
+            table.add_row(key, entry.line)
         Console().print(table, "")
 
 
 def _describe(name: str) -> None:
     """Print the docstring of a problem or policy, and what ``--option`` sets of it, with defaults."""
-    if name not in problems.PROBLEMS and name not in recipes.RECIPES:
-        raise ValueError(f"name must be one of those that `bandits-torch list` shows, got {name!r}")
-    if name in problems.PROBLEMS:
-        about, options = inspect.getdoc(problems.PROBLEMS[name]), problems.options_of(name)
-    else:
-        about, options = inspect.getdoc(recipes.RECIPES[name]), recipes.options_of(name)
+    known = catalogue().problems | catalogue().policies
+    if name not in known:
+        raise ValueError(
+            f"name must be one of those that `bandits-torch list` shows, got {name!r}"
+            f"{did_you_mean(name, known)}"
+        )
     table = _table("option", "default")
-    for key in settable(options):
-        table.add_row(key, "must be given" if options[key] is inspect.Parameter.empty else repr(options[key]))
-    typer.echo(f"{about}\n")
+    for key, default in known[name].options.items():
+        table.add_row(key, "must be given" if default is None else default)
+    typer.echo(f"{known[name].about}\n")
     Console().print(table)
 
 

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from bandits_torch import cli, problems, recipes
 from bandits_torch._version import __version__
-from bandits_torch.cli.race import DEFAULT_POLICIES
+from bandits_torch.cli import asked
+from bandits_torch.cli.asked import DEFAULT_POLICIES
+from bandits_torch.cli.catalogue import Catalogue, Entry, catalogue
 from bandits_torch.policies.random import RandomPolicy
 
 SMALL = ["--horizon", "30", "--replicates", "3", "--option", "num_arms=8", "--policies", "first,lucky"]
@@ -37,10 +39,10 @@ def lucky(arms, kernel, noise_variance, *, replicates=1, prior_mean=0.0, seed=0,
 @pytest.fixture
 def stub_recipes(monkeypatch):
     """Two recipes that cost nothing, and what ``build`` was asked for."""
-    asked = []
+    builds = []
 
     def build(name, problem, *, replicates, horizon, seed, **options):
-        asked.append({"name": name, "horizon": horizon, "seed": seed, **options})
+        builds.append({"name": name, "horizon": horizon, "seed": seed, **options})
         return stub.RECIPES[name](
             problem.arms, problem.knowledge.kernel, 0.1, replicates=replicates, seed=seed, **options
         )
@@ -50,9 +52,14 @@ def stub_recipes(monkeypatch):
         return {key: p.default for key, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
 
     stub = SimpleNamespace(
-        RECIPES={"first": first, "lucky": lucky}, build=build, options_of=options_of, asked=asked
+        RECIPES={"first": first, "lucky": lucky}, build=build, options_of=options_of, asked=builds
     )
-    monkeypatch.setattr("bandits_torch.cli.race.recipes", stub)
+    monkeypatch.setattr("bandits_torch.cli.play.recipes", stub)
+    policies = {
+        "first": Entry("", {"prior_mean": "0.0", "offset": "0"}),
+        "lucky": Entry("", {"prior_mean": "0.0", "luck": "1.0"}),
+    }
+    monkeypatch.setattr(asked, "catalogue", lambda: Catalogue(catalogue().problems, policies, []))
     return stub
 
 
@@ -157,7 +164,7 @@ def test_options_reach_the_problem_and_the_policies(stub_recipes, tmp_path):
         (["--horizon", "0"], "horizon must be an integer >= 1, got 0"),
         (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),
         (["--seed", "-1"], "seed must be an integer >= 0, got -1"),
-        (["--data", "nowhere.csv"], "data must be None for problem 'switching'"),
+        (["--problem", "switching", "--data", "nowhere.csv"], "data must be None for problem 'switching'"),
     ],
 )
 def test_errors_are_one_clear_line_and_exit_code_2(stub_recipes, tmp_path, arguments, message):
