@@ -1,6 +1,7 @@
 """What can be answered without torch is answered without torch, from a catalogue that is current."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -108,3 +109,13 @@ def test_names_are_imported_when_they_are_asked_for():
 )
 def test_a_name_that_is_close_is_suggested(given, meant):
     assert did_you_mean(given, catalogue().policies) == (f": did you mean {meant}?" if meant else "")
+
+
+def test_a_race_runs_stripped_of_docstrings_and_whatever_the_shell_says_of_windows(tmp_path):
+    race = ["race", "--policies", "random", "--horizon", "5", "--replicates", "1", "--out", str(tmp_path)]
+    command = [sys.executable, "-OO", "-m", "bandits_torch", *race]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"MPLBACKEND": "bogus"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "regret.png").exists()
