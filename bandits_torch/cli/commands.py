@@ -33,10 +33,10 @@ def _version(
         raise typer.Exit
 
 
-app.command()(race)
-app.command()(rerun)
-app.command("list")(list_names)
-app.command()(sweep)
+app.command(short_help="Algorithms on a problem: a table, a picture.")(race)
+app.command("list", short_help="What there is, and its options.")(list_names)
+app.command(short_help="A race again, from its run.json.")(rerun)
+app.command(short_help="Algorithms on several problems, resumable.")(sweep)
 
 
 def main() -> None:

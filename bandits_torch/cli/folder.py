@@ -52,9 +52,15 @@ class RaceFolder:
         self.out.mkdir(parents=True, exist_ok=True)
         if not os.access(self.out, os.W_OK | os.X_OK):
             raise ValueError(f"out must be a folder that can be written to, got {str(self.out)!r}")
+        for name in REPORT:
+            if (self.out / name).is_dir():
+                raise ValueError(
+                    f"out must have no folder {name}, which is to be a file, got {str(self.out)!r}"
+                )
         begun = self._begun()
         if begun is not None and resume:
             self._require_same(begun, "the checkpoints of another race")
+            self._sweep()
             return "resume"
         if begun is not None and not overwrite:
             raise ValueError(
@@ -72,6 +78,7 @@ class RaceFolder:
                 return "over"
         if begun is not None:
             self._remove(begun)
+        self._sweep()
         if keep:
             self._write_record()
         return "begin"
@@ -82,12 +89,13 @@ class RaceFolder:
             self._remove(self._settings)
 
     def _begun(self) -> dict[str, Any] | None:
-        """What the race in progress was asked; None where there is none."""
+        """What the race in progress was asked; None where there is none, or its record is not of our writing."""
         try:
             held = json.loads(self._record.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
-        return held["asked"] if isinstance(held, dict) and held.get("format") == _FORMAT else None
+        asked = held.get("asked") if isinstance(held, dict) and held.get("format") == _FORMAT else None
+        return asked if isinstance(asked, dict) and isinstance(asked.get("policies"), list) else None
 
     def _is_empty(self) -> bool:
         """Whether the folder of checkpoints holds nothing but what a killed race left before its first word."""
@@ -128,6 +136,11 @@ class RaceFolder:
             raise ValueError(
                 f"out holds {what}, got {str(self.out)!r}: {shown}; give another --out, or --overwrite"
             )
+
+    def _sweep(self) -> None:
+        """Remove what writers of the report left that were killed."""
+        for name in REPORT:
+            remove_parts(self.out / name)
 
     def _write_record(self) -> None:
         with atomic_write(self._record) as file:
