@@ -49,14 +49,7 @@ class RaceFolder:
         Returns ``"begin"``, ``"resume"``, or ``"over"`` where the race to be resumed has its report already. Raises
         ValueError, and OSError for a folder that cannot be written to.
         """
-        self.out.mkdir(parents=True, exist_ok=True)
-        if not os.access(self.out, os.W_OK | os.X_OK):
-            raise ValueError(f"out must be a folder that can be written to, got {str(self.out)!r}")
-        for name in REPORT:
-            if (self.out / name).is_dir():
-                raise ValueError(
-                    f"out must have no folder {name}, which is to be a file, got {str(self.out)!r}"
-                )
+        self._make()
         begun = self._begun()
         if begun is not None and resume:
             self._require_same(begun, "the checkpoints of another race")
@@ -82,6 +75,17 @@ class RaceFolder:
         if keep:
             self._write_record()
         return "begin"
+
+    def _make(self) -> None:
+        """Make the folder; ValueError, or OSError, unless the report can be written there."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.out, os.W_OK | os.X_OK):
+            raise ValueError(f"out must be a folder that can be written to, got {str(self.out)!r}")
+        for name in REPORT:
+            if (self.out / name).is_dir():
+                raise ValueError(
+                    f"out must have no folder {name}, which is to be a file, got {str(self.out)!r}"
+                )
 
     def leave(self) -> None:
         """Delete the checkpoints of the race, which is over."""

@@ -124,13 +124,13 @@ def _run(
         "arm_names": list(getattr(problem, "arm_names", ())) or None,
     }
     paths = write_report(folder.out, histories, random, settings)
-    if every is not None:
-        folder.leave()
     console = Console()
     size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
     console.print(results_table(f"{asked.problem}: {size}", histories, random))
     for line in (*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if every is not None:
+        folder.leave()
     return histories
 
 
