@@ -60,15 +60,13 @@ class RaceFolder:
                 f"out holds the checkpoints of a race that was cut off, got {str(self.out)!r}: "
                 "continue it with --resume, or begin afresh with --overwrite"
             )
+        if not overwrite and self._over() and resume:
+            return "over"
         if begun is None and keep and self._kept.exists() and not self._is_empty():
             raise ValueError(
                 f"out holds {str(self._kept)!r}, which no race of this version wrote: "
                 "rename or remove it, or give another --out"
             )
-        if not overwrite:
-            over = self._over()
-            if over and resume:
-                return "over"
         if begun is not None:
             self._remove(begun)
         self._sweep()

@@ -166,6 +166,16 @@ def test_nothing_to_resume_is_said(out):
     assert held(out) == before
 
 
+def test_a_race_killed_while_it_tidied_up_is_over(out):
+    assert race(out).exit_code == 0
+    (out / "checkpoints").mkdir()
+    (out / "checkpoints" / "notes.txt").write_text("mine")
+    before = held(out)
+    again = race(out, "--checkpoint", 5, "--resume")
+    assert (again.exit_code, again.stderr) == (0, f"nothing to resume: the race in {out} is over\n")
+    assert held(out) == before
+
+
 def test_a_race_killed_before_its_first_word_is_begun(out):
     (out / "checkpoints").mkdir(parents=True)
     (out / "checkpoints" / ".race.json.0a1b2c3d.part").write_text("{")
