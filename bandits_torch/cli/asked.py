@@ -19,6 +19,10 @@ DEFAULT_HORIZON = 1000
 DEFAULT_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
 
 
+_KINDS = {"problem": str, "policies": list, "horizon": int, "replicates": int, "seed": int, "device": str}
+_KINDS |= {"options": dict, "results": dict, "versions": dict, "threads": int}
+
+
 @dataclass(frozen=True)
 class Race:
     """What was asked of ``race``, as it is written to ``run.json``."""
@@ -37,9 +41,18 @@ class Race:
     def of(settings: Mapping[str, Any]) -> Race:
         """The race of a ``run.json``; ValueError if it lacks a setting."""
         names = [field.name for field in fields(Race)]
-        missing = [name for name in (*names, "data_sha256", "versions", "threads") if name not in settings]
-        if missing:
-            raise ValueError(f"run.json must hold {', '.join(missing)}: it is not whole")
+        wrong = [name for name in (*names, "data_sha256") if name not in settings]
+        wrong += [name for name, kind in _KINDS.items() if not isinstance(settings.get(name), kind)]
+        if not wrong:
+            taken = {
+                name: {"problem", *settings["policies"]} - {*settings[name]}
+                for name in ("options", "results")
+            }
+            wrong = [
+                name for name, lacks in taken.items() if lacks - ({"problem"} if name == "results" else set())
+            ]
+        if wrong:
+            raise ValueError(f"run.json must hold {', '.join(dict.fromkeys(wrong))}, as a race writes them")
         return Race(**{name: settings[name] for name in names})
 
     def settings(self) -> dict[str, Any]:

@@ -122,6 +122,28 @@ def test_what_is_no_record_is_refused(content, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"horizon": "x"},
+        {"policies": "random"},
+        {"options": None},
+        {"options": {}},
+        {"results": {}},
+        {"versions": None},
+        {"problem": 3},
+    ],
+    ids=str,
+)
+def test_a_record_changed_by_hand_is_refused(values, tmp_path):
+    raced(tmp_path / "first", *SMALL)
+    changed(tmp_path / "first" / "run.json", **values)
+    result = call("rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: run.json must hold {next(iter(values))}, as a race writes them\n"
+    assert not (tmp_path / "out").exists()
+
+
 # -- on from where it was cut off ----------------------------------------------------------------------
 
 
