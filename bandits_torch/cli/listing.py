@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.options import did_you_mean
 from bandits_torch.cli.output import one_line_errors
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def list_names(
@@ -21,6 +22,8 @@ def list_names(
         with one_line_errors():
             _describe(name)
         return
+    from rich.console import Console
+
     for kind, entries in (("problem", catalogue().problems), ("policy", catalogue().policies)):
         table = _table(kind, "what it is")
         for key, entry in entries.items():
@@ -30,6 +33,8 @@ def list_names(
 
 def _describe(name: str) -> None:
     """Print the docstring of a problem or policy, and what ``--option`` sets of it, with defaults."""
+    from rich.console import Console
+
     known = catalogue().problems | catalogue().policies
     if name not in known:
         raise ValueError(
@@ -44,6 +49,8 @@ def _describe(name: str) -> None:
 
 
 def _table(*columns: str) -> Table:
+    from rich.table import Table
+
     table = Table(*columns, box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = True
     return table

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import catalogue
@@ -137,6 +136,7 @@ def _report(
 ) -> None:
     """A table on the screen for each problem, and one row per problem, policy and replicate in ``sweep.csv``."""
     import pandas as pd
+    from rich.console import Console
 
     from bandits_torch.cli.results import results_table, why_no_error
     from bandits_torch.experiments.regret import random_regret
