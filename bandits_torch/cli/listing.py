@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import shutil
+import textwrap
+from typing import Annotated
 
 import typer
 
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.options import did_you_mean
 from bandits_torch.cli.output import one_line_errors
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def list_names(
@@ -22,35 +21,29 @@ def list_names(
         with one_line_errors():
             _describe(name)
         return
-    from rich.console import Console
-
     for kind, entries in (("problem", catalogue().problems), ("policy", catalogue().policies)):
-        table = _table(kind, "what it is")
-        for key, entry in entries.items():
-            table.add_row(key, entry.line)
-        Console().print(table, "")
+        _print_table((kind, "what it is"), [(key, entry.line) for key, entry in entries.items()])
+        typer.echo()
 
 
 def _describe(name: str) -> None:
     """Print the docstring of a problem or policy, and what ``--option`` sets of it, with defaults."""
-    from rich.console import Console
-
     known = catalogue().problems | catalogue().policies
     if name not in known:
         raise ValueError(
             f"name must be one of those that `bandits-torch list` shows, got {name!r}"
             f"{did_you_mean(name, known)}"
         )
-    table = _table("option", "default")
-    for key, default in known[name].options.items():
-        table.add_row(key, "must be given" if default is None else default)
     typer.echo(f"{known[name].about}\n")
-    Console().print(table)
+    options = known[name].options.items()
+    rows = [(key, "must be given" if default is None else default) for key, default in options]
+    _print_table(("option", "default"), rows)
 
 
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(*columns, box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.columns[0].no_wrap = True
-    return table
+def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
+    """Two columns, as wide as the terminal; plain, as rich's tables take longer to import than all the rest."""
+    first = max(len(key) for key, _ in (head, *rows)) + 2
+    room = max(20, shutil.get_terminal_size().columns - first)
+    for key, text in (head, *rows):
+        for i, line in enumerate(textwrap.wrap(text, room) or [""]):
+            typer.echo(f"{key if i == 0 else '':{first}}{line}".rstrip())
