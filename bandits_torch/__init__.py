@@ -3,18 +3,26 @@
 The driver: ``run(recipes.sw_gp_ucb(...), problem, horizon)``. The parts, for a loop of your own: kernels over
 space and time (``bandits_torch.kernels``), exact online models (``ArmGP``, ``OnlineGP``), confidence widths
 (``bandits_torch.theory``) and BoTorch acquisition functions (``bandits_torch.acquisition``).
+
+A name is imported when it is first asked for, so that ``bandits-torch --help`` need not wait for torch.
 """
 
-from bandits_torch import recipes
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 from bandits_torch._version import __version__
-from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
-from bandits_torch.domain import Domain
-from bandits_torch.history import History
-from bandits_torch.loop import run
-from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
-from bandits_torch.policies import AskTell, IndexPolicy, Policy
-from bandits_torch.policy_files import load_policy, save_policy
-from bandits_torch.problems import Problem, make
+
+if TYPE_CHECKING:
+    from bandits_torch import recipes
+    from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
+    from bandits_torch.domain import Domain
+    from bandits_torch.history import History
+    from bandits_torch.loop import run
+    from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
+    from bandits_torch.policies import AskTell, IndexPolicy, Policy
+    from bandits_torch.policy_files import load_policy, save_policy
+    from bandits_torch.problems import Problem, make
 
 __all__ = [
     "ArmGP",
@@ -35,3 +43,29 @@ __all__ = [
     "run",
     "save_policy",
 ]
+# Where a name is found; what is not listed is a module itself.
+_HOMES = {
+    "acquisition": ("ThompsonSampling", "UpperConfidenceBound"),
+    "domain": ("Domain",),
+    "history": ("History",),
+    "loop": ("run",),
+    "models": ("ArmGP", "OnlineGP", "OnlineModel"),
+    "policies": ("AskTell", "IndexPolicy", "Policy"),
+    "policy_files": ("load_policy", "save_policy"),
+    "problems": ("Problem", "make"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+if not TYPE_CHECKING:  # type checkers read the imports above, and so see a misspelt name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name, or a module of this package (PEP 562)."""
+        if name in _HOME_OF:
+            globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+            return globals()[name]
+        if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

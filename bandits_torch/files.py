@@ -51,7 +51,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 def remove_parts(path: str | os.PathLike[str]) -> None:
     """Remove what writers of ``path`` left behind that were killed; nobody else may be writing it."""
     target = _target(path)
-    for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}"):
+    for part in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}{_PART}"):
         part.unlink(missing_ok=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 import zlib
@@ -92,8 +93,16 @@ class History:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of ``mean_cumulative_regret``; NaN for a single replicate."""
-        return float(standard_error(self.regret.sum(-1)))
+        """Standard error of ``mean_cumulative_regret``; NaN for a single replicate, and for identical ones."""
+        return math.nan if self.identical else float(standard_error(self.regret.sum(-1)))
+
+    @property
+    def identical(self) -> bool:
+        """Whether all replicates pulled the same arms and saw the same rewards, which were expected: nothing in
+        the run was random, and their spread, 0, measures nothing."""
+        return all(
+            bool((values == values[:1]).all()) for values in (self.arms, self.rewards, self.expected_rewards)
+        )
 
     @property
     def ms_per_step(self) -> float:

@@ -6,6 +6,7 @@ import pkgutil
 import re
 import shlex
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,9 @@ def blocks(text, *languages):
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
 def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
+    if page == "ax":
+        pytest.importorskip("ax", reason="Ax is not installed: pip install bandits_torch[ax]")
+        warnings.simplefilter("ignore")  # Ax's and its dependencies' own
     namespace = {}
     for block in blocks(PAGES[page], "python"):
         exec(compile(block, f"{page}.md", "exec"), namespace)
@@ -53,6 +57,9 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
     for name in re.findall(r"\S+\.csv", command):
         table.to_csv(tmp_path / name, index=False)
     arguments = shlex.split(command)[1:]
+    if arguments[0] == "rerun":
+        few = ["race", "--policies", "random,gp_ts", "--horizon", "30", "--replicates", "2"]
+        assert CliRunner().invoke(cli.app, few).exit_code == 0
     if arguments[0] == "race":
         arguments = [*arguments, "--horizon", "30", "--replicates", "2"]  # the last of each counts
     result = CliRunner().invoke(cli.app, arguments)

@@ -25,8 +25,6 @@ FLOORS = [
     {"loop", "policy_files"},
     {"recipes"},
     {"experiments"},
-    {"cli_options", "cli_output"},
-    {"cli_list", "cli_sweep"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import threading
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -61,8 +62,10 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     The processes are started afresh, not forked (a fork of a process with threads may hang), so a script that
     sweeps must guard its main part by ``if __name__ == "__main__"``. A process that dies, for want of memory say,
     fails all cells that have not ended: run the sweep again to continue. The processes end at once when this one is
-    interrupted, and when it ends, however that comes about.
+    interrupted, and when it ends, however that comes about. ValueError for policies or
+    problems that are defined in a notebook, where the processes cannot import them from.
     """
+    _require_importable(cells)
     context = multiprocessing.get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(min(jobs, len(cells)), context, _end_with, (theirs,))
@@ -171,6 +174,23 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
 def _play_packed(cell: Cell, threads: int) -> bytes:
     """``play``, its outcome as plain bytes: tensors sent as such would be passed on by open files."""
     return pickle.dumps(play(cell, threads))
+
+
+def _require_importable(cells: Sequence[Cell]) -> None:
+    """A script is run again by every process; a notebook and an interactive session are not."""
+    if hasattr(sys.modules["__main__"], "__file__"):
+        return
+    for cell in cells:
+        try:
+            packed = pickle.dumps(cell)
+        except Exception:  # noqa: S112  # the cell's own outcome will say why it cannot be sent
+            continue
+        if b"__main__" in packed:
+            raise ValueError(
+                f"engine must be 'local' or 'ray' where policies or problems are defined in a notebook (here those of "
+                f"{cell.title}), got 'processes', which cannot import them: move them into a file.py beside the "
+                "notebook and import them from there"
+            )
 
 
 def _failure(error: Exception, trace: str) -> Failure:

@@ -17,6 +17,7 @@ from bandits_torch.files import atomic_write
 from bandits_torch.history import History
 from bandits_torch.recorder import versions
 
+REPORT = ("regret.csv", "regret.png", "run.json")
 FORMAT = "bandits_torch race"
 FORMAT_VERSION = 2  # 1 does not say what the problem was built for
 
@@ -36,11 +37,11 @@ def write_report(
         settings: plain values put at the top level of ``run.json``, beside its own keys.
 
     Returns the paths written. ``run.json`` holds, under ``results``, for every policy its
-    ``mean_cumulative_regret``, ``standard_error`` (null for one replicate), ``ms_per_step``,
-    ``wall_seconds`` and ``cumulative_regret`` of every replicate; under ``references`` the mean cumulative
-    regret of playing at random and of the oracle.
+    ``mean_cumulative_regret``, ``standard_error`` (null for one replicate, and for identical ones),
+    ``ms_per_step``, ``wall_seconds``, ``cumulative_regret`` of every replicate and the ``arms`` it pulled, a list
+    of each replicate; under ``references`` the mean cumulative regret of playing at random and of the oracle.
     """
-    paths = [Path(directory) / name for name in ("regret.csv", "regret.png", "run.json")]
+    paths = [Path(directory) / name for name in REPORT]
     with atomic_write(paths[0]) as file:
         per_step(histories).to_csv(file, index=False, float_format="%.10g")
     canvas = plot_regret(histories, random=random).figure.canvas
@@ -55,7 +56,7 @@ def write_report(
         "references": {"random": float(random.sum(-1).mean()), "oracle": 0.0},
     }
     with atomic_write(paths[2]) as file:
-        file.write((json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+        file.write((_json(record) + "\n").encode())
     return paths
 
 
@@ -79,6 +80,19 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     return record
 
 
+def _json(value: Any, indent: str = "") -> str:
+    """JSON, indented; a list of plain values, however long, in one line."""
+    inner = indent + "  "
+    if isinstance(value, Mapping) and value:
+        items = [f"{json.dumps(str(key))}: {_json(item, inner)}" for key, item in value.items()]
+    elif isinstance(value, list) and any(isinstance(item, (Mapping, list)) for item in value):
+        items = [_json(item, inner) for item in value]
+    else:
+        return json.dumps(value, allow_nan=False)
+    opening, closing = "{}" if isinstance(value, Mapping) else "[]"
+    return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{closing}"
+
+
 def _result(history: History) -> dict[str, Any]:
     error = history.standard_error
     return {
@@ -87,4 +101,5 @@ def _result(history: History) -> dict[str, Any]:
         "ms_per_step": history.ms_per_step,
         "wall_seconds": history.meta["wall_seconds"],
         "cumulative_regret": history.regret.sum(-1).tolist(),
+        "arms": history.arms.tolist(),
     }

@@ -135,8 +135,8 @@ def _factory(name: str) -> Callable[..., Problem]:
 
 
 def describe() -> dict[str, str]:
-    """One line on every problem, the first of its docstring."""
-    return {name: (inspect.getdoc(factory) or "").splitlines()[0] for name, factory in PROBLEMS.items()}
+    """One line on every problem, the first of its docstring; nothing where Python strips docstrings (``-OO``)."""
+    return {name: (inspect.getdoc(one) or "").partition("\n")[0] for name, one in PROBLEMS.items()}
 
 
 def _parameters(factory: Callable[..., Problem]) -> dict[str, inspect.Parameter]:

@@ -1,6 +1,8 @@
 """sweep: the same results wherever its cells run, interrupted or not, and no cell lost for another's fault."""
 
 import builtins
+import subprocess
+import sys
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -253,3 +255,32 @@ def test_progress_counts_the_cells_and_those_that_failed(capsys, monkeypatch):
     assert out == ""
     assert "cells, 1 failed" in err
     assert "2/2" in err
+
+
+NOTEBOOK = """
+from bandits_torch.experiments import ProblemSetting, RecipeSetting, sweep
+from bandits_torch.policies import RandomPolicy
+
+def mine(problem, block):
+    return RandomPolicy(problem.num_arms, block.replicates, seed=block.seed)
+
+gp = {"gp": ProblemSetting("gp", {"num_arms": 5})}
+done = sweep(gp, {"random": RecipeSetting("random")}, 3, engine="processes", jobs=1)
+print("named:", done["gp"]["random"].horizon)
+print("here:", sweep(gp, {"mine": mine}, 3)["gp"]["mine"].horizon)
+try:
+    sweep(gp, {"mine": mine}, 3, engine="processes", jobs=1)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_what_a_notebook_defines_is_refused_by_processes_with_advice():
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, check=False)
+    named, here, refused = done.stdout.splitlines()
+    assert (named, here) == ("named: 3", "here: 3")
+    assert refused.startswith(
+        "ValueError engine must be 'local' or 'ray' where policies or problems are defined in a "
+    )
+    assert "(here those of gp, mine, replicates 0 to 0), got 'processes'" in refused
+    assert refused.endswith("move them into a file.py beside the notebook and import them from there")

@@ -29,7 +29,7 @@ BAD_COMMAND_LINES = [
         (["--option", f"gp_ucb.delta={bad}"], "delta")
         for bad in ("0", "1", "-1", "nan", "x", "none", "[1]", "true")
     ),
-    *((["--option", f"gp_ucb.width={bad}"], "v") for bad in ("-1", "nan", "x", "[1]", "true")),
+    *((["--option", f"gp_ucb.width={bad}"], "gp_ucb(width=") for bad in ("-1", "nan", "x", "[1]", "true")),
     *((["--option", f"gp_ucb.noise_variance={bad}"], "noise_variance") for bad in ("0", "-1", "nan", "x")),
     *((["--option", f"gp_ucb.form={bad}"], "form") for bad in ("fast", "1")),
     *((["--option", f"lengthscale={bad}"], "lengthscale") for bad in ("0", "-1", "nan", "inf", "x")),

@@ -122,6 +122,28 @@ def test_what_is_no_record_is_refused(content, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"horizon": "x"},
+        {"policies": "random"},
+        {"options": None},
+        {"options": {}},
+        {"results": {}},
+        {"versions": None},
+        {"problem": 3},
+    ],
+    ids=str,
+)
+def test_a_record_changed_by_hand_is_refused(values, tmp_path):
+    raced(tmp_path / "first", *SMALL)
+    changed(tmp_path / "first" / "run.json", **values)
+    result = call("rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: run.json must hold {next(iter(values))}, as a race writes them\n"
+    assert not (tmp_path / "out").exists()
+
+
 # -- on from where it was cut off ----------------------------------------------------------------------
 
 
@@ -143,7 +165,11 @@ def cut_off(out, monkeypatch):
 def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
     table = raced(tmp_path / "whole", *SMALL)
     cut_off(tmp_path / "cut", monkeypatch)
-    assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == ["gp_ts", "random"]
+    assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == [
+        "gp_ts",
+        "race.json",
+        "random",
+    ]
     steps, whole = [], Recorder.pulled
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "pulled", lambda self, step, *r: (steps.append(step), whole(self, step, *r)))
@@ -161,10 +187,10 @@ def test_a_race_is_not_continued_unasked_nor_under_other_settings(monkeypatch, t
     for arguments in ([], ["--checkpoint", 5]):
         result = call("race", *SMALL, *arguments, "--out", tmp_path)
         assert result.exit_code == 2
-        assert "continue it with --resume, or remove" in result.stderr
+        assert "continue it with --resume, or begin afresh with --overwrite" in result.stderr
     other = call("race", *SMALL, "--option", "gp_ts.delta=0.2", "--resume", "--out", tmp_path)
     assert other.exit_code == 2
-    assert "policy.width.delta was 0.1 and is 0.2" in other.stderr
+    assert "option gp_ts.delta was None and is 0.2" in other.stderr
     assert (tmp_path / "checkpoints" / "gp_ts").exists()
 
 

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
-from rich.console import Console
 
-from bandits_torch import problems, recipes
-from bandits_torch.cli_options import different_names, send_options, settable
-from bandits_torch.cli_output import one_line_errors, results_table
-from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting, make_cells
-from bandits_torch.experiments.engines import ENGINES
-from bandits_torch.experiments.regret import random_regret
-from bandits_torch.experiments.sweep import SweepFailed
-from bandits_torch.experiments.sweep import sweep as run_sweep
-from bandits_torch.files import atomic_write
-from bandits_torch.history import History
+from bandits_torch.cli.asked import DEFAULT_POLICIES
+from bandits_torch.cli.catalogue import catalogue
+from bandits_torch.cli.options import different_names, known_name, send_options, whole_number
+from bandits_torch.cli.output import draw_to_files, one_line_errors
 
-_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bandits_torch.experiments.cells import Block, ProblemSetting
+    from bandits_torch.history import History
 
 
 def sweep(
     names: Annotated[
         str, typer.Option("--problems", help="Comma-separated names; see `bandits-torch list`.")
     ] = "gp,switching,tv-gp,cosine",
-    policies: Annotated[str, typer.Option(help="Comma-separated names.")] = _POLICIES,
+    policies: Annotated[str, typer.Option(help="Comma-separated names.")] = DEFAULT_POLICIES,
     horizon: Annotated[
         int, typer.Option(help="Steps, or as many as a problem has if those are fewer.")
     ] = 1000,
@@ -40,7 +35,9 @@ def sweep(
         int | None, typer.Option(help="Replicates side by side in a cell; default: all of them.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    engine: Annotated[str, typer.Option(help=f"Where cells run: {', '.join(ENGINES)}.")] = "local",
+    engine: Annotated[
+        str, typer.Option(help=f"Where cells run: {', '.join(catalogue().engines)}.")
+    ] = "local",
     threads: Annotated[int, typer.Option(help="CPU threads of a cell.")] = 1,
     jobs: Annotated[int | None, typer.Option(help="Cells at once; default: as the CPUs allow.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for sweep.csv and the finished cells.")] = Path("sweep"),
@@ -55,24 +52,44 @@ def sweep(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the sweep in OUT.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the table that another sweep left in OUT.")
+    ] = False,
 ) -> None:
-    """Race policies on several problems, cell by cell, here, in processes or on Ray.
+    """Race algorithms (policies) on several problems, cell by cell, here, in processes or on Ray.
 
     Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where a sweep that
     was cut off continues with --resume. A cell that fails is named in the end, and the others are kept (exit code 1).
     """
     with one_line_errors():
-        asked = different_names("problem", names, problems.PROBLEMS)
-        raced = different_names("policy", policies, recipes.RECIPES)
-        accepted = {name: settable(problems.options_of(name)) for name in asked}
-        accepted |= {name: settable(recipes.options_of(name)) for name in raced}
-        sent = send_options(option or [], accepted, problem="")
-        places = {name: str(data.resolve()) if data and problems.needs_data(name) else None for name in asked}
+        asked = different_names("problem", names, catalogue().problems)
+        raced = different_names("policy", policies, catalogue().policies)
+        for name, value, least in (
+            ("horizon", horizon, 1),
+            ("replicates", replicates, 1),
+            ("block", block, 1),
+        ):
+            whole_number(name, value, least)
+        for name, value, least in (("seed", seed, 0), ("threads", threads, 1), ("jobs", jobs, 1)):
+            whole_number(name, value, least)
+        known_name("engine", engine, catalogue().engines)
+        if resume and overwrite:
+            raise ValueError("resume and overwrite exclude each other, got both")
+        takers = {name: catalogue().problems[name] for name in asked}
+        takers |= {name: catalogue().policies[name] for name in raced}
+        sent = send_options(option or [], {name: one.options for name, one in takers.items()}, problem="")
+
+        draw_to_files()
+        from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting, make_cells
+        from bandits_torch.experiments.sweep import SweepFailed
+        from bandits_torch.experiments.sweep import sweep as run_sweep
+
+        places = {name: str(data.resolve()) if data and takers[name].needs_data else None for name in asked}
         swept = {name: ProblemSetting(name, sent[name], places[name]) for name in asked}
         players = {name: RecipeSetting(name, sent[name]) for name in raced}
         whole = Block(replicates, horizon, 0, seed)
         keys = [cell.key for cell in make_cells(swept, players, whole, block)]
-        _check_folder(out, resume, keys)
+        _check_folder(out, keys, resume=resume, overwrite=overwrite)
         try:
             with _says_how_to_go_on(out, keys):
                 histories = run_sweep(
@@ -129,14 +146,20 @@ def _finished(out: Path, keys: list[str]) -> int:
     return sum((out / "cells" / key).exists() for key in keys)
 
 
-def _check_folder(out: Path, resume: bool, keys: list[str]) -> None:
-    """Finished cells are used again only when that is asked for."""
+def _check_folder(out: Path, keys: list[str], *, resume: bool, overwrite: bool) -> None:
+    """Finished cells are used again, and a table is replaced, only when that is asked for."""
     finished = _finished(out, keys)
     if finished and not resume:
         raise ValueError(
             f"out holds {finished} finished cells of this sweep, got {str(out)!r}: continue it with --resume, "
             f"or remove {str(out / 'cells')!r}"
         )
+    if (out / "sweep.csv").exists() and not finished and not overwrite:
+        raise ValueError(
+            f"out holds the sweep.csv of another sweep, got {str(out)!r}: give another --out, or --overwrite"
+        )
+    if resume and not finished:
+        typer.echo(f"note: nothing to resume in {out}: the sweep begins with its first cell", err=True)
 
 
 def _report(
@@ -146,6 +169,13 @@ def _report(
     out: Path,
 ) -> None:
     """A table on the screen for each problem, and one row per problem, policy and replicate in ``sweep.csv``."""
+    import pandas as pd
+    from rich.console import Console
+
+    from bandits_torch.cli.results import results_table, why_no_error
+    from bandits_torch.experiments.regret import random_regret
+    from bandits_torch.files import atomic_write
+
     console, parts = Console(), []
     for name, rows in histories.items():
         if not rows:
@@ -154,6 +184,8 @@ def _report(
         random = random_regret(swept[name](whole), steps)
         title = f"{name}: {steps} steps, {whole.replicates} replicates, seed {whole.seed}"
         console.print(results_table(title, rows, random))
+        for line in why_no_error(rows):
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
         for policy, history in rows.items():
             columns = {
                 "problem": name,

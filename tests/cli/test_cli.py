@@ -11,9 +11,13 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from bandits_torch import cli, recipes
+from bandits_torch import cli, make, problems, recipes, run
 from bandits_torch._version import __version__
+from bandits_torch.cli import asked
+from bandits_torch.cli.asked import DEFAULT_POLICIES
+from bandits_torch.cli.catalogue import Catalogue, Entry, catalogue
 from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.recipes import build
 
 SMALL = ["--horizon", "30", "--replicates", "3", "--option", "num_arms=8", "--policies", "first,lucky"]
 
@@ -36,10 +40,10 @@ def lucky(arms, kernel, noise_variance, *, replicates=1, prior_mean=0.0, seed=0,
 @pytest.fixture
 def stub_recipes(monkeypatch):
     """Two recipes that cost nothing, and what ``build`` was asked for."""
-    asked = []
+    builds = []
 
     def build(name, problem, *, replicates, horizon, seed, **options):
-        asked.append({"name": name, "horizon": horizon, "seed": seed, **options})
+        builds.append({"name": name, "horizon": horizon, "seed": seed, **options})
         return stub.RECIPES[name](
             problem.arms, problem.knowledge.kernel, 0.1, replicates=replicates, seed=seed, **options
         )
@@ -49,9 +53,14 @@ def stub_recipes(monkeypatch):
         return {key: p.default for key, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
 
     stub = SimpleNamespace(
-        RECIPES={"first": first, "lucky": lucky}, build=build, options_of=options_of, asked=asked
+        RECIPES={"first": first, "lucky": lucky}, build=build, options_of=options_of, asked=builds
     )
-    monkeypatch.setattr(cli, "recipes", stub)
+    monkeypatch.setattr("bandits_torch.cli.play.recipes", stub)
+    policies = {
+        "first": Entry("", {"prior_mean": "0.0", "offset": "0"}),
+        "lucky": Entry("", {"prior_mean": "0.0", "luck": "1.0"}),
+    }
+    monkeypatch.setattr(asked, "catalogue", lambda: Catalogue(catalogue().problems, policies, []))
     return stub
 
 
@@ -156,7 +165,7 @@ def test_options_reach_the_problem_and_the_policies(stub_recipes, tmp_path):
         (["--horizon", "0"], "horizon must be an integer >= 1, got 0"),
         (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),
         (["--seed", "-1"], "seed must be an integer >= 0, got -1"),
-        (["--data", "nowhere.csv"], "data must be None for problem 'switching'"),
+        (["--problem", "switching", "--data", "nowhere.csv"], "data must be None for problem 'switching'"),
     ],
 )
 def test_errors_are_one_clear_line_and_exit_code_2(stub_recipes, tmp_path, arguments, message):
@@ -194,14 +203,14 @@ def test_misused_flags_exit_with_2(arguments):
 
 def test_every_problem_and_policy_has_a_line():
     output = call("list").output
-    for name in (*cli.problems.PROBLEMS, *recipes.RECIPES):
+    for name in (*problems.PROBLEMS, *recipes.RECIPES):
         assert any(
             line.startswith(name + " ") and line.split(name, 1)[1].strip() for line in output.splitlines()
         )
 
 
 def test_the_defaults_exist():
-    assert set(cli.DEFAULT_POLICIES.split(",")) <= set(recipes.RECIPES)
+    assert set(DEFAULT_POLICIES.split(",")) <= set(recipes.RECIPES)
     assert len(call().output) > 0
 
 
@@ -217,7 +226,7 @@ def test_it_runs_as_a_module(tmp_path):
     assert "oracle" in done.stdout
     assert done.stderr == ""
     record = json.loads((tmp_path / "results" / "run.json").read_text())
-    assert list(record["results"]) == cli.DEFAULT_POLICIES.split(",")
+    assert list(record["results"]) == DEFAULT_POLICIES.split(",")
 
 
 def test_an_error_of_the_module_shows_no_traceback():
@@ -226,3 +235,63 @@ def test_an_error_of_the_module_shows_no_traceback():
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: problem must be one of")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_policy_s_error_says_whose_it_is_and_of_which_option(tmp_path):
+    arguments = [
+        "--policies",
+        "random,et_gp_ucb",
+        "--option",
+        "et_gp_ucb.width=-1",
+        "--out",
+        tmp_path / "out",
+    ]
+    result = call("race", *SMALL[:6], *arguments)
+    assert result.stderr == "error: et_gp_ucb(width=-1): value must be a finite number >= 0, got -1\n"
+
+
+def test_data_without_a_problem_are_replayed(tmp_path):
+    rows = ["a,b,c", *(f"{n % 3},{n % 5},{n % 7}" for n in range(40))]
+    (tmp_path / "my.csv").write_text("\n".join(rows))
+    arguments = ["--data", tmp_path / "my.csv", "--policies", "igp_ucb,gp_ts", "--out", tmp_path / "out"]
+    result = call("race", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "replay: 32 steps, 10 replicates" in result.output
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert (record["problem"], record["arm_names"]) == ("replay", ["a", "b", "c"])
+
+
+def test_identical_replicates_have_no_standard_error_and_the_reason_is_told(tmp_path):
+    rows = ["a,b,c", *(f"{n % 3},{n % 5},{n % 7}" for n in range(40))]
+    (tmp_path / "my.csv").write_text("\n".join(rows))
+    arguments = ["--data", tmp_path / "my.csv", "--policies", "igp_ucb,random", "--out", tmp_path / "out"]
+    result = call("race", *arguments)
+    lines = {line.split("│")[1].strip(): line for line in result.output.splitlines() if line.startswith("│")}
+    assert lines["igp_ucb"].split("│")[3].strip() == ""
+    assert float(lines["random"].split("│")[3]) > 0
+    assert "no standard error of igp_ucb: all replicates are identical" in result.output
+    results = json.loads((tmp_path / "out" / "run.json").read_text())["results"]
+    assert results["igp_ucb"]["standard_error"] is None
+    assert results["random"]["standard_error"] > 0
+
+
+def test_the_record_holds_what_was_known_and_the_arms_pulled(tmp_path):
+    arguments = ["--problem", "hills", "--policies", "pe_gp_ucb,random", "--horizon", 7, "--replicates", 2]
+    assert call("race", *arguments, "--out", tmp_path).exit_code == 0
+    record = json.loads((tmp_path / "run.json").read_text())
+    problem = make("hills", horizon=7, replicates=2)
+    known = record["knowledge"]
+    assert known["noise_variance"] == problem.knowledge.noise_variance
+    assert known["kernel"]["kernel"] == type(problem.knowledge.kernel).__name__
+    assert len(known["priors"]) == len(problem.knowledge.priors)
+    history = run(build("pe_gp_ucb", problem, horizon=7, replicates=2), problem, 7)
+    assert record["results"]["pe_gp_ucb"]["arms"] == history.arms.tolist()
+    assert (
+        call(
+            "race", "--problem", "gp", *arguments[2:], "--policies", "gp_ts", "--out", tmp_path / "gp"
+        ).exit_code
+        == 0
+    )
+    known = json.loads((tmp_path / "gp" / "run.json").read_text())["knowledge"]
+    assert known["kernel"]["lengthscale"] == pytest.approx(0.2)
+    assert len(known["rkhs_bound"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -35,16 +36,37 @@ def settable(options: Iterable[str]) -> list[str]:
     return [key for key in options if key not in NOT_OPTIONS]
 
 
+def whole_number(name: str, value: int | None, least: int) -> None:
+    """ValueError unless the number is None or an integer >= ``least``."""
+    if value is not None and value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value}")
+
+
+def known_name(kind: str, name: str, known: Collection[str]) -> str:
+    """The name; ValueError unless it is known, with the closest known one if there is any."""
+    if name not in known:
+        raise ValueError(f"{kind} must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
+    return name
+
+
 def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
     """Names separated by commas; ValueError unless there are some, all known and all different."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names or len(set(names)) < len(names):
         several = {"policy": "policies"}.get(kind, f"{kind}s")
         raise ValueError(f"{several} must be different names separated by commas, got {text!r}")
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{kind} must be one of {', '.join(known)}, got {name!r}")
-    return names
+    return [known_name(kind, name, known) for name in names]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``: did you mean ...?`` where a known name is close; case, and - for _, do not count."""
+    by_plain = {_plain(one): one for one in known}
+    close = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=0.75)
+    return f": did you mean {by_plain[close[0]]}?" if close else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def send_options(
@@ -85,16 +107,21 @@ def send_options(
 
 def _check_named(taker: str, key: str, accepted: Mapping[str, Collection[str]]) -> None:
     if taker not in accepted:
-        raise ValueError(f"option {taker}.{key} must be for one of {', '.join(accepted)}, got {taker!r}")
+        close = did_you_mean(taker, accepted)
+        raise ValueError(
+            f"option {taker}.{key} must be for one of {', '.join(accepted)}, got {taker!r}{close}"
+        )
     if key not in accepted[taker]:
-        raise ValueError(f"option {key!r} is not one of {_listed(taker, accepted)}")
+        close = did_you_mean(key, accepted[taker])
+        raise ValueError(f"option {key!r} is not one of {_listed(taker, accepted)}{close}")
 
 
 def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
     takers = [taker for taker, keys in accepted.items() if key in keys]
     if not takers:
         everything = "; ".join(_listed(taker, accepted) for taker in accepted)
-        raise ValueError(f"option {key!r} is accepted by nobody; there are {everything}")
+        close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys})
+        raise ValueError(f"option {key!r} is accepted by nobody; there are {everything}{close}")
     if problem in takers and len(takers) > 1:
         raise ValueError(
             f"option {key!r} must say for whom: {' or '.join(f'{taker}.{key}' for taker in takers)}"

@@ -1,13 +1,9 @@
-"""What the command line shows: tables, and errors in one line."""
+"""The table that a race ends with."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NoReturn
 
-import typer
 from rich.table import Table
 from torch import Tensor
 
@@ -43,24 +39,11 @@ def _percent(regret: float, at_random: float) -> str:
     return f"{100 * regret / at_random:.1f}" if at_random > 0 else ""
 
 
-def first_line(thing: Any) -> str:
-    """The first line of a docstring."""
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turn any error into one line on standard error and exit code 2."""
-    try:
-        yield
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
-    except ValueError as error:
-        _fail(str(error))
-    except Exception as error:
-        _fail(f"{type(error).__name__}: {error}")
-
-
-def _fail(message: str) -> NoReturn:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
-    raise typer.Exit(2)
+def why_no_error(histories: Mapping[str, History]) -> Iterator[str]:
+    """A line on the policies that have replicates and no standard error."""
+    same = [name for name, history in histories.items() if history.replicates > 1 and history.identical]
+    if same:
+        yield (
+            f"no standard error of {', '.join(same)}: all replicates are identical, as neither the rewards nor the "
+            "policy has anything random"
+        )

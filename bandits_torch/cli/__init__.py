@@ -1,0 +1,6 @@
+"""The command line: ``bandits-torch list``, ``race``, ``rerun`` and ``sweep``. Nothing of it is for import."""
+
+from bandits_torch.cli.commands import app as app
+from bandits_torch.cli.commands import main as main
+
+__all__: list[str] = []

@@ -1,0 +1,154 @@
+"""A race once it begins: problem and policies are built and played, and the report is written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+from rich.console import Console
+
+from bandits_torch import problems, recipes
+from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, checksum
+from bandits_torch.cli.folder import RaceFolder
+from bandits_torch.cli.results import results_table, why_no_error
+from bandits_torch.experiments.described import described_knowledge
+from bandits_torch.experiments.regret import random_regret
+from bandits_torch.experiments.report import read_settings, write_report
+from bandits_torch.history import History
+from bandits_torch.loop import run
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.problem import Problem
+from bandits_torch.recorder import versions
+
+DEFAULT_EVERY = 1000
+_SHARED_FROM = 2_000_000  # numbers in the covariances of all replicates; below, one thread serves a step best
+
+
+def play(
+    asked: Race,
+    out: Path,
+    *,
+    threads: int | None = None,
+    checkpoint: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> dict[str, History] | None:
+    """Play the race and write its report into ``out``; None if it was to be resumed and is over."""
+    problem = _problem(asked)
+    typer.echo("\n".join([*problem.summary(), ""]), nl=False)
+    if not asked.horizon:
+        asked = replace(asked, horizon=min(DEFAULT_HORIZON, problem.horizon or DEFAULT_HORIZON))
+    _set_threads(threads, problem.num_arms, asked.replicates)
+    built = {name: _policy(name, asked, problem) for name in asked.policies}
+    every = DEFAULT_EVERY if resume and checkpoint is None else checkpoint
+    folder = RaceFolder(out, asked.settings())
+    standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
+    if standing == "over":
+        typer.echo(f"nothing to resume: the race in {out} is over", err=True)
+        return None
+    if resume and standing == "begin":
+        typer.echo(f"note: nothing to resume in {out}: the race begins at its first step", err=True)
+    return _run(asked, problem, built, folder, every)
+
+
+def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> list[str]:
+    """Play a race again from its ``run.json``; the policies whose regret came out different."""
+    settings = read_settings(record)
+    if (out / "run.json").exists() and (out / "run.json").samefile(record):
+        raise ValueError(f"out must be another folder than the record's, got {str(out)!r}")
+    asked = Race.of(settings)
+    if data is not None:
+        asked = replace(asked, data=str(data))
+    found = checksum(asked.data)
+    if found != settings["data_sha256"]:
+        raise ValueError(
+            f"data must be the file with SHA-256 {settings['data_sha256']}, got {asked.data!r} with {found}"
+        )
+    now = versions()
+    changed = [f"{name} {was}" for name, was in settings["versions"].items() if now.get(name) != was]
+    if changed:
+        typer.echo(f"note: written with {', '.join(changed)}: numbers may differ in the last bits", err=True)
+    histories = play(asked, out, threads=settings["threads"], overwrite=overwrite) or {}
+    return [
+        name
+        for name, history in histories.items()
+        if history.regret.sum(-1).tolist() != settings["results"][name]["cumulative_regret"]
+    ]
+
+
+def _problem(asked: Race) -> Problem:
+    return problems.make(
+        asked.problem,
+        replicates=asked.replicates,
+        horizon=asked.problem_horizon,
+        seed=asked.seed,
+        data=asked.data,
+        **asked.options["problem"],
+    ).to(_device(asked.device))
+
+
+def _policy(name: str, asked: Race, problem: Problem) -> Policy:
+    """The policy; its errors say whose they are, and with which options."""
+    common = {"replicates": asked.replicates, "horizon": asked.horizon, "seed": asked.seed}
+    options = asked.options[name]
+    try:
+        return recipes.build(name, problem, **common, **options)
+    except ValueError as error:
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise ValueError(f"{name}({given}): {error}" if given else f"{name}: {error}") from error
+
+
+def _run(
+    asked: Race, problem: Problem, built: dict[str, Policy], folder: RaceFolder, every: int | None
+) -> dict[str, History]:
+    """Play all policies and write the report; with ``every``, checkpoints on the way."""
+    started, clock, histories = datetime.now(UTC), time.perf_counter(), {}
+    for name, policy in built.items():
+        saved: dict[str, Any] = (
+            {} if every is None else {"checkpoint": folder.checkpoint(name), "every": every}
+        )
+        history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
+        history.meta |= {"policy": name, "problem": asked.problem}
+        histories[name] = history
+    random = random_regret(problem, asked.horizon)
+    settings = asked.settings() | {
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": time.perf_counter() - clock,
+        "device_name": _device_name(problem.arms.device),
+        "threads": torch.get_num_threads(),
+        "knowledge": described_knowledge(problem.knowledge),
+        "arm_names": list(getattr(problem, "arm_names", ())) or None,
+    }
+    paths = write_report(folder.out, histories, random, settings)
+    console = Console()
+    size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
+    console.print(results_table(f"{asked.problem}: {size}", histories, random))
+    for line in (*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if every is not None:
+        folder.leave()
+    return histories
+
+
+def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:
+    """Threads that wait for each other cost more than a short step, tens of times more on a busy machine."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    elif num_arms**2 * replicates < _SHARED_FROM:
+        torch.set_num_threads(1)
+
+
+def _device(name: str) -> torch.device:
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} is not there: torch sees no CUDA device")
+    return device
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

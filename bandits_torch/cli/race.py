@@ -1,0 +1,137 @@
+"""``bandits-torch race`` and ``rerun``: their arguments, read before anything slow is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bandits_torch.cli.asked import DEFAULT_HORIZON, DEFAULT_POLICIES, asked_race
+from bandits_torch.cli.options import whole_number
+from bandits_torch.cli.output import draw_to_files, one_line_errors
+
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Give up the results or checkpoints of another race in OUT.")
+]
+
+
+def race(
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
+            show_default=False,
+        ),
+    ] = None,
+    policies: Annotated[
+        str,
+        typer.Option(
+            help="The algorithms, names separated by commas; `bandits-torch list` names all. By default "
+            f"{DEFAULT_POLICIES.replace(',', ', ')}.",
+            show_default=False,
+        ),
+    ] = DEFAULT_POLICIES,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Steps, each a pull of one arm; by default {DEFAULT_HORIZON}, or as many as the data have if "
+            "those are fewer."
+        ),
+    ] = None,
+    replicates: Annotated[
+        int, typer.Option(help="Independent repetitions, side by side; regret is averaged over them.")
+    ] = 10,
+    seed: Annotated[int, typer.Option(help="Of everything random: the same seed gives the same race.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="CPU threads; by default one where a step is too short to share, else all."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path("race"),
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own rewards (CSV, Parquet or NPZ: a row a step, a column an arm), or the file or folder of "
+            "another problem that replays real data."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A setting key=value of the problem or the policies that accept the key; "
+            "problem.key=value or POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; "
+            "`bandits-torch list NAME` shows what there is."
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        int | None,
+        typer.Option(help="Steps between checkpoints, kept in OUT until the race is over; none by default."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Continue the race that was cut off in OUT, asked with the same settings."
+        ),
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
+
+    Prints a table of regret: what was lost by not pulling the best arm of every step, so the less the better, beside
+    that of pulling arms at random. Writes regret.csv (step by step), regret.png (a picture) and run.json (all settings
+    and results), of which `rerun` makes them again. With --checkpoint a race that was cut off goes on with --resume as
+    if nothing had happened.
+
+    Examples:
+
+    bandits-torch race
+
+    bandits-torch race --data my.csv --policies tv_gp_ucb,sw_gp_ucb,random
+
+    bandits-torch race --problem tv-gp --option forgetting_rate=0.1 --option sw_gp_ucb.window=150
+    """
+    with one_line_errors():
+        asked = asked_race(
+            problem,
+            policies,
+            horizon=horizon,
+            replicates=replicates,
+            seed=seed,
+            device=device,
+            data=data,
+            options=option or [],
+        )
+        whole_number("checkpoint", checkpoint, 1)
+        if resume and overwrite:
+            raise ValueError("resume and overwrite exclude each other, got both")
+        draw_to_files()
+        from bandits_torch.cli.play import play
+
+        play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
+
+
+def rerun(
+    record: Annotated[Path, typer.Argument(help="run.json of a race.")],
+    out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path(
+        "rerun"
+    ),
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data are now, if no longer where run.json says.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Run a race again from its run.json, and say whether its regret came out the same.
+
+    With the same versions, device and kind of machine regret.csv is the same to the last byte. The exit code is 1
+    where the regret of some replicate differs.
+    """
+    with one_line_errors():
+        record.open("rb").close()
+        draw_to_files()
+        from bandits_torch.cli.play import play_again
+
+        other = play_again(record, out, data, overwrite)
+    typer.echo(f"regret differs from the record's: {', '.join(other)}" if other else "regret as recorded")
+    if other:
+        raise typer.Exit(1)

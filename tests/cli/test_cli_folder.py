@@ -1,0 +1,247 @@
+"""The folder a race or a sweep writes to: what is another's stays as it is, byte for byte, unless it is given up."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bandits_torch import cli
+from bandits_torch.recorder import Recorder
+
+RACE = ["--horizon", 20, "--replicates", 2, "--policies", "random,gp_ts", "--option", "num_arms=6"]
+REPORT = ["regret.csv", "regret.png", "run.json"]
+
+
+def call(*arguments):
+    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+
+
+def race(out, *arguments):
+    return call("race", *RACE, "--out", out, *arguments)
+
+
+def held(folder: Path):
+    """Every file below a folder, with what it holds."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def cut_off(out, monkeypatch):
+    """A race that stopped at step 12 of its second policy, with a checkpoint every 5."""
+    whole, played = Recorder.pulled, []
+
+    def pulled(self, step, *rest):
+        played.append(step)
+        if played.count(12) == 2:
+            raise KeyboardInterrupt
+        whole(self, step, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "pulled", pulled)
+        assert race(out, "--checkpoint", 5).exit_code != 0
+    assert sorted(held(out)) == ["checkpoints/gp_ts", "checkpoints/race.json", "checkpoints/random"]
+    return held(out)
+
+
+def assert_refused(result, words, folder, before):
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert held(folder) == before
+
+
+# -- a folder of the user's own ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "random", "deep/notes.txt"])
+@pytest.mark.parametrize("arguments", [["--checkpoint", 5], ["--resume"], ["--checkpoint", 5, "--overwrite"]])
+def test_a_folder_of_checkpoints_of_somebody_else_s_is_refused(out, name, arguments):
+    path = out / "checkpoints" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    assert_refused(race(out, *arguments), "which no race of this version wrote", out, held(out))
+
+
+def test_a_race_without_checkpoints_does_not_touch_that_folder(out):
+    (out / "checkpoints").mkdir(parents=True)
+    (out / "checkpoints" / "weights.bin").write_text("mine")
+    assert race(out).exit_code == 0
+    assert sorted(held(out)) == ["checkpoints/weights.bin", *REPORT]
+
+
+def test_what_is_put_among_the_checkpoints_stays(out, cut_off):
+    (out / "checkpoints" / "notes.txt").write_text("mine")
+    (out / "checkpoints" / ".random.my.part").write_text("mine")
+    assert race(out, "--resume").exit_code == 0
+    assert sorted(held(out)) == ["checkpoints/.random.my.part", "checkpoints/notes.txt", *REPORT]
+
+
+@pytest.mark.parametrize("arguments", [["--resume"], ["--overwrite"]])
+def test_a_file_in_a_policy_s_place_is_not_deleted(out, cut_off, arguments):
+    (out / "checkpoints" / "gp_ts").write_text("mine")
+    result = race(out, *arguments)
+    assert result.exit_code == 2
+    assert "is not a whole run file" in result.stderr
+    assert (out / "checkpoints" / "gp_ts").read_text() == "mine"
+    assert held(out)["checkpoints/random"] == cut_off["checkpoints/random"]
+
+
+def test_a_record_that_names_files_elsewhere_deletes_none(out, cut_off, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    record = out / "checkpoints" / "race.json"
+    changed = json.loads(record.read_text())
+    changed["asked"]["policies"] += ["../../mine", str(tmp_path / "mine")]
+    record.write_text(json.dumps(changed))
+    assert race(out, "--overwrite").exit_code == 0
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+# -- another race's checkpoints ------------------------------------------------------------------------
+
+
+OTHERS = [
+    (["--horizon", 25], "horizon was 20 and is 25"),
+    (["--policies", "random"], "policies was ['random', 'gp_ts'] and is ['random']"),
+    (["--policies", "gp_ucb"], "policies was ['random', 'gp_ts'] and is ['gp_ucb']"),
+    (["--policies", "gp_ts,random"], "policies was ['random', 'gp_ts'] and is ['gp_ts', 'random']"),
+    (["--replicates", 3], "replicates was 2 and is 3"),
+    (["--seed", 1], "seed was 0 and is 1"),
+    (["--problem", "gp"], "problem was 'switching' and is 'gp'"),
+    (["--option", "gp_ts.delta=0.2"], "option gp_ts.delta was None and is 0.2"),
+    (["--option", "lengthscale=0.3"], "option problem.lengthscale was None and is 0.3"),
+]
+
+
+@pytest.mark.parametrize(("other", "words"), OTHERS, ids=lambda value: str(value))
+def test_another_race_s_checkpoints_are_not_continued_nor_deleted(out, cut_off, other, words):
+    assert_refused(race(out, *other, "--resume"), words, out, cut_off)
+    assert_refused(race(out, *other), "continue it with --resume, or begin afresh", out, cut_off)
+
+
+@pytest.mark.parametrize("checkpoint", [[], ["--checkpoint", 7]])
+def test_another_race_s_checkpoints_are_given_up_when_that_is_said(out, cut_off, checkpoint):
+    assert race(out, "--horizon", 25, "--overwrite", *checkpoint).exit_code == 0
+    assert sorted(held(out)) == REPORT
+    assert not (out / "checkpoints").exists()
+
+
+def test_both_at_once_are_refused(out, cut_off):
+    assert_refused(
+        race(out, "--resume", "--overwrite"), "resume and overwrite exclude each other", out, cut_off
+    )
+
+
+def test_other_data_under_the_same_name_are_another_race(tmp_path, out, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(50, 3)).cumsum(0)
+    np.savetxt(tmp_path / "my.csv", rows, delimiter=",", header="a,b,c", comments="")
+    arguments = ["--data", tmp_path / "my.csv", "--policies", "random,gp_ts", "--out", out]
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "history", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert call("race", *arguments, "--checkpoint", 5).exit_code != 0
+    before = held(out)
+    (tmp_path / "my.csv").rename(tmp_path / "moved.csv")
+    np.savetxt(tmp_path / "my.csv", 2 * rows, delimiter=",", header="a,b,c", comments="")
+    assert_refused(call("race", *arguments, "--resume"), "data_sha256 was", out, before)
+    moved = [tmp_path / "moved.csv" if one == tmp_path / "my.csv" else one for one in arguments]
+    assert call("race", *moved, "--resume").exit_code == 0
+
+
+# -- nothing to resume ---------------------------------------------------------------------------------
+
+
+def test_nothing_to_resume_is_said(out):
+    result = race(out, "--resume")
+    assert result.exit_code == 0
+    assert result.stderr == f"note: nothing to resume in {out}: the race begins at its first step\n"
+    before = held(out)
+    again = race(out, "--resume")
+    assert (again.exit_code, again.stderr) == (0, f"nothing to resume: the race in {out} is over\n")
+    assert held(out) == before
+
+
+def test_a_race_killed_while_it_tidied_up_is_over(out):
+    assert race(out).exit_code == 0
+    (out / "checkpoints").mkdir()
+    (out / "checkpoints" / "notes.txt").write_text("mine")
+    before = held(out)
+    again = race(out, "--checkpoint", 5, "--resume")
+    assert (again.exit_code, again.stderr) == (0, f"nothing to resume: the race in {out} is over\n")
+    assert held(out) == before
+
+
+def test_a_race_killed_before_its_first_word_is_begun(out):
+    (out / "checkpoints").mkdir(parents=True)
+    (out / "checkpoints" / ".race.json.0a1b2c3d.part").write_text("{")
+    assert race(out, "--resume").exit_code == 0
+    assert sorted(held(out)) == REPORT
+
+
+# -- another race's report -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("other", "words"), OTHERS[:4], ids=lambda value: str(value))
+def test_the_report_of_another_race_is_replaced_only_when_that_is_said(out, other, words):
+    assert race(out).exit_code == 0
+    before = held(out)
+    for more in ([], ["--resume"], ["--checkpoint", 5]):
+        assert_refused(race(out, *other, *more), words, out, before)
+    assert race(out, *other, "--overwrite").exit_code == 0
+    assert held(out)["run.json"] != before["run.json"]
+
+
+def test_the_same_race_replaces_its_report(out):
+    assert race(out).exit_code == 0
+    table = held(out)["regret.csv"]
+    assert race(out).exit_code == 0
+    assert held(out)["regret.csv"] == table
+
+
+@pytest.mark.parametrize("name", REPORT)
+def test_files_of_these_names_that_no_race_wrote_are_replaced_only_when_that_is_said(out, name):
+    out.mkdir()
+    (out / name).write_text("mine")
+    assert_refused(race(out), f"out holds {name} of no race that it tells of", out, held(out))
+    assert race(out, "--overwrite").exit_code == 0
+    assert held(out)[name] != b"mine"
+
+
+def test_a_rerun_spares_the_record_and_the_report_of_another_race(out, tmp_path):
+    assert race(out).exit_code == 0
+    assert race(tmp_path / "other", "--seed", 1).exit_code == 0
+    before = held(tmp_path)
+    for folder, words in (
+        (out, "out must be another folder than the record's"),
+        (tmp_path / "other", "seed was 1"),
+    ):
+        for more in [[], ["--overwrite"]] if folder == out else [[]]:
+            assert_refused(call("rerun", out / "run.json", "--out", folder, *more), words, tmp_path, before)
+    assert call("rerun", out / "run.json", "--out", tmp_path / "other", "--overwrite").exit_code == 0
+
+
+# -- sweeps, and runs from Python ----------------------------------------------------------------------
+
+
+def test_the_table_of_another_sweep_is_replaced_only_when_that_is_said(out):
+    arguments = ["--problems", "gp", "--policies", "random", "--replicates", 2, "--option", "num_arms=6"]
+    assert call("sweep", *arguments, "--horizon", 5, "--out", out).exit_code == 0
+    before = held(out)
+    for more in ([], ["--resume"]):
+        result = call("sweep", *arguments, "--horizon", 6, "--out", out, *more)
+        assert_refused(result, "out holds the sweep.csv of another sweep", out, before)
+    assert call("sweep", *arguments, "--horizon", 6, "--out", out, "--overwrite").exit_code == 0
+    assert held(out)["sweep.csv"] != before["sweep.csv"]
+    assert before.items() - held(out).items() == {("sweep.csv", before["sweep.csv"])}
+
+
+def test_a_sweep_says_when_there_is_nothing_to_resume(out):
+    arguments = ["--problems", "gp", "--policies", "random", "--replicates", 2, "--horizon", 5]
+    result = call("sweep", *arguments, "--out", out, "--resume")
+    assert result.exit_code == 0
+    assert f"note: nothing to resume in {out}" in result.stderr

@@ -1,0 +1,121 @@
+"""What can be answered without torch is answered without torch, from a catalogue that is current."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import bandits_torch
+from bandits_torch.cli import registered
+from bandits_torch.cli.catalogue import FILE, catalogue
+from bandits_torch.cli.options import did_you_mean
+
+SLOW = ("torch", "botorch", "gpytorch", "matplotlib", "pandas", "numpy")
+WATCHED = f"""
+import json, sys
+from bandits_torch.cli import main
+try:
+    main()
+finally:
+    print(json.dumps([name for name in {SLOW!r} if name in sys.modules]), file=sys.stderr)
+"""
+
+
+def run_watched(*arguments, options=(), **environment):
+    """Standard output, exit code, standard error without its last line, and the slow modules imported."""
+    command = [sys.executable, *options, "-c", WATCHED, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment or None)
+    *errors, imported = done.stderr.splitlines()
+    return done.stdout, done.returncode, "\n".join(errors), json.loads(imported)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--help"], 0, "race"),
+        (["--version"], 0, bandits_torch.__version__),
+        (["race", "--help"], 0, "--overwrite"),
+        (["sweep", "--help"], 0, "local, processes, ray"),
+        (["rerun", "--help"], 0, "run.json of a race"),
+        (["list"], 0, "sw_gp_ucb"),
+        (["list", "sw_gp_ucb"], 0, "window"),
+        (["list", "nothing"], 2, "got 'nothing'"),
+        (["race", "--policies", "frist"], 2, "got 'frist'"),
+        (["race", "--problem", "frist"], 2, "got 'frist'"),
+        (["race", "--option", "windw=3"], 2, "did you mean window?"),
+        (["race", "--horizon", "0"], 2, "horizon must be an integer >= 1, got 0"),
+        (["race", "--replicates", "-1"], 2, "replicates must be an integer >= 1, got -1"),
+        (["race", "--seed", "-1"], 2, "seed must be an integer >= 0, got -1"),
+        (["race", "--device", "quantum"], 2, "device must be cpu or cuda, got 'quantum'"),
+        (["race", "--checkpoint", "0"], 2, "checkpoint must be an integer >= 1, got 0"),
+        (["race", "--resume", "--overwrite"], 2, "resume and overwrite exclude each other"),
+        (
+            ["race", "--data", "no/such.csv", "--policies", "random"],
+            2,
+            "no/such.csv: No such file or directory",
+        ),
+        (["race", "--problem", "replay"], 2, "data must be given for problem 'replay'"),
+        (["race", "--nonsense"], 2, "No such option"),
+        (["sweep", "--problems", "frist"], 2, "got 'frist'"),
+        (["sweep", "--policies", "et-gp-ucb"], 2, "did you mean et_gp_ucb?"),
+        (["sweep", "--engine", "cloud"], 2, "engine must be one of local, processes, ray, got 'cloud'"),
+        (["rerun", "no/such/run.json"], 2, "No such file or directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_help_lists_and_argument_errors_import_nothing_slow(arguments, code, said):
+    output, returned, errors, imported = run_watched(*arguments)
+    assert returned == code, errors
+    assert said in output + errors
+    assert imported == []
+
+
+def test_an_import_of_torch_would_be_seen():
+    done = run_watched("race", "--option", "lengthscale=-1")
+    assert "torch" in done[3]
+    assert done[1] == 2
+
+
+def test_the_catalogue_says_what_the_registrations_say():
+    advice = "it is out of date: python -m bandits_torch.cli.registered writes it anew"
+    assert registered.registered() == catalogue(), advice
+    assert registered.text() == FILE.read_text(encoding="utf-8"), advice
+
+
+def test_the_list_needs_no_docstrings():
+    plain, code, _, _ = run_watched("list")
+    stripped = run_watched("list", options=["-OO"])
+    assert (code, plain) == (0, stripped[0])
+    assert run_watched("list", "gp_ts", options=["-OO"])[0] == run_watched("list", "gp_ts")[0]
+
+
+def test_names_are_imported_when_they_are_asked_for():
+    code = "import sys, bandits_torch; print('torch' in sys.modules, dir(bandits_torch)); bandits_torch.run"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("False [")
+    for name in bandits_torch.__all__:
+        assert name in done.stdout
+        assert getattr(bandits_torch, name) is not None
+    code = "import bandits_torch as b; b.loop.run; b.theory; from bandits_torch import *; make; b.nothing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "AttributeError: module 'bandits_torch' has no attribute 'nothing'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("et-gp-ucb", "et_gp_ucb"), ("SW_GP_UCB", "sw_gp_ucb"), ("gp_uc", "gp_ucb"), ("quantum", None)],
+)
+def test_a_name_that_is_close_is_suggested(given, meant):
+    assert did_you_mean(given, catalogue().policies) == (f": did you mean {meant}?" if meant else "")
+
+
+def test_a_race_runs_stripped_of_docstrings_and_whatever_the_shell_says_of_windows(tmp_path):
+    race = ["race", "--policies", "random", "--horizon", "5", "--replicates", "1", "--out", str(tmp_path)]
+    command = [sys.executable, "-OO", "-m", "bandits_torch", *race]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"MPLBACKEND": "bogus"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "regret.png").exists()
