@@ -6,8 +6,8 @@ import multiprocessing
 import os
 import pickle
 import signal
-import threading
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
