@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -127,3 +129,24 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class ArgumentError(ValueError, TypeError):
+    """An argument that a call does not take, or lacks.
+
+    A TypeError, as Python has it for its own functions, and a ValueError, as every other bad argument gets here: who
+    catches either catches it.
+    """
+
+
+def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise an ``ArgumentError`` that names what is not known, and what was perhaps meant."""
+    unknown = sorted(set(given) - set(known))
+    if not unknown:
+        return
+    close = [get_close_matches(name, list(known), 1) for name in unknown]
+    named = [
+        f"{name} (did you mean {near[0]}?)" if near else name
+        for name, near in zip(unknown, close, strict=True)
+    ]
+    raise ArgumentError(f"{what} must be among {', '.join(known) or 'none'}, got {', '.join(named)}")

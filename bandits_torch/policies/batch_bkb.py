@@ -28,7 +28,9 @@ class BatchBKB(Policy):
     needed inside a batch: ``choose_batch`` picks q arms before any of theirs arrives.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
-    resparsification (from general knowledge of it). Their width allows for the frozen mean: pass
+    resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
+    not taken from the print. Verified here: every choice is that of full scoring, and the variances fall within a batch
+    by no more than the factor that ends it. Their width allows for the frozen mean: pass
     ``BKBWidth(..., stretch=growth)``.
 
     Args:

@@ -10,7 +10,7 @@ BoTorch's ``beta`` is its square. Widths for functions drawn from the prior are 
 | symbol | argument | meaning |
 |---|---|---|
 | B | ``rkhs_bound`` | bound on the RKHS norm of f minus the prior mean, >= 0 |
-| R | ``noise_scale`` | sub-Gaussian scale of the noise (its standard deviation, if Gaussian), > 0 |
+| R | ``noise_scale`` | sub-Gaussian scale of the noise (its standard deviation, if Gaussian), > 0; None: sqrt(lambda) |
 | delta | ``delta`` | failure probability, in (0, 1) |
 | lambda | ``model.noise_variance`` | regulariser of the model |
 | gamma_n | ``gain`` | a provider from ``information_gain.py`` |
@@ -18,19 +18,34 @@ BoTorch's ``beta`` is its square. Widths for functions drawn from the prior are 
 Each may be a number or a tensor that broadcasts to the model's batch shape: candidate priors may have
 different B. A value out of range raises ValueError when the width is built, an integer step below 1 when it
 is called. A call costs O(1) and never waits for a device, provided tensors lie on the model's.
+
+A fact has one home: R is read from the model and a window or an interval from the forgetting rule, by ``Width.bind``,
+where the width is not told them. What it is told and the rule contradicts is a ValueError when the policy is built.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.information_gain import GainProvider
-from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
+from bandits_torch.theory.information_gain import GainProvider, RealisedGain
+from bandits_torch.theory.parameters import (
+    Parameter,
+    check_step,
+    checked,
+    checked_scale,
+    clock,
+    like,
+    log,
+    scale_of,
+)
 
 _FORMS = ("theory", "printed")
 
@@ -50,6 +65,13 @@ class Width(ABC):
         Returns:
             A tensor that broadcasts to ``model.batch_shape``, of the dtype and device of its noise variance.
         """
+
+    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
+        """The width as a policy uses it that forgets by this rule: itself, or a copy with what it reads there.
+
+        Raises ValueError where the width is told otherwise, or was told nothing and the rule has nothing to tell.
+        """
+        return self
 
 
 class ConstantWidth(Width):
@@ -110,13 +132,13 @@ class _SelfNormalisedWidth(Width):
     def __init__(
         self,
         rkhs_bound: Parameter,
-        noise_scale: Parameter,
+        noise_scale: Parameter | None,
         delta: Parameter,
         gain: GainProvider,
         form: str = "theory",
     ) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
+        self.noise_scale = checked_scale(noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
@@ -126,7 +148,8 @@ class _SelfNormalisedWidth(Width):
         """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
         check_step(step)
         noise = model.noise_variance
-        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
+        B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
+        R = scale_of(self.noise_scale, model)
         gamma = self.gain(self._points(step), model)
         log_term = log(self._events / delta)
         if self.form == "printed":
@@ -173,23 +196,46 @@ class RestartWidth(_SelfNormalisedWidth):
     Valid while f does not change inside an interval; wrap in ``DriftAwareWidth`` otherwise.
 
     Args:
-        num_intervals: M, how many intervals the guarantee is to hold over, >= 1; 1 gives the paper's width.
+        num_intervals: M, how many intervals the guarantee is to hold over, >= 1; 1 gives the paper's width. None:
+            ceil(T/H), with H the interval of the policy's ``PeriodicRestart``.
         rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
+        horizon: T, for ``num_intervals=None``.
 
-    Raises ValueError unless ``num_intervals`` is an integer >= 1, B >= 0, R > 0 and 0 < delta < 1.
+    Raises ValueError unless ``num_intervals`` is an integer >= 1 or ``horizon`` is, B >= 0, R > 0 and 0 < delta < 1;
+    and with ``horizon`` in a policy that has no interval, or another than M intervals.
     """
 
     def __init__(
         self,
-        num_intervals: int,
-        rkhs_bound: Parameter,
-        noise_scale: Parameter,
-        delta: Parameter,
-        gain: GainProvider,
+        num_intervals: int | None = None,
+        rkhs_bound: Parameter = 1.0,
+        noise_scale: Parameter | None = None,
+        delta: Parameter = 0.1,
+        gain: GainProvider | None = None,
         form: str = "theory",
+        *,
+        horizon: int | None = None,
     ) -> None:
-        super().__init__(rkhs_bound, noise_scale, delta, gain, form)
-        self._events = validation.positive_integer("num_intervals", num_intervals)
+        super().__init__(rkhs_bound, noise_scale, delta, RealisedGain() if gain is None else gain, form)
+        if num_intervals is not None or horizon is None:
+            self._events = validation.positive_integer("num_intervals", num_intervals)  # type: ignore[arg-type]
+        self.num_intervals = num_intervals
+        self.horizon = None if horizon is None else validation.positive_integer("horizon", horizon)
+
+    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
+        """With M = ceil(T/H), H the interval of the rule."""
+        if self.horizon is None:
+            return self
+        interval = getattr(forgetting, "interval", None)
+        count = None if interval is None else math.ceil(self.horizon / interval)
+        bound = copy.copy(self)
+        bound._events = bound.num_intervals = _agreed("num_intervals", self.num_intervals, count, "interval")
+        return bound
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(M/delta)), or the printed form."""
+        _told("num_intervals", self.num_intervals, "interval")
+        return super().__call__(step, model)
 
 
 class SlidingWindowWidth(_SelfNormalisedWidth):
@@ -201,39 +247,52 @@ class SlidingWindowWidth(_SelfNormalisedWidth):
     Valid at steps up to T, for f unchanged inside each window; wrap in ``DriftAwareWidth`` otherwise.
 
     Args:
-        window: w, most observations the model holds, >= 1.
+        window: w, most observations the model holds, >= 1; None: the window of the policy's rule.
         horizon: T, how many steps the guarantee is to hold over, >= 1.
         rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
 
-    Raises ValueError unless ``window`` and ``horizon`` are integers >= 1, B >= 0, R > 0 and 0 < delta < 1.
+    Raises ValueError unless ``window`` (if given) and ``horizon`` are integers >= 1, B >= 0, R > 0 and 0 < delta < 1;
+    and in a policy whose rule has another window, or none.
     """
 
     def __init__(
         self,
-        window: int,
-        horizon: int,
-        rkhs_bound: Parameter,
-        noise_scale: Parameter,
-        delta: Parameter,
-        gain: GainProvider,
+        window: int | None = None,
+        horizon: int | None = None,
+        rkhs_bound: Parameter = 1.0,
+        noise_scale: Parameter | None = None,
+        delta: Parameter = 0.1,
+        gain: GainProvider | None = None,
         form: str = "theory",
     ) -> None:
-        super().__init__(rkhs_bound, noise_scale, delta, gain, form)
-        self.window = validation.positive_integer("window", window)
-        self._events = validation.positive_integer("horizon", horizon)
+        super().__init__(rkhs_bound, noise_scale, delta, RealisedGain() if gain is None else gain, form)
+        self.window = None if window is None else validation.positive_integer("window", window)
+        self._events = validation.positive_integer("horizon", horizon)  # type: ignore[arg-type]
+
+    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
+        """With the window of the rule."""
+        bound = copy.copy(self)
+        bound.window = _agreed("window", self.window, getattr(forgetting, "window", None), "window")
+        return bound
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(T/delta)), or the printed form."""
+        _told("window", self.window, "window")
+        return super().__call__(step, model)
 
     def _points(self, step: int | Tensor) -> int | Tensor:
-        return step.clamp(max=self.window) if isinstance(step, Tensor) else min(step, self.window)
+        w = _told("window", self.window, "window")
+        return step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
 
 
 class RealisedInformationWidth(Width):
     """width_t = sqrt(B^2 + (R^2 / lambda) (log det(I + K_{t-1}/lambda) + 2 ln(m/delta))).
 
-    The default of index policies; no paper's symbol. Source: the likelihood-ratio supermartingale, mixed over
-    GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this kind): with
-    V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)), and
-    |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). Never above ``IGPWidth`` in its theory form with
-    the realised gain, as sqrt(a^2 + b^2) <= a + b.
+    For index policies of one's own: no recipe plays with it. No paper's symbol. Source: the likelihood-ratio
+    supermartingale, mixed over GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this
+    kind): with V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)),
+    and |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). Never above ``IGPWidth`` in its theory form with the
+    realised gain, as sqrt(a^2 + b^2) <= a + b.
 
     Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once while data only grow (m = 1).
     With windows, or a function that changes with time (and not in answer to the noise), each step is an event
@@ -247,10 +306,14 @@ class RealisedInformationWidth(Width):
     """
 
     def __init__(
-        self, rkhs_bound: Parameter, noise_scale: Parameter, delta: Parameter, horizon: int | None = None
+        self,
+        rkhs_bound: Parameter,
+        noise_scale: Parameter | None,
+        delta: Parameter,
+        horizon: int | None = None,
     ) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
+        self.noise_scale = checked_scale(noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
 
@@ -258,7 +321,8 @@ class RealisedInformationWidth(Width):
         """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
         check_step(step)
         noise = model.noise_variance
-        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
+        B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
+        R = scale_of(self.noise_scale, model)
         log_det = 2 * model.information_gain
         return torch.sqrt(B**2 + R**2 / noise * (log_det + 2 * log(self._events / delta)))
 
@@ -284,8 +348,33 @@ class DriftAwareWidth(Width):
         self.base = base
         self.drift = checked(validation.non_negative, "drift", drift)
 
+    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
+        """Around the base as the policy uses it."""
+        base = self.base.bind(model, forgetting)
+        return self if base is self.base else DriftAwareWidth(base, self.drift)
+
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """base + V sqrt(n / lambda), n = ``model.num_observations``."""
         noise = model.noise_variance
         n = model.num_observations.to(noise)
         return self.base(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)
+
+
+def _agreed(name: str, told: int | None, read: int | None, what: str) -> int:
+    """What the rule says, unless the width was told otherwise."""
+    if read is None:
+        raise ValueError(
+            f"{name} of the width must come from a forgetting rule with a {what}, got a rule without"
+        )
+    validation.require(
+        told is None or told == read, f"{name} of the width", told, f"{read}, as the rule has it"
+    )
+    return read
+
+
+def _told(name: str, value: int | None, what: str) -> int:
+    if value is None:
+        raise ValueError(
+            f"{name} must be given, or the width bound to a policy whose rule has a {what}, got None"
+        )
+    return value
