@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bandits_torch import problems, recipes
 from bandits_torch.cli_options import settable
-from bandits_torch.cli_output import first_line, one_line_errors
+from bandits_torch.cli_output import one_line_errors
 
 
 def list_names(
@@ -24,7 +24,7 @@ def list_names(
         return
     described = {
         "problem": problems.describe(),
-        "policy": {name: first_line(recipe) for name, recipe in recipes.RECIPES.items()},
+        "policy": {name: recipes.registered(name).summary for name in recipes.RECIPES},
     }
     for kind, lines in described.items():
         table = _table(kind, "what it is")
@@ -41,6 +41,7 @@ def _describe(name: str) -> None:
         about, options = inspect.getdoc(problems.PROBLEMS[name]), problems.options_of(name)
     else:
         about, options = inspect.getdoc(recipes.RECIPES[name]), recipes.options_of(name)
+        about = f"{about}\n\nTold of the problem: {', '.join(recipes.registered(name).told) or 'nothing'}."
     table = _table("option", "default")
     for key in settable(options):
         table.add_row(key, "must be given" if options[key] is inspect.Parameter.empty else repr(options[key]))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 from rich.table import Table
@@ -41,11 +40,6 @@ def results_table(title: str, histories: Mapping[str, History], random: Tensor) 
 
 def _percent(regret: float, at_random: float) -> str:
     return f"{100 * regret / at_random:.1f}" if at_random > 0 else ""
-
-
-def first_line(thing: Any) -> str:
-    """The first line of a docstring."""
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 @contextmanager

@@ -29,9 +29,8 @@ class BatchBKB(Policy):
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
     resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
-    not taken from the print. Verified here: every choice is that of full scoring, and the variances fall within a batch
-    by no more than the factor that ends it. Their width allows for the frozen mean: pass
-    ``BKBWidth(..., stretch=growth)``.
+    not taken from the print. Verified here: every choice is that of full scoring, means stay frozen inside a batch, and
+    growth 1 is BKB step by step. Their width allows for the frozen mean: pass ``BKBWidth(..., stretch=growth)``.
 
     Args:
         model: a ``SketchedGP`` of batch shape () or (S,).

@@ -12,6 +12,7 @@ from bandits_torch import validation
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import regularised_norm
 from bandits_torch.problems.tables import RewardTable, read_table
 from bandits_torch.streams import ReplicateStreams
@@ -123,6 +124,7 @@ class Replay(Problem):
         return self._times[step - 1]
 
 
+@named("replay")
 def replay(
     data: str | Path,
     *,

@@ -1,7 +1,7 @@
 """The literature, by name: each algorithm is a sentence over models, widths, acquisitions and forgetting rules.
 
-A recipe is a function of a ``Setup`` and of arguments of its own: ``sw_gp_ucb(setup, window=100)``. By hand it is called
-as ``recipe(arms, kernel, noise_variance, ...)``, with what else the setup holds among its keywords:
+A recipe is a function of a ``Setup`` and of arguments of its own: ``sw_gp_ucb(setup, window=100)``. By hand it is
+called as ``recipe(arms, kernel, noise_variance, ...)``, with what else the setup holds among its keywords:
 
 * ``arms``: ``(N, d)`` features, or N; for index policies also a ``Domain``, whose points they then play;
   ``kernel``: prior covariance over arms or points, static (recipes that drift add the time kernel); neither it nor the
@@ -13,8 +13,8 @@ as ``recipe(arms, kernel, noise_variance, ...)``, with what else the setup holds
   among them ``anisotropy`` of ``learnable``, to be raised where some inputs matter far more than others;
 * ``search``: a ``PointSearch`` (or its arguments), how points of a ``Domain`` are searched for.
 
-An argument that a recipe does not take, or lacks, is an error that names it and what was perhaps meant: a ValueError, as
-for every bad argument here, that is a TypeError too, as Python has it. What recipes share of their own:
+An argument that a recipe does not take, or lacks, is an error that names it and what was perhaps meant: a ValueError,
+as for every bad argument here, that is a TypeError too, as Python has it. What recipes share of their own:
 
 * ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
 * ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies;
@@ -24,8 +24,9 @@ for every bad argument here, that is a TypeError too, as Python has it. What rec
   (``Knowledge``), None for unknown;  ``forgetting_rate``: epsilon per unit of time;
 * ``time_kernel`` (of ``tv_gp_ucb``): how rewards correlate over time, in place of exponential forgetting.
 
-Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``). A recipe of
-one's own is registered by the decorator ``recipe``, which says what the command line, tests and leaderboard must know.
+Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``). A
+recipe of one's own is registered by the decorator ``recipe``, which says what command line, tests and leaderboard must
+know.
 """
 
 from bandits_torch.recipes.adaptive import (

@@ -30,7 +30,7 @@ from bandits_torch.policies.opkb import OPKB
 from bandits_torch.policies.opkb_constants import Constants
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import as_width, model_over, one_prior_mean
-from bandits_torch.recipes.registration import RUN, recipe
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
@@ -41,7 +41,6 @@ Arms = Tensor | int
 _TAKES = (*RUN, "prior_mean")
 _NETWORK = {"hidden": 16, "training_steps": 5}
 _RACED_NETWORK: dict[str, dict[str, Any]] = {"": {"hidden": 64, "training_steps": 50}}
-_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}
 _SIMULATED = 16  # runs that MASTER's calibrated rho rests on
 
 
@@ -125,7 +124,7 @@ def ada_opnn(
     return _in_blocks(AdaOPKB, setup, features, horizon, constants)
 
 
-@recipe(takes=_TAKES, seeded=True, quick={"rkhs_bound": 4.0}, race=_CONSTANT)
+@recipe(takes=_TAKES, seeded=True, quick={"rkhs_bound": 4.0}, race=OWN_WIDTH_AND_CONSTANT)
 def master_gp_ucb(
     setup: Setup,
     *,
@@ -208,7 +207,7 @@ def _lemma_e3(
     return rho
 
 
-@recipe(takes=_TAKES, race=_CONSTANT)
+@recipe(takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def w_gp_ucb(
     setup: Setup,
     *,

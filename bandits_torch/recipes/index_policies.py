@@ -35,15 +35,10 @@ from bandits_torch.recipes.parts import (
     model_over,
     policy_over,
 )
-from bandits_torch.recipes.registration import GP, recipe
+from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.information_gain import RealisedGain
 from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth
-
-_CONSTANT: dict[str, dict[str, Any]] = {
-    "": {},
-    " w=2": {"width": 2.0},
-}  # the width of the theorem, and a constant
 
 
 @recipe(belief=None, seeded=True, points=True)
@@ -56,7 +51,7 @@ def random(setup: Setup) -> Policy:
     return RandomPolicy(arms.shape[-2], setup.replicates, **seeds, device=arms.device)
 
 
-@recipe(takes=GP, points=True, race=_CONSTANT)
+@recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
 def gp_ucb(
     setup: Setup,
     *,
@@ -130,7 +125,7 @@ def gp_pi(setup: Setup, *, margin: float = 0.01) -> Policy:
     )
 
 
-@recipe(takes=GP, points=True, quick={"interval": 7}, race=_CONSTANT)
+@recipe(takes=GP, points=True, quick={"interval": 7}, race=OWN_WIDTH_AND_CONSTANT)
 def r_gp_ucb(
     setup: Setup,
     *,
@@ -156,7 +151,7 @@ def r_gp_ucb(
     return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
-@recipe(takes=GP, points=True, quick={"window": 9}, race=_CONSTANT)
+@recipe(takes=GP, points=True, quick={"window": 9}, race=OWN_WIDTH_AND_CONSTANT)
 def sw_gp_ucb(
     setup: Setup,
     *,
@@ -186,7 +181,7 @@ def sw_gp_ucb(
     return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
-@recipe(takes=GP, points=True, quick={"forgetting_rate": 0.1}, race=_CONSTANT)
+@recipe(takes=GP, points=True, quick={"forgetting_rate": 0.1}, race=OWN_WIDTH_AND_CONSTANT)
 def tv_gp_ucb(
     setup: Setup,
     *,
@@ -210,7 +205,7 @@ def tv_gp_ucb(
     return gp_ucb(_drifting(setup, time_kernel), delta=delta, width=width)
 
 
-@recipe(takes=GP, points=True, race=_CONSTANT)
+@recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
 def ui_gp_ucb(
     setup: Setup,
     *,
@@ -227,7 +222,7 @@ def ui_gp_ucb(
     return gp_ucb(_drifting(setup, walk), delta=delta, width=width)
 
 
-@recipe(takes=GP, points=True, quick={"delta": 0.5}, race=_CONSTANT)
+@recipe(takes=GP, points=True, quick={"delta": 0.5}, race=OWN_WIDTH_AND_CONSTANT)
 def et_gp_ucb(
     setup: Setup,
     *,

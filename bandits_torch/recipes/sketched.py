@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -15,16 +15,15 @@ from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import as_width
-from bandits_torch.recipes.registration import RUN, recipe
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import Width
 
 _TAKES = (*RUN, "prior_mean")
-_RACE: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}
 
 
-@recipe(takes=_TAKES, seeded=True, race=_RACE)
+@recipe(takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
 def bkb(
     setup: Setup,
     *,
@@ -56,7 +55,7 @@ def bkb(
     return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
 
 
-@recipe(takes=_TAKES, seeded=True, race=_RACE)
+@recipe(takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
 def bbkb(
     setup: Setup,
     *,

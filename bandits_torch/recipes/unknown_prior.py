@@ -32,18 +32,21 @@ from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPri
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.recipes.parts import as_learning, as_width, steepness
-from bandits_torch.recipes.registration import RUN, recipe
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
 from bandits_torch.theory.widths import Width
 
 Priors = Sequence[CandidatePrior]
 _TAKES = (*RUN, "form")
-_RACE: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}
 
 
 @recipe(
-    belief="priors", takes=(*_TAKES, "search", "learn_hyperparameters"), seeded=True, points=True, race=_RACE
+    belief="priors",
+    takes=(*_TAKES, "search", "learn_hyperparameters"),
+    seeded=True,
+    points=True,
+    race=OWN_WIDTH_AND_CONSTANT,
 )
 def pe_gp_ucb(
     setup: Setup,
@@ -87,7 +90,7 @@ def pe_gp_ucb(
     return LearnedHyperparameters(policy, **schedule) if learn else policy
 
 
-@recipe(belief="priors", takes=_TAKES, race=_RACE)
+@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def mle_gp_ucb(
     setup: Setup,
     *,
@@ -103,7 +106,7 @@ def mle_gp_ucb(
     return LikeliestPriorPolicy(model, _width(width, model, horizon, delta))
 
 
-@recipe(belief="priors", takes=_TAKES, race=_RACE)
+@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def bayes_gp_ucb(
     setup: Setup,
     *,
@@ -119,7 +122,7 @@ def bayes_gp_ucb(
     return BayesianPriorPolicy(model, _width(width, model, horizon, delta))
 
 
-@recipe(belief="priors", takes=_TAKES, race=_RACE)
+@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def regret_balancing(
     setup: Setup,
     *,
@@ -145,7 +148,7 @@ def regret_balancing(
     return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
 
 
-@recipe(belief="prior", takes=_TAKES, race=_RACE)
+@recipe(belief="prior", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def known_prior_gp_ucb(
     setup: Setup,
     *,
