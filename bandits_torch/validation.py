@@ -56,6 +56,12 @@ def below_one(name: str, value: float) -> float:
     return float(value)
 
 
+def share(name: str, value: float) -> float:
+    """A number in [0, 1], as a float."""
+    require(_is_number(value) and 0 <= value <= 1, name, value, "a number in [0, 1]")
+    return float(value)
+
+
 def probability(name: str, value: float) -> float:
     """A number strictly between 0 and 1, as a float."""
     require(_is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")

@@ -21,7 +21,7 @@ class CentredPolicy(Policy):
         policy: over arms; it chooses, and learns the difference.
         prior_mean: in units of reward.
 
-    No paper's: a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no finite number.
+    Source: no paper's, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no finite number.
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:

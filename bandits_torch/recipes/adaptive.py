@@ -35,6 +35,7 @@ from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.optimal_design import features_of_covariance
+from bandits_torch.theory.parameters import checked
 from bandits_torch.theory.widths import IGPWidth, Width
 
 Arms = Tensor | int
@@ -154,11 +155,10 @@ def master_gp_ucb(
         )
     validation.positive_integer("horizon", horizon)
     lam = _one_noise(setup)
-    scale = math.sqrt(lam) if noise_scale is None else noise_scale
-    bound = torch.as_tensor(rkhs_bound)
+    bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
 
     def gp_ucb(B: float, copies: int = 1) -> IndexPolicy:
-        used = as_width(width) or IGPWidth(B, scale, delta, RealisedGain())
+        used = as_width(width) or IGPWidth(B, noise_scale, delta, RealisedGain())
         model = _gp(setup, lam, copies)
         return IndexPolicy(model, UpperConfidenceBound, width=used)
 
@@ -168,7 +168,7 @@ def master_gp_ucb(
     prior, largest = _gp(setup, lam), float(bound.max())
     if thresholds == "theory":
         limits = MasterThresholds.theory(horizon, delta)
-        rho = _lemma_e3(prior, as_width(width), largest, scale, delta, horizon)
+        rho = _lemma_e3(prior, as_width(width), largest, noise_scale, delta, horizon)
     else:
         limits = thresholds if isinstance(thresholds, MasterThresholds) else MasterThresholds.calibrated()
         phi = features_of_covariance(prior.prior.matrix().squeeze(0))
@@ -192,7 +192,7 @@ def master_gp_ucb(
 
 
 def _lemma_e3(
-    prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float, delta: float, horizon: int
+    prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float | None, delta: float, horizon: int
 ) -> Callable[[int], float]:
     """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T."""
     gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)

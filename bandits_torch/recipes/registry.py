@@ -46,6 +46,7 @@ def build(
     accepted = about.options
     validation.instance("problem", problem, Problem, "a Problem")
     validation.positive_integer("horizon", horizon)
+    validation.natural("seed", seed)
     validation.known_names(f"options of {name}", options, accepted)
     known = vars(problem.knowledge) | {
         "replicates": replicates,

@@ -38,7 +38,8 @@ class Setup:
         search: a ``PointSearch`` (or its arguments), how points of a ``Domain`` are searched for.
         learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
 
-    Raises ValueError for ``choices`` of another kind and ``replicates`` below 1; models and policies check the rest.
+    Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, and a ``search`` of another
+    kind; the models and policies made of it check the rest.
     """
 
     choices: Choices
@@ -56,6 +57,12 @@ class Setup:
 
     def __post_init__(self) -> None:
         validation.positive_integer("replicates", self.replicates)
+        validation.natural("seed", self.seed)
+        validation.natural("first_replicate", self.first_replicate)
+        if self.search is not None:
+            validation.instance(
+                "search", self.search, (PointSearch, Mapping), "a PointSearch, or its arguments"
+            )
 
     @property
     def domain(self) -> Domain | None:

@@ -91,6 +91,8 @@ def _sampling(
     preset: str, horizon: int | None, delta: float, oversampling: float, growth: float
 ) -> LeverageSampling:
     validation.require(preset in ("theory", "practical"), "preset", preset, "'theory' or 'practical'")
+    if horizon is not None:
+        validation.positive_integer("horizon", horizon)
     if preset == "practical":
         return LeverageSampling.practical(oversampling, growth)
     if horizon is None:
