@@ -75,7 +75,10 @@ def _room(room: str, members, links) -> str:
 def _recipes() -> list[str]:
     """The recipes with source and what each is told of a problem, as they were registered."""
     about = [recipes.registered(name) for name in recipes.RECIPES]
-    entries = [(f"``{one.name}``", one.source or "-", ", ".join(one.told) or "nothing") for one in about]
+    entries = [
+        (f"``{one.name}``", f"{one.source or 'no paper'}; told: {', '.join(one.told) or 'nothing'}")
+        for one in about
+    ]
     return [".. rubric:: Sources, and what each is told", "", *_table(entries)]
 
 

@@ -38,6 +38,15 @@ from bandits_torch.recipes.adaptive import (
     opnn,
     w_gp_ucb,
 )
+from bandits_torch.recipes.classical import (
+    discounted_ts,
+    discounted_ucb,
+    epsilon_greedy,
+    exp3_s,
+    glr_kl_ucb,
+    sliding_window_ucb,
+    ucb1,
+)
 from bandits_torch.recipes.index_policies import (
     et_gp_ucb,
     gp_ei,
@@ -75,7 +84,12 @@ __all__ = [
     "bbkb",
     "bkb",
     "build",
+    "discounted_ts",
+    "discounted_ucb",
+    "epsilon_greedy",
     "et_gp_ucb",
+    "exp3_s",
+    "glr_kl_ucb",
     "gp_ei",
     "gp_pi",
     "gp_ts",
@@ -94,8 +108,10 @@ __all__ = [
     "recipe",
     "registered",
     "regret_balancing",
+    "sliding_window_ucb",
     "sw_gp_ucb",
     "tv_gp_ucb",
+    "ucb1",
     "ui_gp_ucb",
     "w_gp_ucb",
 ]

@@ -68,14 +68,19 @@ class Recipe:
         """Its keywords with their defaults, and ``noise_variance``, which a problem may know."""
         parameters = inspect.signature(self.call).parameters.values()
         own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-        return own if self.belief is None else own | {"noise_variance": None}
+        return own | {"noise_variance": None} if self._told_noise else own
+
+    @property
+    def _told_noise(self) -> bool:
+        return self.belief is not None or "noise_variance" in self.takes
 
     @property
     def told(self) -> tuple[str, ...]:
         """What it is told of the problem: belief, noise, prior mean, and what its own arguments take of it."""
-        first = () if self.belief is None else (self.belief, "noise_variance")
+        belief = () if self.belief is None else (self.belief,)
+        noise = ("noise_variance",) if self._told_noise else ()
         options = self.options
-        return (*first, *(key for key in ("prior_mean", *_KNOWLEDGE) if key in options))
+        return (*belief, *noise, *(key for key in ("prior_mean", *_KNOWLEDGE) if key in options))
 
 
 REGISTERED: dict[str, Recipe] = {}
@@ -129,7 +134,9 @@ def _signature(own: list[inspect.Parameter], takes: tuple[str, ...], belief: str
         )
     ]
     common = [
-        annotations[key].replace(kind=inspect.Parameter.KEYWORD_ONLY) for key in DEFAULTS if key in takes
+        annotations[key].replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for key in DEFAULTS
+        if key in takes and key != "noise_variance"
     ]
     return inspect.Signature([*positional, *own, *common], return_annotation="Policy")
 
