@@ -22,7 +22,17 @@ from bandits_torch import Domain, acquisition, kernels, models, policies, proble
 from tests.fuzz import bad_values as bad
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N, st
 
-ROOMS = ["", ".acquisition", ".kernels", ".models", ".policies", ".problems", ".recipes", ".theory"]
+ROOMS = [
+    "",
+    ".acquisition",
+    ".kernels",
+    ".models",
+    ".policies",
+    ".policies.classical",
+    ".problems",
+    ".recipes",
+    ".theory",
+]
 T = 20
 DOMAIN = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
 
@@ -131,6 +141,7 @@ VALUES: dict[str, Any] = {
     "constants": policies.Constants,
     "domain": DOMAIN,
     "input_dim": 2,
+    "discount": 0.9,
     "interval": 3,
     "window": 3,
     "table": lambda: torch.rand(30, N).double(),
@@ -177,7 +188,13 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["delta", "epsilon", "warm_up"], bad.share),
     **dict.fromkeys(["shrinkage", "design_share"], bad.numbers(lambda x: 0 <= x <= 1)),
     **dict.fromkeys(["forgetting_rate", "shift"], bad.rate),
-    "discount": bad.share,
+    **dict.fromkeys(["discount", "step_size"], bad.numbers(lambda x: 0 < x <= 1)),
+    **dict.fromkeys(["changes", "sharing", "exploration"], bad.positive),
+    "reward_range": st.sampled_from(
+        [3, "all", (), (1.0,), (1, 0), (2, 2), (0, bad.NAN), (0, bad.INF), ("a", 1)]
+    ),
+    "restarts": bad.words("local", "global"),
+    "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
     "anisotropy": bad.numbers(lambda x: x > 0),
     **dict.fromkeys(["num_arms", "replicates", "horizon", "interval", "num_intervals", "dim"], bad.count),
@@ -401,6 +418,14 @@ SPECS: dict[str, Spec] = {
     "policies.MasterThresholds": Spec({}, {"learnt": bad.numbers(lambda x: x > 0)}),
     "policies.NeuralFeatures": Spec({"width": 8}, {"width": bad.count, "arms": bad.features}),
     "policies.RegretBalancing": Spec({"policies": lambda: [index_policy(), index_policy()]}),
+    **{
+        f"{room}.{name}": Spec({}, {"epsilon": bad.numbers(lambda x: 0 <= x <= 1)})
+        for room, name in (("recipes", "epsilon_greedy"), ("policies.classical", "EpsilonGreedy"))
+    },
+    **{
+        f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
+        for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
+    },
     # problems
     "problems.GPDraws": Spec(_SIMULATED, _KERNEL_NAME | _QUIET),
     "problems.RKHSFunctions": Spec(_SIMULATED, _KERNEL_NAME | _QUIET),
@@ -467,6 +492,7 @@ SPECS: dict[str, Spec] = {
             {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
         )
         for name in recipes.RECIPES
+        if name not in ("epsilon_greedy", "glr_kl_ucb")
     },
     "recipes.w_gp_ucb": Spec({"discount": 0.99}),
     "recipes.memory_length": Spec({}, {"domain": None}),
@@ -575,8 +601,8 @@ def kind_of(name: str, argument: str) -> Any:
     if argument in told:
         return told[argument]
     room, _, recipe = name.partition(".")
-    believes = room != "recipes" or recipe not in recipes.RECIPES or recipes.registered(recipe).belief
-    if not believes and argument in ("kernel", "noise_variance"):
+    looked_at = recipes.registered(recipe).told if room == "recipes" and recipe in recipes.RECIPES else KINDS
+    if argument in ("kernel", "noise_variance") and argument not in looked_at:
         return None
     kind = KINDS.get(argument)
     takes_none = parameters(name)[argument].default is None
