@@ -54,7 +54,9 @@ def build(
         "prior": problem.true_prior,
     }
     known |= {"seed": seed} if about.seeded else {}
-    known |= {"prior_mean": _prior_mean(about, known["prior_mean"])} | options
+    known |= options
+    if "prior_mean" not in options:
+        known["prior_mean"] = _prior_mean(about, known["prior_mean"])
     if about.belief is not None:
         _check_belief(about, known[about.belief], problem)
     wanted = {
