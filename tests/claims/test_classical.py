@@ -9,7 +9,7 @@ from bandits_torch import recipes
 from bandits_torch.policies import Observation
 
 MEANS = torch.tensor([0.9, 0.7, 0.6, 0.5, 0.5]).double()
-N, S = len(MEANS), 24
+N, S = len(MEANS), 20
 
 
 def regret_of(policy, means, seed=0):
@@ -42,27 +42,25 @@ def test_ucb1_s_regret_is_logarithmic_and_below_its_bound():
     for t in (500, 1000, 2000, 4000):
         bound = 8 * math.log(t) * (1 / gaps).sum() + (1 + math.pi**2 / 3) * gaps.sum()
         assert regret[t - 1] < bound
+    # A logarithm adds as much at every doubling; sqrt(t) would add 2.8 times as much at the fourth as at the first.
     doublings = [float(regret[2 * t - 1] - regret[t - 1]) for t in (250, 500, 1000, 2000)]
-    assert max(doublings) < 1.7 * min(
-        doublings
-    )  # each adds as much: linear regret would double, a root's grow by 1.4
-    assert doublings[-1] < 1.25 * doublings[1]
+    assert max(doublings) < 1.7 * min(doublings)
 
 
 @pytest.mark.parametrize("name", ["ucb1", "discounted_ts", "glr_kl_ucb"])
 def test_what_does_not_change_is_learnt(name):
-    T = 2000
+    T = 1200
     options = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
     regret = regret_of(recipes.RECIPES[name](N, replicates=S, **options), still(T)).mean(0)
     at_random = float((MEANS.max() - MEANS).mean())
-    assert regret[-1] - regret[-501] < 0.35 * 500 * at_random
+    assert regret[-1] - regret[-301] < 0.35 * 300 * at_random
 
 
 @pytest.mark.parametrize(
     "name", ["discounted_ucb", "sliding_window_ucb", "discounted_ts", "epsilon_greedy", "glr_kl_ucb"]
 )
 def test_what_forgets_beats_ucb1_after_a_switch(name):
-    T = 2000
+    T = 1200
     options = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
     ucb1 = regret_of(recipes.ucb1(N, replicates=S), switched(T))
     other = regret_of(recipes.RECIPES[name](N, replicates=S, **options), switched(T))
@@ -83,7 +81,7 @@ def test_exp3_s_keeps_within_its_bound_across_switches():
 
 
 def test_glr_kl_ucb_finds_a_switch_and_seldom_one_that_is_not_there():
-    T = 2000
+    T = 1200
     found = {}
     for what, means in (("still", still(T)), ("switched", switched(T))):
         policy = recipes.glr_kl_ucb(N, replicates=S, horizon=T, reward_range=(0.0, 1.0))
