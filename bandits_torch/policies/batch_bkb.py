@@ -48,7 +48,7 @@ class BatchBKB(Policy):
         one_batch = len(model.batch_shape) <= 1
         shape = tuple(model.batch_shape)
         validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")
-        self.model, self.width = model, width
+        self.model, self.width = model, width.bind(model, None)
         self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
         S, N, new = self.replicates, self.num_arms, model.arms.new_zeros
         self._mean, self._bound, self._width = new(S, N), new(S, N), new(S)

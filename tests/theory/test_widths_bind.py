@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models import ArmGP
+from bandits_torch.models import ArmGP, CandidatePrior
 from bandits_torch.policies import (
     IndexPolicy,
     KeepEverything,
@@ -118,3 +119,22 @@ def test_recipes_leave_the_noise_to_the_model():
     assert before == float(
         recipes.sw_gp_ucb(4, KERNEL, 4 * NOISE, horizon=50, window=5).width(1, played.model)
     )
+
+
+def test_policies_that_forget_nothing_take_no_width_of_a_window():
+    width = SlidingWindowWidth(5, 20)
+    priors = [CandidatePrior(KERNEL), CandidatePrior(KERNEL + 0.5)]
+    with pytest.raises(ValueError, match="window of the width must come from a forgetting rule"):
+        recipes.pe_gp_ucb(4, priors, NOISE, horizon=20, width=width)
+    with pytest.raises(ValueError, match="window of the width must come from a forgetting rule"):
+        recipes.bbkb(torch.rand(4, 1).double(), RBFKernel().double(), NOISE, width=width)
+
+
+def test_a_width_that_comes_with_more_arms_is_bound_too():
+    features = torch.linspace(0, 1, 4).double().unsqueeze(-1)
+    model = ArmGP(features, RBFKernel().double(), NOISE)
+    played = IndexPolicy(
+        model, UpperConfidenceBound, width=SlidingWindowWidth(horizon=9), forgetting=SlidingWindow(3)
+    )
+    played.add_arms(torch.tensor([[2.0]]).double(), width=SlidingWindowWidth(horizon=99))
+    assert played.width.window == 3

@@ -13,7 +13,7 @@ from bandits_torch import validation
 from bandits_torch.policies.classical.arm_policy import ArmPolicy, Range
 from bandits_torch.policies.policy import Choice, best_available, check_available
 
-_BISECTIONS = 40
+_BISECTIONS = 30
 _TINY = 1e-15
 
 
