@@ -22,8 +22,9 @@ from bandits_torch.policies.forgetting import (
 )
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.synthetic import GPDraws
+from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth
+from bandits_torch.theory.widths import GPTSWidth, IGPWidth
 from tests.reference.arm_gp_twins import smooth
 
 N, T = 12, 30

@@ -37,8 +37,9 @@ from bandits_torch.recipes.parts import (
 )
 from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, recipe
 from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth
+from bandits_torch.theory.widths import GPTSWidth, IGPWidth
 
 
 @recipe(belief=None, seeded=True, points=True)
