@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -13,6 +14,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.policies.learning import LearnedHyperparameters
 
 Number = float | Tensor
 Choices = Tensor | int | Domain  # features of arms, their number, or where points may be played
@@ -39,7 +41,7 @@ class Setup:
         learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
 
     Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, and a ``search`` of another
-    kind; the models and policies made of it check the rest.
+    kind, and arguments that ``search`` or ``learn_hyperparameters`` do not take; what is made of it checks the rest.
     """
 
     choices: Choices
@@ -60,9 +62,12 @@ class Setup:
         validation.natural("seed", self.seed)
         validation.natural("first_replicate", self.first_replicate)
         if self.search is not None:
-            validation.instance(
-                "search", self.search, (PointSearch, Mapping), "a PointSearch, or its arguments"
-            )
+            expected = "a PointSearch, or its arguments"
+            validation.instance("search", self.search, (PointSearch, Mapping), expected)
+        for name, known in _ARGUMENTS.items():
+            given = getattr(self, name)
+            if isinstance(given, Mapping):
+                validation.known_names(f"arguments of {name}", given, known)
 
     @property
     def domain(self) -> Domain | None:
@@ -75,4 +80,9 @@ class Setup:
         return PointSearch(**self.search) if isinstance(self.search, Mapping) else self.search
 
 
+# Fields that may be given as the arguments of what they stand for.
+_ARGUMENTS = {
+    "search": [*inspect.signature(PointSearch).parameters],
+    "learn_hyperparameters": [*inspect.signature(LearnedHyperparameters).parameters, "anisotropy"][1:],
+}
 DEFAULTS: dict[str, Any] = {item.name: item.default for item in fields(Setup)}

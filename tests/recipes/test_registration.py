@@ -107,6 +107,14 @@ def test_a_setup_is_frozen_complete_and_checked():
         replace(setup, replicates=0)
     with pytest.raises(TypeError, match="replicatess"):
         Setup(4, RBFKernel(), 0.1, replicatess=3)
+    with pytest.raises(
+        ValueError, match=r"arguments of search .* got num_restart \(did you mean num_restarts\?\)"
+    ):
+        replace(setup, search={"num_restart": 3})
+    with pytest.raises(
+        ValueError, match=r"arguments of learn_hyperparameters .* got evry \(did you mean every\?\)"
+    ):
+        replace(setup, learn_hyperparameters={"evry": 3, "anisotropy": 0.5})
     with pytest.raises(ValueError, match="learn_hyperparameters must be False for opkb"):
         recipes.opkb(replace(setup, learn_hyperparameters=True), horizon=9)
     with pytest.raises(ValueError, match="after the setup"):
