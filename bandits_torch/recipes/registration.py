@@ -125,13 +125,14 @@ def _signature(own: list[inspect.Parameter], takes: tuple[str, ...], belief: str
     """``(arms, belief, noise_variance, *, own keywords, fields of the setup)``."""
     annotations = inspect.signature(Setup).parameters
     needed = _EMPTY if belief else None  # what is needed where there is a belief
+    believed = belief or "kernel"
+    kinds = {key: str(annotations[key].annotation) for key in (believed, "noise_variance")}
+    if belief:
+        kinds = {key: kind.removesuffix(" | None") for key, kind in kinds.items()}
+    first = (("arms", _EMPTY, "Choices | Setup"), *((key, needed, kind) for key, kind in kinds.items()))
     positional = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
-        for name, default, kind in (
-            ("arms", _EMPTY, "Choices | Setup"),
-            (belief or "kernel", needed, annotations[belief or "kernel"].annotation),
-            ("noise_variance", needed, annotations["noise_variance"].annotation),
-        )
+        for name, default, kind in first
     ]
     common = [
         annotations[key].replace(kind=inspect.Parameter.KEYWORD_ONLY)

@@ -254,6 +254,7 @@ class Spec:
 
 _TWO_FORMS = {"form": bad.words("theory", "printed")}
 _QUIET = {"noise_scale": bad.non_negative}
+_QUIET_OR_NONE = {"noise_scale": bad.numbers(lambda x: 0 <= x < bad.INF, none=True)}
 _SIMULATED = {"num_arms": 9, "noise_scale": 0.1}
 _KERNEL_NAME = {"kernel": bad.words("se", "matern")}
 _FEATURES = {"features": bad.features}
@@ -427,8 +428,8 @@ SPECS: dict[str, Spec] = {
         for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
     },
     # problems
-    "problems.GPDraws": Spec(_SIMULATED, _KERNEL_NAME | _QUIET),
-    "problems.RKHSFunctions": Spec(_SIMULATED, _KERNEL_NAME | _QUIET),
+    "problems.GPDraws": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
+    "problems.RKHSFunctions": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
     "problems.GridDraws": Spec({"side": 4, "dim": 2}, _QUIET),
     "problems.DriftingCosine": Spec(_SIMULATED | {"dim": 2, "layout": "sphere"}, _QUIET),
     **{
@@ -440,9 +441,9 @@ SPECS: dict[str, Spec] = {
         _KERNEL_NAME | _QUIET | {"height_severity": None, "width_severity": None},
     ),
     "problems.Hills": Spec({"num_arms": 11}, {"excluded": None}),
-    "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET),
-    "problems.Rosenbrock": Spec({"num_arms": 9}, {"dim": bad.integers(2), "function": None}),
-    "problems.Hartmann3": Spec({"num_arms": 9}, {"function": None}),
+    "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET_OR_NONE),
+    "problems.Rosenbrock": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"dim": bad.integers(2), "function": None}),
+    "problems.Hartmann3": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"function": None}),
     "problems.StationaryProblem": Spec(
         {"functions": torch.rand(2, N).double(), "noise_scale": 0.1},
         _QUIET
@@ -597,15 +598,16 @@ def valid(name: str) -> dict[str, Any]:
 
 def kind_of(name: str, argument: str) -> Any:
     """Strategy of bad values; None for an argument that takes anything."""
-    told = SPECS.get(name, Spec()).kinds
-    if argument in told:
-        return told[argument]
     room, _, recipe = name.partition(".")
     looked_at = recipes.registered(recipe).told if room == "recipes" and recipe in recipes.RECIPES else KINDS
     if argument in ("kernel", "noise_variance") and argument not in looked_at:
         return None
+    told = SPECS.get(name, Spec()).kinds
+    if argument in told:
+        return told[argument]
     kind = KINDS.get(argument)
-    takes_none = parameters(name)[argument].default is None
+    parameter = parameters(name)[argument]
+    takes_none = parameter.default is None or "None" in str(parameter.annotation)
     return kind.filter(lambda value: value is not None) if kind is not None and takes_none else kind
 
 
