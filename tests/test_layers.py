@@ -20,7 +20,7 @@ FLOORS = [
     {"acquisition"},
     {"policies", "problems", "history"},
     {"recorder"},
-    {"point_recorder", "checkpoint"},
+    {"checkpoint"},
     {"loop"},
     {"recipes"},
     {"experiments"},

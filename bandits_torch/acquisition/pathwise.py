@@ -14,6 +14,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.arm_prior import ArmPrior
@@ -51,8 +52,6 @@ class PathwiseThompsonSampling:
     a draw of its own. Raises ValueError for a kernel that has no such features and more than 2 000 arms.
     """
 
-    _needs_time = True
-
     def __init__(
         self, model: ArmGP, *, seed: int = 0, features: int = 2048, root: Tensor | None = None
     ) -> None:
@@ -77,6 +76,10 @@ class PathwiseThompsonSampling:
             mean = model.marginals(time)[0].reshape(paths.shape)
             draw = mean + scale * (paths - mean)
         return _Draw(model, draw.reshape(*model.batch_shape, -1))
+
+    def at_step(self, model: ArmGP, step: StepContext) -> AcquisitionFunction:
+        """The draw of one step of a policy."""
+        return self(model, 1.0 if step.width is None else step.width, step.time)
 
     @torch.no_grad()
     def paths(self, model: ArmGP, time: float | None = None) -> Tensor:

@@ -17,6 +17,7 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import SpatioTemporalKernel
 from bandits_torch.models.cholesky import safe_cholesky
@@ -50,9 +51,6 @@ class PathwisePointDraw(AcquisitionFunction):
     Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
     """
 
-    _needs_time = True
-    _needs_seeds = True
-
     def __init__(
         self,
         model: OnlineGP,
@@ -79,6 +77,12 @@ class PathwisePointDraw(AcquisitionFunction):
             )
             draws = [_Draw(model, s, scale[s], time, seeds[s], features) for s in range(members)]
         self._draws = draws
+
+    @classmethod
+    def at_step(cls, model: OnlineGP, step: StepContext) -> PathwisePointDraw:
+        """The draws of one step of a policy."""
+        width = 1.0 if step.width is None else step.width
+        return cls(model, width, time=step.time, seeds=step.seeds() or (0,))
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.cholesky import batched_cholesky
@@ -42,8 +43,6 @@ class ThompsonSampling(AcquisitionFunction):
     Raises ValueError for ``base_samples`` of another shape, and for ``choices`` with a model that has its own, or the
     lack of them.
     """
-
-    _needs_base_samples = True
 
     def __init__(
         self,
@@ -77,6 +76,12 @@ class ThompsonSampling(AcquisitionFunction):
         self.draw: Tensor
         self.register_buffer("choices", choices)
         self.choices: Tensor | None
+
+    @classmethod
+    def at_step(cls, model: Model, step: StepContext) -> ThompsonSampling:
+        """The draw of one step of a policy, from its random numbers."""
+        width = 1.0 if step.width is None else step.width
+        return cls(model, width, base_samples=step.base_samples(), choices=step.choices(), time=step.time)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

@@ -223,6 +223,17 @@ class ArmGP(ArmModel):
             self._mask(where),
         )
 
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked."""
+        learn, moment, b = self._belief.learn, 0.0, self._batch_shape
+        if self.drifts:
+            moment = float(time)
+            if late and self.now is not None and moment < self.now:
+                learn = self._belief.learn_late
+            else:
+                self._check_not_past(moment)
+        learn(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
+
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
 

@@ -50,12 +50,12 @@ class ArmModel(OnlineModel):
         mean, covariance = self.joint(time)
         return mean, batched_cholesky(covariance)
 
-    def trace(self) -> dict[str, Tensor | float]:
-        """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
-        return {}
-
     @abstractmethod
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
     ) -> None:
         """Observe one reward of one arm per member: integers and numbers that broadcast to ``batch_shape``."""
+
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked; ``late``: of a past time too, if it can."""
+        self.observe_arms(arm, reward, time)

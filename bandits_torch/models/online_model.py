@@ -65,6 +65,10 @@ class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
     def expand(self, batch_shape: torch.Size) -> OnlineModel:
         """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
 
+    def trace(self) -> dict[str, Tensor | float]:
+        """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
+        return {}
+
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineModel:
         """A copy that has observed (X, Y); extra batch dimensions of X or Y (fantasies) widen the copy."""
         wide = torch.broadcast_shapes(self.batch_shape, X.shape[:-2], Y.shape[:-2])

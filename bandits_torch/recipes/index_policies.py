@@ -26,7 +26,7 @@ from bandits_torch.models.arm_inputs import features_of
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.random import RandomPointPolicy, RandomPolicy
+from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (
     Choices,
     Number,
@@ -53,11 +53,9 @@ def random(
     first_replicate: int = 0,
 ) -> Policy:
     """Uniformly random arms: the floor of every race."""
-    if isinstance(arms, Domain):
-        return RandomPointPolicy(arms, replicates, seed=seed, first_replicate=first_replicate)
-    arms = features_of(arms, None, None)
-    device = arms.device
-    return RandomPolicy(arms.shape[-2], replicates, seed=seed, first_replicate=first_replicate, device=device)
+    choices = arms if isinstance(arms, Domain) else features_of(arms, None, None)
+    device = "cpu" if isinstance(choices, Domain) else choices.device
+    return RandomPolicy(choices, replicates, seed=seed, first_replicate=first_replicate, device=device)
 
 
 def gp_ucb(

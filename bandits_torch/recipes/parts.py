@@ -21,12 +21,10 @@ from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import CANDIDATES, LikelihoodWindow
-from bandits_torch.policies.model_policy import ModelPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
@@ -91,19 +89,16 @@ def policy_over(
     first_replicate: int = 0,
     **_of_model: Any,
 ) -> Policy:
-    """An ``IndexPolicy`` over arms, a ``ContinuousIndexPolicy`` over points; learning its hyperparameters, if asked."""
+    """An ``IndexPolicy`` over arms or points; learning its hyperparameters, if asked."""
     parts: dict[str, Any] = {
         "width": width,
         "forgetting": forgetting,
         "seed": seed,
         "first_replicate": first_replicate,
     }
-    policy: ModelPolicy
     if isinstance(choices, Domain):
-        over = cast(OnlineGP, model)
-        policy = ContinuousIndexPolicy(over, acquisition, choices, search=as_search(search), **parts)
-    else:
-        policy = IndexPolicy(model, acquisition, **parts)
+        parts |= {"choices": choices, "search": as_search(search)}
+    policy = IndexPolicy(model, acquisition, **parts)
     if not learn_hyperparameters:
         return policy
     _, schedule = as_learning(learn_hyperparameters)

@@ -26,7 +26,6 @@ from bandits_torch.models.candidate_priors import (
     arm_gp_over_priors,
     check_priors,
 )
-from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
@@ -76,7 +75,7 @@ def pe_gp_ucb(
     side = float((arms.bounds[1] - arms.bounds[0]).max())
     b = math.sqrt(2) * steepness(over, arms)  # with a = 1: see ``parts.bayesian_width``
     own = as_width(width) or PriorEliminationContinuousWidth(arms.dim, horizon, side, 1.0, b, delta)
-    policy = ContinuousPriorElimination(over, own, arms, search=as_search(search), seed=seed, **test)
+    policy = PriorElimination(over, own, choices=arms, search=as_search(search), seed=seed, **test)
     return LearnedHyperparameters(policy, **schedule) if learn else policy
 
 

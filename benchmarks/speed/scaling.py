@@ -112,7 +112,7 @@ def _online_gp(task: Task, sizes: dict[str, int]) -> Policy:
 def _weighted_gp(task: Task, sizes: dict[str, int]) -> Policy:
     model = WeightedGP(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
     by_index = torch.arange(model.num_arms).to(task.arms).unsqueeze(-1)
-    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), arms=by_index)
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), choices=by_index)
 
 
 def _sketched_gp(task: Task, sizes: dict[str, int]) -> Policy:

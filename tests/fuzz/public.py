@@ -129,6 +129,8 @@ KINDS = {
     "width_form": bad.words("theory", "printed"),
     "layout": bad.words("uniform", "grid", "sphere"),
     "xi": bad.words("two-sided", "printed", "one-sided"),
+    "choices": bad.thing,
+    "search": bad.things(none=True),
     "prior_mean": bad.finite,
     "mean": bad.finite,
     "name": bad.words(),
@@ -426,11 +428,14 @@ SPECS: dict[str, Spec] = {
     },
     "policies.PriorElimination": Spec(
         lambda: {
-            "model": over_priors(),
+            "model": over_points((2, 2)),
             "width": theory.ConstantWidth(1.0),
+            "choices": DOMAIN,
             "delta": 0.1,
             "noise_scale": 0.1,
             "xi": "two-sided",
+            "search": acquisition.PointSearch(1, 4),
+            "seed": 0,
         },
         {"width": bad.thing} | own_scale,
     ),
@@ -478,45 +483,16 @@ SPECS: dict[str, Spec] = {
     ),
     "policies.IndexPolicy": Spec(
         lambda: {
-            "model": arm_gp(),
+            "model": over_points(),
             "acquisition": acquisition.UpperConfidenceBound,
+            "choices": DOMAIN,
             "width": theory.ConstantWidth(1.0),
             "forgetting": policies.SlidingWindow(3),
+            "search": acquisition.PointSearch(1, 4),
             "seed": 0,
             "first_replicate": 0,
         },
         {"width": bad.things(none=False), "forgetting": bad.st.sampled_from(["window", 3])},
-    ),
-    "policies.ContinuousIndexPolicy": Spec(
-        lambda: {
-            "model": over_points(),
-            "acquisition": acquisition.UpperConfidenceBound,
-            "domain": DOMAIN,
-            "width": theory.ConstantWidth(1.0),
-            "forgetting": policies.SlidingWindow(3),
-            "search": acquisition.PointSearch(1, 4),
-            "seed": 0,
-            "first_replicate": 0,
-        },
-        {
-            "domain": bad.thing,
-            "width": bad.things(none=False),
-            "forgetting": bad.st.sampled_from(["window", 3]),
-            "search": bad.things(none=True),
-        },
-    ),
-    "policies.ContinuousPriorElimination": Spec(
-        lambda: {
-            "model": over_points((2, 2)),
-            "width": theory.ConstantWidth(1.0),
-            "domain": DOMAIN,
-            "delta": 0.1,
-            "noise_scale": 0.1,
-            "xi": "two-sided",
-            "search": acquisition.PointSearch(1, 4),
-            "seed": 0,
-        },
-        {"width": bad.thing, "domain": bad.thing, "search": bad.things(none=True)} | own_scale,
     ),
     "policies.LearnedHyperparameters": Spec(
         lambda: {
@@ -561,7 +537,7 @@ SPECS: dict[str, Spec] = {
         {"width": bad.count, "arms": bad.features, "depth": bad.integers(2)},
     ),
     "policies.PeriodicRestart": Spec(lambda: {"interval": 3}),
-    "policies.RandomPolicy": Spec(lambda: {"num_arms": N, "replicates": 2, "seed": 0, "first_replicate": 0}),
+    "policies.RandomPolicy": Spec(lambda: {"choices": N, "replicates": 2, "seed": 0, "first_replicate": 0}),
     "policies.RegretBalancing": Spec(
         lambda: {
             "policies": [index_policy(), index_policy()],
@@ -759,13 +735,23 @@ SPECS: dict[str, Spec] = {
         }
     ),
 }
+SPECS["bandits_torch.IndexPolicy"] = Spec(  # over arms; above, over points
+    lambda: {
+        "model": arm_gp(),
+        "acquisition": acquisition.UpperConfidenceBound,
+        "width": theory.ConstantWidth(1.0),
+        "forgetting": policies.SlidingWindow(3),
+        "seed": 0,
+        "first_replicate": 0,
+    },
+    {"width": bad.things(none=False), "forgetting": bad.st.sampled_from(["window", 3])},
+)
 SPECS |= {
     f"bandits_torch.{name}": SPECS[room]
     for name, room in {
         "ArmGP": "models.ArmGP",
         "AskTell": "policies.AskTell",
         "OnlineGP": "models.OnlineGP",
-        "IndexPolicy": "policies.IndexPolicy",
         "ThompsonSampling": "acquisition.ThompsonSampling",
         "UpperConfidenceBound": "acquisition.UpperConfidenceBound",
         "make": "problems.make",
@@ -775,6 +761,7 @@ LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
+    "acquisition.StepContext": "a record that policies make",
     "policies.Question": "a record that AskTell makes",
     **dict.fromkeys(
         ("bandits_torch.load_policy", "bandits_torch.save_policy"),
