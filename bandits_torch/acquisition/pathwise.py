@@ -85,7 +85,7 @@ class PathwiseThompsonSampling:
     def paths(self, model: ArmGP, time: float | None = None) -> Tensor:
         """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
         now = (model.now or 0.0) if time is None else float(time)
-        arm, reward, moments, valid = model._belief.observations.held()
+        arm, reward, moments, valid = model.held()
         moments = moments.to(reward)
         draws = []
         for k in range(len(arm)):
@@ -104,8 +104,8 @@ class PathwiseThompsonSampling:
     def _path(
         self, model: ArmGP, member: int, arm: Tensor, reward: Tensor, moments: Tensor, now: float
     ) -> Tensor:
-        prior, prior_mean = model.prior, model._belief.prior_mean[member]
-        noise = model._belief.noise_variance[member]
+        prior, prior_mean = model.prior, model.prior_mean.reshape(-1, model.num_arms)[member]
+        noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member]
         to_now = self._over_time(prior, moments, now)
         near = to_now.abs() >= _NEGLIGIBLE
         arm, reward, moments, to_now = arm[near], reward[near], moments[near], to_now[near]

@@ -47,9 +47,11 @@ class UpperConfidenceBound(AcquisitionFunction):
         width: float | Tensor | Width,
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
-        validation.instance("model", model, Model, "a BoTorch model")
+        if not (isinstance(model, Model) and isinstance(width, Tensor)):  # those are taken as they are
+            validation.instance("model", model, Model, "a BoTorch model")
+            width = width_now(width, model)
         super().__init__(model=model)
-        self.register_buffer("width", width_now(width, model))
+        self.register_buffer("width", width)
         self.width: Tensor
         self.posterior_transform = posterior_transform
         self.X_pending = None  # type: ignore[assignment]
@@ -68,19 +70,12 @@ class UpperConfidenceBound(AcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Upper confidence bounds of X, ``t_batch x 1 x d``."""
-        posterior = self._posterior(self.model, X)
+        posterior: Any = self.model.posterior(X, posterior_transform=self.posterior_transform)
         mean = posterior.mean.squeeze(-1).squeeze(-1)
         if self._hallucinated is not None:
-            posterior = self._posterior(self._hallucinated, X)
+            posterior = self._hallucinated.posterior(X, posterior_transform=self.posterior_transform)
         deviation = posterior.variance.squeeze(-1).squeeze(-1).clamp_min(1e-12).sqrt()
         return torch.addcmul(mean, self.width.to(mean), deviation)
-
-    def _posterior(self, model: Model, X: Tensor) -> GPyTorchPosterior:
-        transform = self.posterior_transform
-        posterior = (
-            model.posterior(X) if transform is None else model.posterior(X, posterior_transform=transform)
-        )
-        return cast(GPyTorchPosterior, posterior)
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
@@ -90,7 +85,7 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
         validation.require(
             online, "model", type(model).__name__, "an OnlineModel, for a Width to be evaluated"
         )
-        return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
+        return width.at(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
     if isinstance(width, Tensor):
         return width
     return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)

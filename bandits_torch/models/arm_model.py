@@ -15,19 +15,16 @@ class ArmModel(OnlineModel):
 
     Attributes:
         arms: ``(*arms_batch, N, d)`` features.
+        drifts: whether inputs have a time column.
     """
 
     arms: Tensor
+    drifts: bool = False
 
     @property
     def num_arms(self) -> int:
         """N."""
         return self.arms.shape[-2]
-
-    @property
-    @abstractmethod
-    def drifts(self) -> bool:
-        """Whether inputs have a time column."""
 
     @abstractmethod
     def candidates(self, time: float | None = None) -> Tensor:

@@ -57,6 +57,10 @@ class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations."""
 
+    def slide(self, window: int) -> None:
+        """Unlearn the oldest observation of the members that hold more than ``window``, if the model can."""
+        self.forget(1, where=self.num_observations > window)
+
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior."""

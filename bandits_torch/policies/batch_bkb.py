@@ -129,7 +129,9 @@ class BatchBKB(Policy):
         if not begin:
             return
         width = (
-            self.width(self.model.num_observations + 1, self.model).expand(self.model.batch_shape).reshape(-1)
+            self.width.at(self.model.num_observations + 1, self.model)
+            .expand(self.model.batch_shape)
+            .reshape(-1)
         )
         for k in begin:
             sketch = self.model.sketches[k]

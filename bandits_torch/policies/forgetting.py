@@ -94,7 +94,7 @@ class SlidingWindow(ForgettingRule):
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
         """Drop the oldest observation of the replicates that hold more than the window."""
         if isinstance(clock, Tensor) or clock > self.window:
-            model.forget(1, where=model.num_observations > self.window)
+            model.slide(self.window)
         return False
 
 

@@ -77,7 +77,8 @@ class IndexPolicy(Policy):
         if width is None:
             _check_needs_no_width(acquisition, model)
         self.forgetting = (forgetting or KeepEverything()).begin(model)
-        self.model, self.acquisition, self.width, self.choices = model, acquisition, width, own
+        self.acquisition: Any = acquisition
+        self.model, self.width, self.choices = model, width, own
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
         self.dim = self.choices.dim
         noise = model.noise_variance
@@ -105,12 +106,12 @@ class IndexPolicy(Policy):
 
     def _acquisition_now(self, time: float) -> AcquisitionFunction:
         if self.width is not None:
-            self._width = self.width(self._clock + 1, self.model)
+            self._width = self.width.at(self._clock + 1, self.model)
         at_step = getattr(self.acquisition, "at_step", None)
         if at_step is not None:
             return at_step(self.model, self.choices.step(time, self._width, self._streams))
-        make = cast(Callable[..., AcquisitionFunction], self.acquisition)
-        return make(self.model) if self.width is None else make(self.model, width=self._width)
+        given = {} if self.width is None else {"width": self._width}
+        return self.acquisition(self.model, **given)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -131,7 +132,6 @@ class IndexPolicy(Policy):
         over = self.forgetting.after(self.model, self._clock)
         if over is True or (isinstance(over, Tensor) and bool(over.any())):
             self._restart(over)
-        self.choices.played(arm)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of one arm (or point) per replicate, (S,) each."""
@@ -222,7 +222,7 @@ class IndexPolicy(Policy):
         if "forgetting" in state:
             self.forgetting.load_state_dict(state["forgetting"])
         if state["acquisition"] is not None:
-            cast(Any, self.acquisition).load_state_dict(state["acquisition"])
+            self.acquisition.load_state_dict(state["acquisition"])
         self.choices.load_state_dict(state)
 
 

@@ -23,7 +23,7 @@ from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
-from bandits_torch.theory.prior_widths import elimination_xi
+from bandits_torch.theory.prior_widths import elimination_xi, xi_at
 from bandits_torch.theory.widths import Width
 
 
@@ -63,7 +63,7 @@ class UnknownPriorPolicy(Policy):
             validation.instance("choices", choices, Domain, "a Domain")
         own = choices_over(model, choices, search=search, seed=seed)
         self.model, self.width, self.choices = model, width, own
-        self.replicates, self.num_priors = model.batch_shape
+        self.replicates, self.num_priors = self._batch_shape = model.batch_shape
         self.num_arms, self.dim = self.choices.num_arms, self.choices.dim
         self._clock: int | Tensor = 0  # steps since the start, (S,) once replicates differ in it
         self._prior = torch.zeros(self.replicates, dtype=torch.long, device=model.noise_variance.device)
@@ -77,7 +77,7 @@ class UnknownPriorPolicy(Policy):
         """The best that is available to each replicate, (S,) arms or (S, d) points, and the prior it was chosen by."""
         if available is not None:
             self.choices.check_available(available)
-        width = self.width(self._step(1), self.model).expand(self.model.batch_shape)
+        width = self.width.at(self._step(1), self.model).expand(self._batch_shape)
         over = self._over(UpperConfidenceBound(self.model, width))
         arm, prior = self.choices.best_under(over, time, available)
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
@@ -93,7 +93,6 @@ class UnknownPriorPolicy(Policy):
         self.choices.observe(observation.arm, observation.reward, observation.time)
         self._clock = self._clock + 1
         self._prior = observation.why["prior"]
-        self.choices.played(observation.arm)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and deviation of a choice under the prior played last, (S,) each."""
@@ -202,6 +201,7 @@ class PriorElimination(UnknownPriorPolicy):
         )
         self._noise_scale = scale.expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
+        self._sides = 2 if xi == "two-sided" else 1
         self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=scale.device)
         self._errors, self._bounds, self._plays = (
             torch.zeros(model.batch_shape, dtype=scale.dtype, device=scale.device) for _ in range(3)
@@ -210,22 +210,20 @@ class PriorElimination(UnknownPriorPolicy):
         self._refuted = torch.zeros_like(self._prior, dtype=torch.bool)
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
-        return OptimisticOverPriors(base, self.surviving)
+        over = OptimisticOverPriors(base)
+        over.surviving = self.surviving  # of the right shape, and one survives: nothing to be looked at
+        return over
 
     def learn_checked(self, observation: Observation) -> None:
         """Every prior observes the reward; then the prior played is judged by what it had predicted."""
         told = observation.why
         mean, deviation = self._under(told["prior"], observation.arm, observation.time)
         super().learn_checked(observation)
-        self._judge(observation.reward - mean, told["width"] * deviation)
-
-    def _judge(self, error: Tensor, bound: Tensor) -> None:
-        """Add a prediction error of the prior played and its confidence bound, (S,) each; drop it if they disagree."""
-        at = self._prior.unsqueeze(-1)
+        error, bound, at = observation.reward - mean, told["width"] * deviation, self._prior.unsqueeze(-1)
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(bound).unsqueeze(-1))
-        xi = elimination_xi(self._step(), self.num_priors, self._noise_scale, self.delta, self.xi)
+        xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, self._sides)
         threshold = torch.sqrt(xi * self._plays) + self._bounds
         failed = (self._errors.abs() > threshold).gather(-1, at).squeeze(-1)
         last = self.surviving.sum(-1) == 1

@@ -53,7 +53,7 @@ class BKBWidth(Width):
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
         self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B, times sqrt(C)."""
         if not isinstance(model, SketchedGP):
             raise ValueError(f"model must be a SketchedGP for BKB's width, got {type(model).__name__}")

@@ -36,10 +36,15 @@ _FORMS = ("theory", "printed")
 
 
 class Width(ABC):
-    """A rule for the number that multiplies sigma."""
+    """A rule for the number that multiplies sigma; a rule of one's own says ``at``."""
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """``at`` a step that is looked at: ValueError for an integer below 1."""
+        check_step(step)
+        return self.at(step, model)
 
     @abstractmethod
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """The width before the choice at ``step``.
 
         Args:
@@ -61,9 +66,8 @@ class ConstantWidth(Width):
     def __init__(self, value: Parameter) -> None:
         self.value = checked(validation.non_negative, "value", value)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """c, whatever the step."""
-        check_step(step)
         return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
 
 
@@ -87,7 +91,7 @@ class SrinivasRKHSWidth(Width):
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain = gain
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 B^2 + 300 gamma_{t-1} ln^3(t/delta))."""
         t = clock(step, model)
         B, delta = (like(model.noise_variance, p) for p in (self.rkhs_bound, self.delta))
@@ -122,11 +126,10 @@ class _SelfNormalisedWidth(Width):
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain, self.form = gain, form
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
-        check_step(step)
         noise = model.noise_variance
-        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
+        B, R, delta = like(noise, self.rkhs_bound), like(noise, self.noise_scale), like(noise, self.delta)
         gamma = self.gain(self._points(step), model)
         log_term = log(self._events / delta)
         if self.form == "printed":
@@ -254,9 +257,8 @@ class RealisedInformationWidth(Width):
         self.delta = checked(validation.probability, "delta", delta)
         self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
-        check_step(step)
         noise = model.noise_variance
         B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
         log_det = 2 * model.information_gain
@@ -284,8 +286,8 @@ class DriftAwareWidth(Width):
         self.base = base
         self.drift = checked(validation.non_negative, "drift", drift)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """base + V sqrt(n / lambda), n = ``model.num_observations``."""
         noise = model.noise_variance
         n = model.num_observations.to(noise)
-        return self.base(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)
+        return self.base.at(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)

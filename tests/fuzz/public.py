@@ -537,7 +537,9 @@ SPECS: dict[str, Spec] = {
         {"width": bad.count, "arms": bad.features, "depth": bad.integers(2)},
     ),
     "policies.PeriodicRestart": Spec(lambda: {"interval": 3}),
-    "policies.RandomPolicy": Spec(lambda: {"choices": N, "replicates": 2, "seed": 0, "first_replicate": 0}),
+    "policies.RandomPolicy": Spec(
+        lambda: {"choices": N, "replicates": 2, "seed": 0, "first_replicate": 0}, {"choices": bad.count}
+    ),
     "policies.RegretBalancing": Spec(
         lambda: {
             "policies": [index_policy(), index_policy()],

@@ -82,7 +82,7 @@ def test_a_mask_emptied_in_place_is_noticed():
     "mask", [torch.ones(4, dtype=torch.bool), torch.ones(3), torch.ones(3, 3, dtype=torch.bool)]
 )
 def test_a_mask_of_the_wrong_shape_or_kind_is_an_error(mask):
-    with pytest.raises(ValueError, match="available must (have shape|be booleans)"):
+    with pytest.raises(ValueError, match=r"available must (have shape|be booleans)"):
         RandomPolicy(3, 2).choose(1.0, mask)
 
 

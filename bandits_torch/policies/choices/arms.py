@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import torch
@@ -15,6 +16,7 @@ from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
+from bandits_torch.policies.policy import Observation
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -34,6 +36,17 @@ class Arms(Choices):
         self._shape, self._dtypes = (replicates,), (torch.long,)
         self._expected = f"int64 from 0 to {num_arms - 1}"
         self._seen: tuple[Tensor, int] | None = None
+
+    def check(self, observation: Observation, *told: str) -> None:
+        """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
+        arm, reward, why, S = observation.arm, observation.reward, observation.why, self._shape
+        right = type(arm) is type(reward) is Tensor and type(observation.time) is float and type(why) is dict
+        right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
+        right = right and reward.is_floating_point() and math.isfinite(reward.sum() + observation.time)
+        for name in told:
+            right = right and type(value := why.get(name)) is Tensor and value.shape == S
+        if not (right and self._inside(arm)):
+            self._check_closely(observation, *told)
 
     def check_available(self, available: Tensor) -> None:
         """Raise ValueError unless this is a mask that leaves every replicate an arm (seen on a CPU only)."""
@@ -74,8 +87,8 @@ class Arms(Choices):
         return torch.zeros_like(like, dtype=torch.long)
 
     def _inside(self, arm: Tensor) -> bool:
-        least, most = torch.aminmax(arm)
-        return bool(least >= 0) and bool(most < self.num_arms)
+        least, most = arm.aminmax()
+        return least.item() >= 0 and most.item() < self.num_arms
 
 
 class ModelArms(Arms, ModelChoices):
@@ -96,8 +109,8 @@ class ModelArms(Arms, ModelChoices):
         batch = model.batch_shape
         super().__init__(num_arms, batch[0] if batch else 1)
         self.model = model  # type: ignore[assignment]
-        self._beside = (1,) * (len(batch) - 1)
-        self._first = (*batch[:1], *self._beside)  # a choice as it broadcasts to the batch
+        self._each = tuple(batch) or (1,)
+        self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
 
     @property
     def given(self) -> Tensor | None:
@@ -125,11 +138,7 @@ class ModelArms(Arms, ModelChoices):
         """From the marginals of all arms."""
         mean, variance = self.model.marginals(time)
         at = arm.reshape(*self._first, 1).expand(*mean.shape[:-1], 1)
-        mean, variance = (moment.gather(-1, at).squeeze(-1) for moment in (mean, variance))
-        return self._of_replicates(mean), self._of_replicates(variance.sqrt())
-
-    def _of_replicates(self, value: Tensor) -> Tensor:
-        return value if value.dim() else value.reshape(1)
+        return mean.gather(-1, at).reshape(self._each), variance.gather(-1, at).reshape(self._each).sqrt()
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Of every arm, (S, N) each; ``points`` are for domains."""
@@ -225,5 +234,4 @@ def best_available(scores: Tensor, available: Tensor | None) -> tuple[Tensor, Te
     scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
     if available is not None:
         scores = scores.masked_fill(~available.reshape(-1, scores.shape[0]).mT, -torch.inf)
-    best, arm = scores.max(0)
-    return best, arm
+    return scores.max(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -45,22 +44,12 @@ class Choices(ABC):
     def none_yet(self, like: Tensor) -> Tensor:
         """Room for the choices beside numbers ``... x S``: zeros ``... x S`` or ``... x S x d``."""
 
+    @abstractmethod
     def check(self, observation: Observation, *told: str) -> None:
         """Raise ValueError unless this is a choice and a finite reward of every replicate.
 
         ``told``: names of what the choice has to have told beside it, tensors (S,). Values are looked at on a CPU only.
-        An observation that is plainly right is told by one expression; any other is looked at part by part.
         """
-        arm, reward, time, why = observation.arm, observation.reward, observation.time, observation.why
-        if (
-            (type(arm) is type(reward) is Tensor and type(time) is float and type(why) is dict)
-            and (arm.shape == self._shape and reward.shape == self._shape[:1])
-            and (arm.dtype in self._dtypes and reward.is_floating_point() and math.isfinite(time))
-            and (not reward.is_cpu or (math.isfinite(reward.sum()) and self._inside(arm)))
-            and all(type(value := why.get(name)) is Tensor and value.shape == reward.shape for name in told)
-        ):
-            return
-        self._look_at(observation, *told)
 
     def check_choice(self, arm: Tensor, name: str = "arm") -> None:
         """Raise ValueError unless this is a choice of every replicate, by shape, dtype and (on a CPU) value."""
@@ -70,7 +59,8 @@ class Choices(ABC):
         if arm.is_cpu:
             validation.require(self._inside(arm), name, arm, self._expected)
 
-    def _look_at(self, observation: Observation, *told: str) -> None:
+    def _check_closely(self, observation: Observation, *told: str) -> None:
+        """``check``, part by part."""
         arm, reward = observation.arm, validation.tensor("reward", observation.reward)
         validation.tensor("arm", arm)
         validation.require(not reward.is_complex(), "reward", reward.dtype, "real numbers")
@@ -142,9 +132,6 @@ class ModelChoices(Choices):
     @abstractmethod
     def best_under(self, over: OverPriors, time: float, available: Any) -> tuple[Tensor, Tensor]:
         """The choice of the largest value over priors, and the prior it was made by (S,)."""
-
-    def played(self, arm: Tensor) -> None:
-        """A step is over in which this was played."""
 
     @abstractmethod
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:

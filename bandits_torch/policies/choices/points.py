@@ -18,6 +18,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
+from bandits_torch.policies.policy import Observation
 from bandits_torch.streams import ReplicateStreams
 
 _DRAWS = 100  # keeps the seeds of draws apart from those of ``ReplicateStreams``
@@ -41,6 +42,10 @@ class Points(Choices):
         self._shape, self._dtypes = (replicates, domain.dim), (torch.float64, torch.float32)
         self._expected = "finite, floating point: a point of each replicate"
 
+    def check(self, observation: Observation, *told: str) -> None:
+        """See ``Choices``."""
+        self._check_closely(observation, *told)
+
     def check_available(self, available: Domain) -> None:
         """Raise ValueError for a domain of another dimension."""
         fits = isinstance(available, Domain) and available.dim == self.dim
@@ -48,6 +53,8 @@ class Points(Choices):
 
     def draw(self, streams: ReplicateStreams, available: Domain | None) -> Tensor:
         """Uniform points (S, d) of the domain; ValueError where 1 000 draws find none that meets the constraints."""
+        if available is not None:
+            self.check_available(available)
         domain = self.domain if available is None else available
         low, high = domain.bounds
         points = domain.fix(low + (high - low) * streams.uniform(self.dim))
@@ -131,8 +138,10 @@ class ModelPoints(Points, ModelChoices):
         return self._with_time(arm, time).reshape(*self._of_each_member, -1)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """One reward of every replicate, of any time."""
+        """One reward of every replicate, of any time; the next search begins at the points, too."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._of_each_member, 1))
+        self._latest = arm.detach().clone().unsqueeze(1)
+        self._steps += 1
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """The posterior at the points."""
@@ -180,11 +189,6 @@ class ModelPoints(Points, ModelChoices):
                 points, _ = self._searched(over, time, domain)
         prior = over.prior(self.inputs_of(points, time).squeeze(1).unsqueeze(0))
         return points, prior.reshape(self.replicates)
-
-    def played(self, arm: Tensor) -> None:
-        """The points where the next search begins, too."""
-        self._latest = arm.detach().clone().unsqueeze(1)
-        self._steps += 1
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """A seed for each replicate's draw."""
