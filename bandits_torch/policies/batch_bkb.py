@@ -37,7 +37,7 @@ class BatchBKB(Policy):
         width: a ``Width``, evaluated at the start of every batch.
 
     Cost: a step inside a batch O(N + a m + m^2), a the arms watched; a new batch the model's O(m N) to O(m^2 N).
-    Ties go to the arm of the smallest index among those of equal index.
+    Ties go to the arm of the smallest index among those of equal index. Rewards are learnt in any order.
 
     Raises ValueError for a model with a batch beside replicates.
     """

@@ -125,7 +125,8 @@ class EventTriggeredRestart(ForgettingRule):
         delta: failure probability.
         noise_scale: standard deviation of the noise; by default the square root of the model's noise variance.
 
-    Whether any replicate restarts is looked at in every step, so a GPU waits once a step.
+    Whether any replicate restarts is looked at in every step, so a GPU waits once a step. A reward of the past of an
+    ``ArmGP`` that drifts cannot be predicted: ValueError.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """

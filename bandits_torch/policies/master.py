@@ -111,6 +111,8 @@ class Master(Policy):
 
     Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
 
+    A reward is credited to what is being played: one whose choice was made before the last reward is a ValueError.
+
     Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 

@@ -44,25 +44,18 @@ class Observation:
 
 
 class Policy(ABC):
-    """Chooses an arm for each of S replicates and learns from the rewards.
+    """Chooses an arm, or a point, for each of S replicates and learns from the rewards.
 
     ``choose`` changes nothing but the position of random streams; ``learn`` changes state. ``run`` calls them in turn;
-    a live system may not, and then this holds:
+    a live system may not, and then this holds of every policy:
 
     * Missing: a choice whose reward never comes is never learnt. Nothing waits for it, and every clock (of widths,
       windows, restarts) counts what was learnt, not what was chosen.
-    * Late or out of order: a model of a function that stays as it is takes rewards in any order, and so do
-      ``IndexPolicy``, the policies over priors, ``RegretBalancing``, ``BatchBKB`` and ``CalibratedOPKB``: windows,
-      weights, restarts and tests then go by arrival. Under drift an ``IndexPolicy`` on an ``ArmGP`` learns a
-      reward of the past exactly, at the cost of learning all it holds again, and a window then goes by time; on
-      an ``OnlineGP`` it costs nothing extra. What must predict the reward first (``EventTriggeredRestart``,
-      ``PriorElimination``) cannot do so for the past of a drifting function: ValueError. ``Master`` and ``BlockPolicy``
-      credit a reward to what they play: they learn of the choice made since the last reward, and of any other
-      ValueError.
+    * Late or out of order: each policy says whether it learns a reward whose time is past; one that does not raises
+      ValueError. Unless it says otherwise, windows, weights, restarts and tests go by arrival.
     * Twice: an observation has no number, so what is learnt twice counts as two. ``AskTell`` numbers them.
-    * Time may jump forward as far as it likes; ``choose`` at a time before the latest observation is a ValueError
-      under drift.
-    * Arms that are gone are masked by ``available``; new ones come in by ``IndexPolicy.add_arms``.
+    * Time may jump forward as far as it likes. Where the model drifts, ``choose`` at a time before the latest
+      observation is a ValueError.
     * The state is whole between any two calls, so another process can take over (``save_policy``).
 
     Attributes:
@@ -76,10 +69,11 @@ class Policy(ABC):
     dim: int = 0
 
     @abstractmethod
-    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+    def choose(self, time: float, available: Any = None) -> Choice:
         """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).
 
-        On a continuous domain ``available`` is the ``Domain`` of this step; None: the usual one.
+        On a continuous domain ``available`` is the ``Domain`` of this step; None: the usual one. An arm that is not
+        available is never chosen.
         """
 
     @abstractmethod

@@ -32,6 +32,8 @@ class BlockPolicy(Policy):
     each at N = 100, in the replicates where it happens. Arms that are not available are left out of the draw
     (uniform over the rest if no mass is left), and the IPS estimates do not correct for that.
 
+    A reward is credited to what is being played: one whose choice was made before the last reward is a ValueError.
+
     Args:
         features: the feature source; sizes S and N come from it.
         horizon: T.
