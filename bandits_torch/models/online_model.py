@@ -69,6 +69,10 @@ class OnlineModel(Model, FantasizeMixin, ABC):  # type: ignore[misc]
     def expand(self, batch_shape: torch.Size) -> OnlineModel:
         """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
 
+    def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
+        """A model that has these arms too, (n, d), if it has arms of its own; see ``ArmGP``. ValueError if it cannot."""
+        raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
+
     def trace(self) -> dict[str, Tensor | float]:
         """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
         return {}

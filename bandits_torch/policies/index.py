@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -13,7 +13,6 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import AtStep
 from bandits_torch.domain import Domain
-from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
@@ -185,13 +184,11 @@ class IndexPolicy(Policy):
 
         A saved state is loaded into a policy that has all the arms. Raises ValueError, with nothing changed.
         """
-        own = isinstance(self.model, ArmGP)
-        validation.require(own, "model", type(self.model).__name__, "an ArmGP to take up more arms")
         counts = width is None and hasattr(self.width, "num_arms")
         validation.require(
             not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
         )
-        self.model = cast(ArmGP, self.model).with_arms(arms, prior_mean)
+        self.model = self.model.with_arms(arms, prior_mean)
         self.choices = choices_over(self.model)
         self.num_arms, self.width = self.choices.num_arms, width or self.width
 

@@ -35,7 +35,8 @@ class RegretBalancing(Policy):
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda) of each policy.
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
-    Rewards are learnt in any order. ``trace`` records the policy followed as ``prior``, and how many survive. A step costs one of every policy.
+    ``trace`` records the policy followed as ``prior``, and how many survive. A step costs one of every policy. Rewards
+    are learnt in any order.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
