@@ -7,6 +7,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain
 from bandits_torch.acquisition import StepContext, ThompsonSampling, UpperConfidenceBound
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.policies.choices import Arms, Points, choices_of, choices_over
@@ -24,21 +25,27 @@ def kernel():
     return made.requires_grad_(False)
 
 
-def three(batch=(S,)):
+def drifting():
+    return SpatioTemporalKernel(kernel(), ExponentialForgettingKernel(torch.tensor(0.2).double()))
+
+
+def three(batch=(S,), made=kernel):
     """The same prior and data, asked by index, by features and by points; and each one's choice of arms 2 and 5."""
     index, places = torch.tensor([2, 5])[: len(batch) + 1 if not batch else S], ARMS[torch.tensor([2, 5])]
+    columns = 1 if made is kernel else 2
     chosen = [
-        choices_over(ArmGP(ARMS, kernel(), 0.1, batch_shape=batch)),
-        choices_over(OnlineGP(kernel(), 0.1, input_dim=1, batch_shape=batch), ARMS),
-        choices_over(OnlineGP(kernel(), 0.1, input_dim=1, batch_shape=batch), LINE),
+        choices_over(ArmGP(ARMS, made(), 0.1, batch_shape=batch)),
+        choices_over(OnlineGP(made(), 0.1, input_dim=columns, batch_shape=batch), ARMS),
+        choices_over(OnlineGP(made(), 0.1, input_dim=columns, batch_shape=batch), LINE),
     ]
     return list(zip(chosen, (index, index, places[: len(index)]), strict=True))
 
 
+@pytest.mark.parametrize("made", [kernel, drifting])
 @pytest.mark.parametrize("batch", [(), (S,)])
-def test_arms_by_index_by_features_and_as_points_learn_and_predict_alike(batch):
+def test_arms_by_index_by_features_and_as_points_learn_and_predict_alike(batch, made):
     found = []
-    for choices, arm in three(batch):
+    for choices, arm in three(batch, made):
         reward = torch.tensor([1.0, -0.5], dtype=torch.float64)[: len(arm)]
         choices.observe(arm, reward, 1.0)
         choices.observe(arm.flip(0), reward, 2.0)
@@ -75,9 +82,9 @@ def test_what_is_available_and_chosen_is_checked_in_one_place():
         Observation(1, torch.tensor([0, 2]), good.float(), {"width": good}), "width"
     )  # looked at closely
     for choices, arm, why, name in (
-        (arms, torch.tensor([0, 3]), {}, "arm"),
-        (arms, torch.tensor([-1, 0]), {}, "arm"),
-        (arms, torch.tensor([0, 1, 2]), {}, "arm"),
+        (arms, torch.tensor([0, 3]), {"width": good}, "arm"),
+        (arms, torch.tensor([-1, 0]), {"width": good}, "arm"),
+        (arms, torch.tensor([0, 1, 2]), {"width": good}, "arm"),
         (arms, torch.tensor([0, 1]), {}, "width"),
         (arms, torch.tensor([0, 1]), {"width": good[:1]}, "width"),
         (points, good, {"width": good}, "arm"),
