@@ -105,7 +105,7 @@ def _online_gp(task: Task, sizes: dict[str, int]) -> Policy:
     model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=shape, device=device)
     rule = SlidingWindow(sizes["window"])
     return IndexPolicy(
-        model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=rule, arms=task.arms
+        model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=rule, choices=task.arms
     )
 
 
