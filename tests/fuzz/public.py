@@ -255,10 +255,14 @@ KINDS: dict[str, Any] = {
 NO_KIND = {
     **dict.fromkeys(["batch_shape", "dtype", "device"], "torch's own; tests/models"),
     **dict.fromkeys(["args", "kwargs", "options", "about", "posterior_transform"], "handed on"),
+    **dict.fromkeys(["sampler", "objective", "X_pending"], "handed on to BoTorch"),
+    "choices": "of a policy with a model: tests/policies/test_choices.py",
+    "notes": "lines that are printed",
     **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
     **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
     **dict.fromkeys(
-        ["normalise", "upper_bound", "stationary", "learn_hyperparameters", "progress"], "a switch"
+        ["normalise", "upper_bound", "stationary", "learn_hyperparameters", "progress", "overwrite"],
+        "a switch",
     ),
 }
 
@@ -426,9 +430,6 @@ SPECS: dict[str, Spec] = {
     "policies.IndexPolicy": Spec(
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
     ),
-    "bandits_torch.IndexPolicy": Spec(  # over arms
-        {"choices": None, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION | {"choices": None}
-    ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
     ),
@@ -476,7 +477,7 @@ SPECS: dict[str, Spec] = {
         | {"arms": bad.features, "functions": bad.spoiled(torch.rand(2, N).double(), torch.rand(2, 3))},
     ),
     "problems.Replay": Spec(
-        {"horizon": 10},
+        {"horizon": 10, "forgetting_rate": 0.1, "noise_fraction": 0.05},
         {"prior_mean": bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float)))}
         | {"noise_fraction": bad.share_or_none, "warm_up": bad.share_or_none}
         | dict.fromkeys(["arms", "times", "history", "history_times"]),

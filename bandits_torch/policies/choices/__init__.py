@@ -49,6 +49,7 @@ def choices_over(
 
     Raises ValueError for choices that do not fit the model, and a ``search`` where there is no domain.
     """
+    validation.natural("seed", seed)
     if isinstance(choices, Domain):
         return ModelPoints(model, choices, search, seed, first_replicate)
     own = isinstance(model, ArmModel)
