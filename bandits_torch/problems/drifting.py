@@ -42,7 +42,7 @@ class SwitchingFunctions(SimulatedProblem):
     lengthscale of 0.2 leaves the arms nearly independent; the default here is correlated arms in [0, 1].
 
     Known beforehand: the kernel of the draws before scaling, noise variance R^2, B = the largest RKHS norm
-    among the pieces, the variation budget (sum over the switches of the largest change of any arm), and and a
+    among the pieces, the variation budget (sum over the switches of the largest change of any arm), and a
     forgetting rate whose correlation over time is the average over switches at random steps: (1 - eps)^{1/2} =
     1 - m/T for m fresh draws, 1 - 2m/T for m changes of sign.
 

@@ -33,7 +33,7 @@ class IntelTemperaturePriors(IntelTemperature):
     day's rate of greatest likelihood (``fit_forgetting_rate``). A day on which an arm has fewer than two readings gives
     no prior.
 
-    Two choices that the paper leaves open. Its priors have mean zero, but temperatures are about 22 degrees; here
+    The paper leaves two choices open. Its priors have mean zero, but temperatures are about 22 degrees; here
     every prior's mean is ``prior_mean`` of ``Replay``, by default the average over the earlier days, which amounts to
     zero mean on centred rewards. The paper does not say how seeds differ; here rewards carry normal noise of standard
     deviation ``noise_scale``, by default the R that the policies know.

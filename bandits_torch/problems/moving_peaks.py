@@ -29,8 +29,7 @@ _LANDSCAPES = 256  # drawn to learn what a user of the benchmark knows of its me
 
 @named("moving-peaks", random=True)
 class MovingPeaks(SimulatedProblem):
-    """Moving peaks (Branke 1999): f_t(x) = max_i (height_i - width_i |x - centre_i|), with changes every ``period``
-    steps.
+    """Moving peaks (Branke 1999): f_t(x) = max_i (height_i - width_i |x - centre_i|), piecewise constant in time.
 
     Every ``period`` steps each height and width moves by a normal step and each centre by a step of fixed
     length in a random direction; all bounce off their limits. Defaults are scenario 2 (10 cones, heights 30
