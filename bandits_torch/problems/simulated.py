@@ -110,9 +110,8 @@ def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:
     """RKHS norm (...) of the function sum_i alpha_i k(x_i, .), alpha = (K + ridge I)^{-1} f, for f (..., N).
 
     An estimate for functions of unknown norm: the norm of a fit within sqrt(ridge) |f|_K / 2 of f, at most the norm of
-        f.
-    On nearly singular K, the norm sqrt(f^T K^{-1} f) of the exact interpolant depends on rounding, and it is huge where
-    f is rougher than k.
+    f. On nearly singular K, the norm sqrt(f^T K^{-1} f) of the exact interpolant depends on rounding, and it is huge
+    where f is rougher than k.
     """
     factor = torch.linalg.cholesky(K + ridge * torch.eye(len(K), dtype=K.dtype))
     alpha = torch.cholesky_solve(f.reshape(-1, len(K)).T, factor).T.reshape(f.shape)
