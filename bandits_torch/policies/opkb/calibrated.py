@@ -29,8 +29,8 @@ class CalibratedOPKB(Policy):
     Differences from Algorithm 3:
 
     * Change test: ``ShiryaevRoberts`` on the GP's standardised residuals, at every step, instead of equation 8 at the
-      ends of replays. Its threshold is the mean number of steps between false alarms. Without replays, which cost more
-      regret than their information saves.
+      ends of replays. Its threshold is the mean number of steps between false alarms. It needs no replays, which cost
+      more regret than their information saves.
     * Gaps: of the upper confidence bounds mu + ``width`` sigma, instead of IPS estimates, whose variance is y^2 times
       the leverage even when the other arms are well known.
     * OP: a block of n steps plays argmin_P n sum P gap - c log det S(P, lambda/n), where lambda is the noise
