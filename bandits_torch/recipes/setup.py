@@ -32,7 +32,7 @@ class Setup:
         kernel: prior covariance over arms or points, static; None for recipes without a prior.
         noise_variance: lambda, a number or (S,); None if unknown.
         prior_mean: prior mean reward, a number or (N,).
-        priors: the ``CandidatePrior``s of the recipes for an unknown prior.
+        priors: candidate priors (``CandidatePrior``), for recipes with an unknown prior.
         prior: the true one among them, for the oracle.
         replicates: S runs advanced together.
         seed, first_replicate: of the policy's random numbers, and the number of its first replicate.
