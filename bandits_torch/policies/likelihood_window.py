@@ -42,7 +42,7 @@ class LikelihoodWindow(SlidingWindow):
         margin: nats, >= 0.
 
     Cost: O(M^3) per observation and replicate for the scores of all candidates (``WindowDensities``), in addition to
-    the model's steps; when a window grows to w, w steps of the model (under drift of an ``ArmGP``, of all observations).
+    the model's steps; growing to w costs w steps of the model (under drift of an ``ArmGP``, of all observations).
     Memory: O(M d) per replicate. Synchronises with the device once per step.
 
     A refit of hyperparameters (``LearnedHyperparameters``) rescores the h rewards in one pass of O(h M^3). A reset also
