@@ -1,6 +1,6 @@
-"""BoTorch acquisition functions over models that change with time. EI, PI and the rest are BoTorch's own.
+"""BoTorch acquisition functions over models that change with time; EI, PI and the others come from BoTorch.
 
-Importing this package teaches BoTorch's pathwise sampling our models and kernels.
+Importing this package registers our models and kernels with BoTorch's pathwise sampling.
 """
 
 from bandits_torch.acquisition import botorch_paths  # noqa: F401  # registers

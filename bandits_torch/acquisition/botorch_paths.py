@@ -1,4 +1,4 @@
-"""What BoTorch's pathwise sampling needs to know of our models and kernels, registered with its dispatchers.
+"""Registers our models and kernels with the dispatchers of BoTorch's pathwise sampling.
 
 Importing this module makes ``draw_matheron_paths``, ``get_matheron_path_model`` and BoTorch's own
 ``PathwiseThompsonSampling`` work on ``OnlineGP``, on models over arms, on ``AtTime``, and on any GP with a

@@ -1,6 +1,6 @@
-"""How a recipe is registered, once, and how its function becomes callable by hand.
+"""Registration of recipes, and their calling conventions.
 
-A recipe is a function of a ``Setup`` and of keywords of its own. ``recipe`` registers it and returns what users call:
+A recipe is a function of a ``Setup`` and of its own keywords. ``recipe`` registers it and returns the public function:
 ``name(setup, ...)``, or ``name(arms, kernel, noise_variance, ...)`` with the setup's fields among the keywords.
 """
 
@@ -26,20 +26,19 @@ _EMPTY = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is known of a recipe; command line, documentation, universal tests and leaderboard read it.
+    """The registration of a recipe, read by command line, documentation, universal tests and leaderboard.
 
     Attributes:
         name: of the function.
-        call: what users call.
-        belief: what it is told of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``, ``"prior"``
-            (the true one), or None for nothing.
+        call: the public function.
+        belief: its prior knowledge of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``,
+            ``"prior"`` (the true one), or None for nothing.
         takes: the other fields of ``Setup`` that it reads.
-        seeded: whether it draws, so that ``build`` hands on its seed.
-        points: whether it also plays the points of a ``Domain``.
+        seeded: whether it draws random numbers, so that ``build`` passes its seed.
+        points: whether it also accepts a ``Domain``.
         one_mean: whether its ``prior_mean`` must be one number for all arms.
-        quick: arguments that make things happen within a few dozen steps, at little cost.
-        race: settings it races with on the leaderboard, by what is added to its name; an empty mapping there is its
-            defaults.
+        quick: arguments for cheap tests of a few dozen steps.
+        race: settings of its leaderboard entries, by suffix of the name; an empty mapping means the defaults.
     """
 
     name: str
