@@ -37,7 +37,7 @@ IMPLEMENTS = ("acquisition", "kernels", "models", "policies", "recipes", "theory
 NO_SOURCE = """
 AskTell AtTime CandidatePrior Choice ContinuousIndexPolicy Design FeatureSource ForgettingRule IndexPolicy
 KeepEverything LearnedHyperparameters Observation OnlineModel OverPriors PointSearch Policy Question RandomPolicy
-UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build options_of random
+Recipe Setup UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build options_of random recipe registered
 """
 
 

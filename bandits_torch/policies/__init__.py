@@ -4,6 +4,7 @@ from bandits_torch.policies.ada_opkb import AdaOPKB
 from bandits_torch.policies.ask_tell import AskTell, Question
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
+from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.features import FeatureSource, FixedFeatures
@@ -38,6 +39,7 @@ __all__ = [
     "BatchBKB",
     "BayesianPriorPolicy",
     "CalibratedOPKB",
+    "CentredPolicy",
     "Choice",
     "Constants",
     "ContinuousIndexPolicy",

@@ -28,8 +28,9 @@ class BatchBKB(Policy):
     needed inside a batch: ``choose_batch`` picks q arms before any of theirs arrives.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
-    resparsification (from general knowledge of it). Their width allows for the frozen mean: pass
-    ``BKBWidth(..., stretch=growth)``.
+    resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
+    not taken from the print. Verified here: every choice is that of full scoring, means stay frozen inside a batch, and
+    growth 1 is BKB step by step. Their width allows for the frozen mean: pass ``BKBWidth(..., stretch=growth)``.
 
     Args:
         model: a ``SketchedGP`` of batch shape () or (S,).
@@ -49,7 +50,7 @@ class BatchBKB(Policy):
         one_batch = len(model.batch_shape) <= 1
         shape = tuple(model.batch_shape)
         validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")
-        self.model, self.width = model, width
+        self.model, self.width = model, width.bind(model, None)
         self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
         S, N, new = self.replicates, self.num_arms, model.arms.new_zeros
         self._mean, self._bound, self._width = new(S, N), new(S, N), new(S)

@@ -114,7 +114,7 @@ class IndexPolicy(ModelPolicy):
         )
         self.model = cast(ArmGP, self.model).with_arms(arms, prior_mean)
         self.arms, self.num_arms = self.model.arms, self.model.num_arms
-        self.width = width or self.width
+        self.width = self.width if width is None else width.bind(self.model, self.forgetting)
 
     # -- parts -----------------------------------------------------------------------------------------
 

@@ -57,7 +57,8 @@ class ModelPolicy(Policy):
             width is not None or not needs_width, "width", width, "a Width: the acquisition needs one"
         )
         self.forgetting = (forgetting or KeepEverything()).begin(model)
-        self.model, self.acquisition, self.width = model, acquisition, width
+        self.model, self.acquisition = model, acquisition
+        self.width = None if width is None else width.bind(model, self.forgetting)
         self.replicates = model.batch_shape.numel()
         noise = model.noise_variance
         self._streams = ReplicateStreams(

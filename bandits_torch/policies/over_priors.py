@@ -54,7 +54,7 @@ class UnknownPriorPolicy(Policy):
         validation.instance("width", width, Width, "a Width")
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
-        self.model, self.width = model, width
+        self.model, self.width = model, width.bind(model, None)
         self.replicates, self.num_priors = model.batch_shape
         self.num_arms = getattr(model, "num_arms", 0)
         self._clock: int | Tensor = 0  # steps since the start, (S,) once replicates differ in it
