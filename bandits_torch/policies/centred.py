@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.policy import Choice, Observation, Policy
 
 
 class CentredPolicy(Policy):
@@ -35,7 +36,7 @@ class CentredPolicy(Policy):
 
     def learn(self, observation: Observation) -> None:
         """Learn how far the reward lies above the prior mean."""
-        check_observation(observation, self.replicates, self.num_arms)
+        Arms(self.num_arms, self.replicates).check(observation)
         self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
 
     def reset(self, where: Tensor | None = None) -> None:

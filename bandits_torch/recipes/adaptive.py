@@ -20,16 +20,16 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.weighted_gp import WeightedGP
-from bandits_torch.policies.ada_opkb import AdaOPKB
-from bandits_torch.policies.blocks import BlockPolicy
-from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
 from bandits_torch.policies.centred import CentredPolicy
-from bandits_torch.policies.features import FeatureSource, FixedFeatures
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
-from bandits_torch.policies.neural import NeuralFeatures
-from bandits_torch.policies.opkb import OPKB
-from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
+from bandits_torch.policies.opkb.blocks import BlockPolicy
+from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
+from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
+from bandits_torch.policies.opkb.neural import NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import as_width, model_over, one_prior_mean
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
@@ -236,7 +236,7 @@ def w_gp_ucb(
     own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
     noise = model.noise_variance
     index = torch.arange(model.num_arms, dtype=noise.dtype, device=noise.device).unsqueeze(-1)
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own, arms=index)
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own, choices=index)
 
 
 def _one_noise(setup: Setup) -> float:

@@ -15,6 +15,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
@@ -25,7 +26,7 @@ from bandits_torch.models.arm_inputs import features_of
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.random import RandomPointPolicy, RandomPolicy
+from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (
     as_width,
     as_window,
@@ -45,11 +46,10 @@ from bandits_torch.theory.widths import GPTSWidth, IGPWidth
 @recipe(belief=None, seeded=True, points=True)
 def random(setup: Setup) -> Policy:
     """Uniformly random arms: the floor of every race."""
+    choices = setup.domain or features_of(cast(Tensor | int, setup.choices), None, None)
+    device = "cpu" if isinstance(choices, Domain) else choices.device
     seeds: dict[str, int] = {"seed": setup.seed, "first_replicate": setup.first_replicate}
-    if setup.domain is not None:
-        return RandomPointPolicy(setup.domain, setup.replicates, **seeds)
-    arms = features_of(cast(Tensor | int, setup.choices), None, None)
-    return RandomPolicy(arms.shape[-2], setup.replicates, **seeds, device=arms.device)
+    return RandomPolicy(choices, setup.replicates, **seeds, device=device)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)

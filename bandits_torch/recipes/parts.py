@@ -20,12 +20,10 @@ from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import CANDIDATES, LikelihoodWindow
-from bandits_torch.policies.model_policy import ModelPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.information_gain import MaximumGain
@@ -80,19 +78,16 @@ def policy_over(
     width: Width | None = None,
     forgetting: ForgettingRule | None = None,
 ) -> Policy:
-    """An ``IndexPolicy`` over arms, a ``ContinuousIndexPolicy`` over points; learning its hyperparameters, if asked."""
+    """An ``IndexPolicy`` over arms or points; learning its hyperparameters, if asked."""
     parts: dict[str, Any] = {
         "width": width,
         "forgetting": forgetting,
         "seed": setup.seed,
         "first_replicate": setup.first_replicate,
     }
-    policy: ModelPolicy
     if setup.domain is not None:
-        over = cast(OnlineGP, model)
-        policy = ContinuousIndexPolicy(over, acquisition, setup.domain, search=setup.point_search, **parts)
-    else:
-        policy = IndexPolicy(model, acquisition, **parts)
+        parts |= {"choices": setup.domain, "search": setup.point_search}
+    policy = IndexPolicy(model, acquisition, **parts)
     if not setup.learn_hyperparameters:
         return policy
     _, schedule = as_learning(setup.learn_hyperparameters)

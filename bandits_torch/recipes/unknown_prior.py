@@ -25,7 +25,6 @@ from bandits_torch.models.candidate_priors import (
     arm_gp_over_priors,
     check_priors,
 )
-from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
@@ -84,8 +83,8 @@ def pe_gp_ucb(
     side = float((setup.domain.bounds[1] - setup.domain.bounds[0]).max())
     b = math.sqrt(2) * steepness(over, setup.domain)  # with a = 1: see ``parts.bayesian_width``
     own = as_width(width) or PriorEliminationContinuousWidth(setup.domain.dim, horizon, side, 1.0, b, delta)
-    policy = ContinuousPriorElimination(
-        over, own, setup.domain, search=setup.point_search, seed=setup.seed, **test
+    policy = PriorElimination(
+        over, own, choices=setup.domain, search=setup.point_search, seed=setup.seed, **test
     )
     return LearnedHyperparameters(policy, **schedule) if learn else policy
 

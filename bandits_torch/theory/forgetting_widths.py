@@ -9,8 +9,6 @@ import copy
 import math
 from typing import Any
 
-from torch import Tensor
-
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.theory.information_gain import GainProvider, RealisedGain
@@ -63,10 +61,9 @@ class RestartWidth(SelfNormalisedWidth):
         bound._events = bound.num_intervals = _agreed("num_intervals", self.num_intervals, count, "interval")
         return bound
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(M/delta)), or the printed form."""
-        _told("num_intervals", self.num_intervals, "interval")
-        return super().__call__(step, model)
+    def check_bound(self) -> None:
+        """Raise ValueError unless M is known."""
+        _check_told("num_intervals", self.num_intervals, "interval")
 
 
 class SlidingWindowWidth(SelfNormalisedWidth):
@@ -97,23 +94,19 @@ class SlidingWindowWidth(SelfNormalisedWidth):
         form: str = "theory",
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta, RealisedGain() if gain is None else gain, form)
-        self.window = None if window is None else validation.positive_integer("window", window)
+        self.window = self._most = None if window is None else validation.positive_integer("window", window)
         self._events = validation.positive_integer("horizon", horizon)  # type: ignore[arg-type]
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         """With the window of the rule."""
         bound = copy.copy(self)
-        bound.window = _agreed("window", self.window, getattr(forgetting, "window", None), "window")
+        window = _agreed("window", self.window, getattr(forgetting, "window", None), "window")
+        bound.window = bound._most = window
         return bound
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(T/delta)), or the printed form."""
-        _told("window", self.window, "window")
-        return super().__call__(step, model)
-
-    def _points(self, step: int | Tensor) -> int | Tensor:
-        w = _told("window", self.window, "window")
-        return step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
+    def check_bound(self) -> None:
+        """Raise ValueError unless w is known."""
+        _check_told("window", self.window, "window")
 
 
 def _agreed(name: str, told: int | None, read: int | None, what: str) -> int:
@@ -128,9 +121,8 @@ def _agreed(name: str, told: int | None, read: int | None, what: str) -> int:
     return read
 
 
-def _told(name: str, value: int | None, what: str) -> int:
+def _check_told(name: str, value: int | None, what: str) -> None:
     if value is None:
         raise ValueError(
             f"{name} must be given, or the width bound to a policy whose rule has a {what}, got None"
         )
-    return value

@@ -29,9 +29,8 @@ def checked_scale(noise_scale: Parameter | None) -> Parameter | None:
     return None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
 
 
-def scale_of(noise_scale: Parameter | None, model: OnlineModel) -> Parameter:
-    """R as it was told, or else the square root of the model's lambda."""
-    noise = model.noise_variance
+def scale_of(noise: Tensor, noise_scale: Parameter | None) -> Parameter:
+    """R as it was told, or else the square root of lambda, ``noise``."""
     return noise.sqrt() if noise_scale is None else like(noise, noise_scale)
 
 
@@ -43,7 +42,6 @@ def check_step(step: int | Tensor) -> None:
 
 def clock(step: int | Tensor, model: OnlineModel) -> Tensor:
     """The step as a floating-point tensor beside the model's noise variance."""
-    check_step(step)
     noise = model.noise_variance
     return step.to(noise) if isinstance(step, Tensor) else noise.new_full((), step)
 

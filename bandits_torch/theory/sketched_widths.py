@@ -54,13 +54,13 @@ class BKBWidth(Width):
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
         self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B, times sqrt(C)."""
         if not isinstance(model, SketchedGP):
             raise ValueError(f"model must be a SketchedGP for BKB's width, got {type(model).__name__}")
         noise = model.noise_variance
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
-        R = scale_of(self.noise_scale, model)
+        R = scale_of(model.noise_variance, self.noise_scale)
         t, kappa2 = clock(step, model), model.largest_prior_variance
         growth = (
             torch.log(kappa2 * t).clamp_min(0)

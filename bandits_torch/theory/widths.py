@@ -51,10 +51,17 @@ _FORMS = ("theory", "printed")
 
 
 class Width(Described, ABC):
-    """A rule for the number that multiplies sigma."""
+    """A rule for the number that multiplies sigma; a rule of one's own says ``at``."""
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """``at`` a step that is looked at: ValueError for an integer below 1, and for a width that is not ``bind``-ed
+        but must be."""
+        check_step(step)
+        self.check_bound()
+        return self.at(step, model)
 
     @abstractmethod
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """The width before the choice at ``step``.
 
         Args:
@@ -73,6 +80,9 @@ class Width(Described, ABC):
         """
         return self
 
+    def check_bound(self) -> None:
+        """Raise ValueError for a width that must read something from a policy's rule and is in no policy."""
+
 
 class ConstantWidth(Width):
     """width = c, a number >= 0: for tuning. No theorem holds it.
@@ -83,9 +93,8 @@ class ConstantWidth(Width):
     def __init__(self, value: Parameter) -> None:
         self.value = checked(validation.non_negative, "value", value)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """c, whatever the step."""
-        check_step(step)
         return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
 
 
@@ -109,7 +118,7 @@ class SrinivasRKHSWidth(Width):
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain = gain
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 B^2 + 300 gamma_{t-1} ln^3(t/delta))."""
         t = clock(step, model)
         B, delta = (like(model.noise_variance, p) for p in (self.rkhs_bound, self.delta))
@@ -128,6 +137,7 @@ class SelfNormalisedWidth(Width):
     """
 
     _events = 1
+    _most: int | None = None  # observations there can be
 
     def __init__(
         self,
@@ -144,21 +154,16 @@ class SelfNormalisedWidth(Width):
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain, self.form = gain, form
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
-        check_step(step)
-        noise = model.noise_variance
+        noise, w = model.noise_variance, self._most
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
-        R = scale_of(self.noise_scale, model)
-        gamma = self.gain(self._points(step), model)
-        log_term = log(self._events / delta)
+        R = noise.sqrt() if self.noise_scale is None else like(noise, self.noise_scale)
+        points = step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
+        gamma, log_term = self.gain(points, model), log(self._events / delta)
         if self.form == "printed":
             return B + R * torch.sqrt(2 * (gamma + 1 + log_term))
         return B + R / torch.sqrt(noise) * torch.sqrt(2 * gamma + 2 * log_term)
-
-    def _points(self, step: int | Tensor) -> int | Tensor:
-        """The n of gamma_n: the step - 1 observations since the last restart."""
-        return step - 1
 
 
 class IGPWidth(SelfNormalisedWidth):
@@ -219,12 +224,11 @@ class RealisedInformationWidth(Width):
         self.delta = checked(validation.probability, "delta", delta)
         self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
-        check_step(step)
         noise = model.noise_variance
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
-        R = scale_of(self.noise_scale, model)
+        R = scale_of(noise, self.noise_scale)
         log_det = 2 * model.information_gain
         return torch.sqrt(B**2 + R**2 / noise * (log_det + 2 * log(self._events / delta)))
 
@@ -255,8 +259,12 @@ class DriftAwareWidth(Width):
         base = self.base.bind(model, forgetting)
         return self if base is self.base else DriftAwareWidth(base, self.drift)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def check_bound(self) -> None:
+        """The base's."""
+        self.base.check_bound()
+
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """base + V sqrt(n / lambda), n = ``model.num_observations``."""
         noise = model.noise_variance
         n = model.num_observations.to(noise)
-        return self.base(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)
+        return self.base.at(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)

@@ -423,11 +423,12 @@ SPECS: dict[str, Spec] = {
     ),
     "policies.CentredPolicy": Spec({"prior_mean": 0.5}),
     "policies.FixedFeatures": Spec({}, _FEATURES),
-    "policies.IndexPolicy": Spec({"width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION),
-    "policies.ContinuousIndexPolicy": Spec(
-        {"model": over_points, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
+    "policies.IndexPolicy": Spec(
+        {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
     ),
-    "policies.ContinuousPriorElimination": Spec({"model": lambda: over_points((2, 2))}, {"width": bad.thing}),
+    "bandits_torch.IndexPolicy": Spec(  # over arms
+        {"choices": None, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION | {"choices": None}
+    ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
     ),
@@ -451,6 +452,7 @@ SPECS: dict[str, Spec] = {
         f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
         for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
     },
+    "policies.RandomPolicy": Spec({"choices": N}, {"choices": bad.count}),
     # problems
     "problems.GPDraws": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
     "problems.RKHSFunctions": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
@@ -560,6 +562,7 @@ LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
+    "acquisition.StepContext": "a record that policies make",
     "policies.Question": "a record that AskTell makes",
     "policies.Observation": "a record; the policy that learns it checks it",
     "problems.ForgettingFit": "a record that fit_forgetting makes",

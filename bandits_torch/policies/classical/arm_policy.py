@@ -10,14 +10,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.policy import (
-    Choice,
-    Observation,
-    Policy,
-    best_available,
-    check_available,
-    check_observation,
-)
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.choices.arms import best_available
+from bandits_torch.policies.policy import Choice, Observation, Policy
 
 Range = tuple[float, float]
 
@@ -46,11 +41,13 @@ class ArmPolicy(Policy):
         reward_range: Range | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.num_arms = validation.positive_integer("num_arms", num_arms)
-        self.replicates = validation.positive_integer("replicates", replicates)
+        self.choices = Arms(num_arms, replicates)
+        self.num_arms, self.replicates = num_arms, replicates
         self.reward_range = None if reward_range is None else _checked_range(reward_range)
         self.device = torch.device(device)
         self._numbers = self._fresh()
+
+    told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``
 
     # -- what subclasses say ---------------------------------------------------------------------------
 
@@ -80,14 +77,14 @@ class ArmPolicy(Policy):
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The best available arm of each replicate; its index is ``why["index"]``, (S,)."""
         if available is not None:
-            check_available(available, self.replicates, self.num_arms)
+            self.choices.check_available(available)
         best, arm = best_available(self._scores().mT, available)
         return Choice(arm, {"index": best})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Count the pull and its reward."""
-        check_observation(observation, self.replicates, self.num_arms)
+        self.choices.check(observation, *self.told)
         self._check(observation)
         reward = observation.reward.to(self._numbers["sum"])
         if self.reward_range is None:
@@ -97,7 +94,7 @@ class ArmPolicy(Policy):
         self._update(torch.arange(self.replicates, device=self.device), observation.arm, reward)
 
     def _check(self, observation: Observation) -> None:
-        """Raise ValueError unless this policy can learn the observation, whose shapes are right."""
+        """Raise ValueError unless this policy can learn the observation, which is one of an arm and a reward."""
 
     def _scores(self) -> Tensor:
         """The index of every arm, (S, N): infinite for one never pulled; until rewards differ, who was pulled least."""

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.classical.arm_policy import ArmPolicy, Range
-from bandits_torch.policies.policy import Choice, best_available, check_available
+from bandits_torch.policies.policy import Choice
 
 _BISECTIONS = 30
 _TINY = 1e-15
@@ -79,7 +80,7 @@ class GLRKLUCB(ArmPolicy):
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The arm whose turn it is, or that of the largest index."""
         if available is not None:
-            check_available(available, self.replicates, self.num_arms)
+            self.choices.check_available(available)
         scores = self._scores()
         turn = self._turn().unsqueeze(-1)
         arms = torch.arange(self.num_arms, device=self.device)

@@ -11,9 +11,10 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.classical.arm_policy import ArmPolicy, Range
 from bandits_torch.policies.classical.confidence_bounds import checked_discount
-from bandits_torch.policies.policy import Choice, Observation, best_available, check_available, check_why
+from bandits_torch.policies.policy import Choice, Observation
 from bandits_torch.streams import ReplicateStreams
 
 _LIKELIHOODS = ("auto", "bernoulli", "gaussian")
@@ -55,7 +56,7 @@ class RandomisedArmPolicy(ArmPolicy):
         """The available arms, (S, N) booleans."""
         if available is None:
             return torch.ones(self.replicates, self.num_arms, dtype=torch.bool, device=self.device)
-        check_available(available, self.replicates, self.num_arms)
+        self.choices.check_available(available)
         return available.expand(self.replicates, self.num_arms)
 
 
@@ -210,6 +211,8 @@ class EXP3S(RandomisedArmPolicy):
     of range.
     """
 
+    told = ("probability",)
+
     def __init__(
         self,
         num_arms: int,
@@ -251,9 +254,6 @@ class EXP3S(RandomisedArmPolicy):
         reached = p.cumsum(-1) > (self._streams.uniform() * p.sum(-1)).unsqueeze(-1)
         arm = (reached & mask).long().argmax(-1)
         return Choice(arm, {"probability": p.gather(-1, arm.unsqueeze(-1)).squeeze(-1)})
-
-    def _check(self, observation: Observation) -> None:
-        check_why(observation, self.replicates, "probability")
 
     def learn(self, observation: Observation) -> None:
         """Raise the weight of the arm by its reward over its probability."""
