@@ -19,7 +19,7 @@ SWEEP = [
     "--horizon",
     "3000",
     "--replicates",
-    "4",
+    "16",  # so many that most are left when the first has been seen, however busy the machine is
     "--block",
     "1",
 ]
@@ -95,6 +95,6 @@ def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(engine, n
         return
     assert process.returncode == 128 + number
     finished, cells = map(int, re.search(r"interrupted: (\d+) of (\d+) cells are finished", said).groups())
-    assert 1 <= finished == len(list((tmp_path / "out" / "cells").glob("[!.]*"))) < cells == 8
+    assert 1 <= finished == len(list((tmp_path / "out" / "cells").glob("[!.]*"))) < cells == 32
     assert "continue with the same command and --resume" in said
     assert "Traceback" not in said
