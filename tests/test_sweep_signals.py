@@ -51,6 +51,11 @@ def _state(pid):
         return "Z"
 
 
+def heeding_ctrl_c():
+    """A shell's background jobs, and all they start, ignore SIGINT: tests may be such a job."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def started(out, engine):
     """A sweep with at least one finished cell, in a process group of its own."""
     command = [sys.executable, "-m", "bandits_torch", "sweep", *SWEEP, "--engine", engine, "--out", str(out)]
@@ -61,6 +66,7 @@ def started(out, engine):
         stdout=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
+        preexec_fn=heeding_ctrl_c,
     )
     deadline = time.monotonic() + 120
     while not list(out.glob("cells/[!.]*")) and time.monotonic() < deadline and process.poll() is None:
