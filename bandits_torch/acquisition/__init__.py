@@ -1,9 +1,5 @@
-"""BoTorch acquisition functions over models that change with time; EI, PI and the others come from BoTorch.
+"""BoTorch acquisition functions over models that change with time. EI, PI and the rest are BoTorch's own."""
 
-Importing this package registers our models and kernels with BoTorch's pathwise sampling.
-"""
-
-from bandits_torch.acquisition import botorch_paths  # noqa: F401  # registers
 from bandits_torch.acquisition.batch_upper_confidence_bound import qUpperConfidenceBound
 from bandits_torch.acquisition.over_priors import (
     BayesianOverPriors,

@@ -1,5 +1,6 @@
-"""BoTorch models that learn one observation at a time, and unlearn it."""
+"""BoTorch models that learn one observation at a time, and unlearn it. BoTorch's pathwise sampling knows them."""
 
+from bandits_torch.models import botorch_paths  # noqa: F401  # registers
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.at_time import AtTime
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
