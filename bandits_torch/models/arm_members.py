@@ -132,6 +132,14 @@ class ArmMembers(torch.nn.Module):
         variance = torch.addcmul(self.prior_variance, self.reduction, fade.unsqueeze(-1), value=-1)
         return mean, torch.maximum(variance, least)
 
+    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
+        fade, run = self._fade_at(time), torch.arange(self.replicates, device=arm.device)
+        mean = self.prior_mean.T[arm] + self.mean[run, :, arm] * fade.sqrt()
+        prior = self.prior_variance.T[arm]
+        least = torch.finfo(mean.dtype).eps * prior
+        return mean, torch.maximum(prior - self.reduction[run, :, arm] * fade, least)
+
     # -- learning --------------------------------------------------------------------------------------
 
     def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
@@ -140,7 +148,7 @@ class ArmMembers(torch.nn.Module):
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
         run = torch.arange(self.replicates, device=arm.device)
-        mean, variance = (m[run, :, arm] for m in self.marginals())  # (S, P) each
+        mean, variance = self.at(arm)
         deviation = (variance + self.noise_variance).sqrt()
         scaled = self._column(run, arm) / deviation.unsqueeze(-1)
         innovation = (reward.to(mean).expand(shape) - mean) / deviation

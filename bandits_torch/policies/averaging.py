@@ -131,6 +131,8 @@ class ModelAveraging(Policy):
 
     def _at(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """The members' own mean and variance at the arm of each replicate, (S, P) each."""
+        if isinstance(self.model, ArmMembers):
+            return self.model.at(arm, time)
         at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
         mean, variance = (m.gather(-1, at).squeeze(-1) for m in self.model.marginals(time))
         return mean, variance

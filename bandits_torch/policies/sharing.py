@@ -132,7 +132,7 @@ def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Te
 
     m = sum w_p mu_p,  v = sum w_p (sigma_p^2 + (mu_p - m)^2).
     """
-    w = weights.unsqueeze(-1)
-    centre = (w * mean).sum(-2)
-    spread = variance + (mean - centre.unsqueeze(-2)).square()
-    return centre, (w * spread).sum(-2)
+    w = weights.unsqueeze(-2)
+    centre = w @ mean
+    spread = torch.addcmul(variance, mean - centre, mean - centre)
+    return centre.squeeze(-2), (w @ spread).squeeze(-2)

@@ -21,9 +21,12 @@ from bandits_torch.policies.sharing import FixedShare
 
 Number = float | Tensor
 RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
-_COARSE_RATES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
+_UNKNOWN_RATES = (0.0, 0.01, 0.03, 0.1, 0.3)
+_FEW_RATES = (0.0, 0.01, 0.1)
 _LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit interval, times sqrt(d)
+_FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
 _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
+_FEW_NOISES = (0.01, 0.3)
 _TOLD = 0.7  # prior weight of the members that believe what is told
 _TOLD_STRENGTH = 10.0  # of the unit told, in observations
 
@@ -64,9 +67,11 @@ def auto(
         share, behind: of ``FixedShare``.
     """
     features = arm_inputs.features_of(arms, None, None)
-    families = _unknown(features, 1.0 if kernel is None else 1 - _TOLD)
-    if kernel is not None:
-        families = [*_told(features, kernel, noise_variance), *families]
+    if kernel is None:
+        families = _unknown(features, 1.0, _LENGTHSCALES, _NOISES, _UNKNOWN_RATES)
+    else:
+        families = _told(features, kernel, noise_variance)
+        families += _unknown(features, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
     return _policy(
         features, families, prior_mean, replicates, {"width": width}, {"share": share, "behind": behind}
     )
@@ -88,17 +93,23 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
     ]
 
 
-def _unknown(features: Tensor, weight: float) -> list[_Family]:
+def _unknown(
+    features: Tensor,
+    weight: float,
+    lengthscales: Sequence[float],
+    noises: Sequence[float],
+    rates: Sequence[float],
+) -> list[_Family]:
     """Members that know the arms' features alone, or nothing; about the first reward, hence the constant part."""
     n = features.shape[-2]
     one = torch.eye(n, dtype=features.dtype, device=features.device)
     shapes = [one]
     x = _spread(features)
     if x is not None:
-        smooth = [_matern(x, scale * math.sqrt(x.shape[-1])) for scale in _LENGTHSCALES]
-        shapes += [*smooth, (smooth[2] + one) / 2]
-    noises = [features.new_tensor(share) for share in _NOISES]
-    return [_Family(K + 1.0, noises, _COARSE_RATES, weight / len(shapes), False) for K in shapes]
+        smooth = [_matern(x, scale * math.sqrt(x.shape[-1])) for scale in lengthscales]
+        shapes += [*smooth, (smooth[len(smooth) // 2] + one) / 2]
+    ratios = [features.new_tensor(share) for share in noises]
+    return [_Family(K + 1.0, ratios, rates, weight / len(shapes), False) for K in shapes]
 
 
 def _policy(
