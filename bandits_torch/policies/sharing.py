@@ -61,7 +61,7 @@ class FixedShare:
         prior: Tensor,
         replicates: int = 1,
         *,
-        share: float = 0.005,
+        share: float = 0.001,
         behind: float = 12.0,
         memory: float = 0.9,
     ) -> None:

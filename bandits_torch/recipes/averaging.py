@@ -27,7 +27,9 @@ _LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit i
 _FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
 _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
 _FEW_NOISES = (0.01, 0.3)
-_TOLD = 0.7  # prior weight of the members that believe what is told
+_TOLD_NOISES = (1.0, 4.0)  # times the noise variance told
+_PARTS = ((0.0, 0.6), (0.3, 0.2), (3.0, 0.2))  # independent part of each arm as a share of the variance, weight
+_TOLD = 0.9  # prior weight of the members that believe what is told
 _TOLD_STRENGTH = 10.0  # of the unit told, in observations
 
 
@@ -50,7 +52,7 @@ def auto(
     prior_mean: Number = 0.0,
     replicates: int = 1,
     width: float = 1.5,
-    share: float = 0.005,
+    share: float = 0.001,
     behind: float = 12.0,
 ) -> ModelAveraging:
     """Told only what can be chosen: averages over kernels, length-scales, noises and rates of change by how well each
@@ -86,10 +88,10 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
     noises = [s * features.new_tensor(share) for share in _NOISES]
     if noise_variance is not None:
         told = arm_arguments.noise_over(features, noise_variance)
-        noises = [told, 4 * told]
+        noises = [times * told for times in _TOLD_NOISES]
     return [
         _Family(K + part * s * one, noises, RATES, _TOLD * weight, True)
-        for part, weight in ((0.0, 0.6), (0.3, 0.2), (3.0, 0.2))
+        for part, weight in _PARTS
     ]
 
 

@@ -252,7 +252,7 @@ class FirmTable(Replay):
         noise[:, :2] = 0.0
         table = 1000 * (clean + noise)
         table[g.random((rows, n)) < 0.03] = np.nan
-        super().__init__(RewardTable(torch.from_numpy(table), torch.from_numpy(3600.0 * hours), None))
+        super().__init__(RewardTable(torch.from_numpy(table), torch.from_numpy(3600.0 * hours)))
         self._clean = 1000 * torch.from_numpy(clean[-len(self.table) :])
         assert len(self.table) == self.horizon
 
