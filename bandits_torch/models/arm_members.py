@@ -10,7 +10,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models import arm_inputs
 
-_PENDING = 32  # observations between two passes over the N x N matrices
+_PENDING = 16  # observations between two passes over a member's N x N matrix
 _FADED = 1e-8  # a factor below which what is held is rescaled
 
 
@@ -29,8 +29,8 @@ class ArmMembers(torch.nn.Module):
 
         m += c (y - mean_i) / (s sqrt(a)),   d += c^2 / (s a),   W gets the row c / sqrt(s a),
 
-    and every 32 observations W^T W is added to R. So a step reads a row of R and the few rows of W, O(P N), and a pass
-    over R comes once in 32 steps, as one matrix product.
+    and W^T W is added to R every 16 observations. So a step reads a row of R and the rows of W, O(P N), and passes over
+    R for a sixteenth of the members, as one matrix product.
 
     Args:
         arms: ``(N, d)`` features, carried along; or N.
@@ -41,7 +41,7 @@ class ArmMembers(torch.nn.Module):
         prior_mean: number, (N,) or (P, N).
         replicates: S.
 
-    Cost: O(S P N) a step, and O(S P N^2) on average, at the speed of a matrix product. Memory O(S P N^2 + G N^2).
+    Cost: O(S P N) a step, and O(S P N^2) at the speed of a matrix product. Memory O(S P N^2 + G N^2).
     Times must not decrease; an earlier time counts as now. Raises ValueError for shapes that do not fit, numbers out of
     range and reversed time in ``marginals``.
 
@@ -93,16 +93,14 @@ class ArmMembers(torch.nn.Module):
         variance = covariances.diagonal(dim1=-2, dim2=-1).to(features)[self.kernel]
         self.register_buffer("prior_variance", variance, persistent=False)
         batch = (replicates, count)
-        for name, shape in (
-            ("mean", (n,)),
-            ("reduction", (n,)),
-            ("rows", (n, n)),
-            ("pending", (_PENDING, n)),
-        ):
-            self.register_buffer(name, features.new_zeros(*batch, *shape))
+        self.register_buffer("mean", features.new_zeros(*batch, n))
+        self.register_buffer("reduction", features.new_zeros(*batch, n))
+        # Members first: those whose turn it is lie together.
+        self.register_buffer("rows", features.new_zeros(count, replicates, n, n))
+        self.register_buffer("pending", features.new_zeros(count, replicates, _PENDING, n))
         self.register_buffer("fade", features.new_ones(count))
         self.now: float | None = None
-        self._held = 0  # rows of ``pending`` in use
+        self._turn = 0  # the row of ``pending`` that is written next
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -154,19 +152,16 @@ class ArmMembers(torch.nn.Module):
         innovation = (reward.to(mean).expand(shape) - mean) / deviation
         self.mean.addcmul_(scaled, innovation.unsqueeze(-1))
         self.reduction.addcmul_(scaled, scaled)
-        self.pending[:, :, self._held] = scaled
-        self._held += 1
-        if self._held == _PENDING:
-            self._absorb()
+        self.pending[:, :, self._turn] = scaled.transpose(0, 1)
+        self._turn = (self._turn + 1) % _PENDING
+        share = -(-len(self.kernel) // _PENDING)
+        self._absorb(slice(self._turn * share, (self._turn + 1) * share))
 
     def _column(self, run: Tensor, arm: Tensor) -> Tensor:
         """The posterior covariance of everything with the arm of each replicate, over sqrt(a): (S, P, N)."""
         root = self.fade.sqrt()
-        known = self.rows[run, :, arm]
-        if self._held:
-            pending = self.pending[:, :, : self._held]
-            weights = pending[run, :, :, arm]  # (S, P, held)
-            known = known + (weights.unsqueeze(-2) @ pending).squeeze(-2)
+        weights = self.pending[:, run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
+        known = (self.rows[:, run, arm] + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
         prior = self.covariances[:, arm].movedim(0, 1)[:, self.kernel]
         return prior / root.unsqueeze(-1) - known * root.unsqueeze(-1)
 
@@ -174,7 +169,7 @@ class ArmMembers(torch.nn.Module):
         fade = self._fade_at(time)
         self.fade = fade
         if bool((fade < _FADED).any()):
-            self._absorb()
+            self._absorb(slice(None))
         if time is not None:
             self.now = time if self.now is None else max(self.now, time)
 
@@ -183,36 +178,40 @@ class ArmMembers(torch.nn.Module):
             return self.fade
         return self.fade * (1 - self.forgetting_rate) ** (time - self.now)
 
-    def _absorb(self) -> None:
-        """R <- a (R + W^T W), and so for mean and reduction; then a = 1 and W is empty."""
-        S, P, n = self.replicates, len(self.kernel), self.num_arms
-        if self._held:
-            pending = self.pending[:, :, : self._held].reshape(S * P, self._held, n)
-            self.rows.view(S * P, n, n).baddbmm_(pending.mT, pending)
-        self.rows.mul_(self.fade[:, None, None])
-        self.mean.mul_(self.fade.sqrt().unsqueeze(-1))
-        self.reduction.mul_(self.fade.unsqueeze(-1))
-        self.fade = torch.ones_like(self.fade)
-        self._held = 0
+    def _absorb(self, members: slice) -> None:
+        """R <- a (R + W^T W) for these members, and so for mean and reduction; then their a = 1 and W = 0."""
+        fade = self.fade[members]
+        if len(fade) == 0:
+            return
+        pending = self.pending[members].flatten(0, 1)
+        rows = self.rows[members].flatten(0, 1)  # views: both are contiguous
+        rows.baddbmm_(pending.mT, pending)
+        self.rows[members] *= fade[:, None, None, None]
+        pending.zero_()
+        self.mean[:, members] *= fade.sqrt().unsqueeze(-1)
+        self.reduction[:, members] *= fade.unsqueeze(-1)
+        self.fade = self.fade.clone()
+        self.fade[members] = 1.0
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
-        state = (self.mean, self.reduction, self.rows, self.pending)
         if where is None:
-            for tensor in state:
+            for tensor in (self.mean, self.reduction, self.rows, self.pending):
                 tensor.zero_()
-            self.fade, self.now, self._held = torch.ones_like(self.fade), None, 0
+            self.fade, self.now, self._turn = torch.ones_like(self.fade), None, 0
             return
-        at = where.nonzero(as_tuple=True)
-        for tensor in state:
-            tensor[at] = 0.0
+        run, member = where.nonzero(as_tuple=True)
+        self.mean[run, member] = 0.0
+        self.reduction[run, member] = 0.0
+        self.rows[member, run] = 0.0
+        self.pending[member, run] = 0.0
 
     # -- state -----------------------------------------------------------------------------------------
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Clock and how many rows are pending."""
-        return {"now": self.now, "held": self._held}
+        """Clock, and which row of ``pending`` is next."""
+        return {"now": self.now, "turn": self._turn}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self.now, self._held = state["now"], state["held"]
+        self.now, self._turn = state["now"], state["turn"]
