@@ -24,6 +24,10 @@ from bandits_torch.policies.policy import (
 )
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 
+D = 0.0
+FIRST = 6
+RATIO = 4
+CAP = 50
 _GAPS = 64  # the latest gaps between observations, of which the typical one is the median
 
 
@@ -101,6 +105,13 @@ class ModelAveraging(Policy):
         """The available arm of the largest m + width sqrt(v)."""
         if available is not None:
             check_available(available, self.replicates, self.num_arms)
+        if D and self._due():
+            mean, variance = self._members(time)
+            evidence = self.sharing.log_weight - self.sharing.log_prior
+            ok = evidence >= evidence.amax(-1, keepdim=True) - D
+            index = (mean + self.width * variance.sqrt()).masked_fill(~ok.unsqueeze(-1), -torch.inf).amax(1)
+            _, arm = best_available(index.mT, available)
+            return Choice(arm)
         mean, variance = self.predict(time)
         _, arm = best_available((mean + self.width * variance.sqrt()).mT, available)
         return Choice(arm)
@@ -112,6 +123,10 @@ class ModelAveraging(Policy):
         arm, time = observation.arm, self._clock(observation.time)
         reward = observation.reward.to(self.model.noise_variance)
         self._tick(observation.time)
+        if D:
+            if self._due():
+                self._next = self._n + min(CAP, max(FIRST, self._n // RATIO))
+            self._n += 1
         self.scale.meet(reward)
         mean, variance = self._at(arm, time)
         residual = reward.unsqueeze(-1) - self.scale.offset - mean
@@ -123,6 +138,11 @@ class ModelAveraging(Policy):
             learned = torch.where(due, reward.unsqueeze(-1) - self.scale.offset - mean, learned)
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
         self._now = time
+
+    def _due(self) -> bool:
+        if not hasattr(self, "_next"):
+            self._next, self._n = FIRST, 0
+        return self._n >= self._next
 
     def _members(self, time: float) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm under every member, in units of reward: (S, P, N) each."""
