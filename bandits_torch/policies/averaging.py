@@ -24,10 +24,7 @@ from bandits_torch.policies.policy import (
 )
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 
-D = 0.0
-FIRST = 6
-RATIO = 4
-CAP = 50
+_FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _GAPS = 64  # the latest gaps between observations, of which the typical one is the median
 
 
@@ -38,11 +35,17 @@ class ModelAveraging(Policy):
     of all weight is spread again, so that a member that was wrong until now can lead from now on; members far behind
     start anew from their prior. What differs between members is what is not known: kernel, noise, rate of change.
 
+    Checks: a member that is wrong, but sure, can keep the policy at an arm where all members predict equally well, and
+    then nothing refutes it. So now and then (after 8 observations, then at intervals of half the number so far, at most
+    100) the arm is that of the largest mu_p + width sigma_p under any member whose evidence, ln(w_p / pi_p), is within
+    ``plausible`` nats of the best.
+
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``) or ``ArmMembers``.
         sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
         scale: origin and unit of rewards (``MemberScale``); default: both are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
+        plausible: nats; 0: no checks.
         forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
         typical_gap: count time in typical gaps between observations (the median of the last 64), so that rates are per
             observation whatever the unit of time; False: in the model's unit.
@@ -68,6 +71,7 @@ class ModelAveraging(Policy):
         sharing: FixedShare | None = None,
         scale: MemberScale | None = None,
         width: float = 1.5,
+        plausible: float = 4.0,
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
     ) -> None:
@@ -84,6 +88,7 @@ class ModelAveraging(Policy):
         shapes = tuple(self.sharing.log_weight.shape), tuple(self.scale.count.shape)
         validation.require(fits, "sharing and scale", shapes, f"of shape {tuple(model.batch_shape)}")
         self.width = validation.non_negative("width", width)
+        self.plausible = validation.non_negative("plausible", plausible)
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
@@ -91,6 +96,7 @@ class ModelAveraging(Policy):
         self._gaps: list[float] = []
         self._latest: float | None = None  # of the problem
         self._now = 0.0  # of the model
+        self._count, self._next_check = 0, _FIRST_CHECK  # observations
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -105,15 +111,13 @@ class ModelAveraging(Policy):
         """The available arm of the largest m + width sqrt(v)."""
         if available is not None:
             check_available(available, self.replicates, self.num_arms)
-        if D and self._due():
-            mean, variance = self._members(time)
-            evidence = self.sharing.log_weight - self.sharing.log_prior
-            ok = evidence >= evidence.amax(-1, keepdim=True) - D
-            index = (mean + self.width * variance.sqrt()).masked_fill(~ok.unsqueeze(-1), -torch.inf).amax(1)
-            _, arm = best_available(index.mT, available)
-            return Choice(arm)
-        mean, variance = self.predict(time)
-        _, arm = best_available((mean + self.width * variance.sqrt()).mT, available)
+        members = self._members(time)
+        if self.plausible and self._count == self._next_check:
+            index = self._optimistic(*members)
+        else:
+            mean, variance = mixture_moments(self.sharing.weights, *members)
+            index = mean + self.width * variance.sqrt()
+        _, arm = best_available(index.mT, available)
         return Choice(arm)
 
     @torch.no_grad()
@@ -123,10 +127,6 @@ class ModelAveraging(Policy):
         arm, time = observation.arm, self._clock(observation.time)
         reward = observation.reward.to(self.model.noise_variance)
         self._tick(observation.time)
-        if D:
-            if self._due():
-                self._next = self._n + min(CAP, max(FIRST, self._n // RATIO))
-            self._n += 1
         self.scale.meet(reward)
         mean, variance = self._at(arm, time)
         residual = reward.unsqueeze(-1) - self.scale.offset - mean
@@ -138,11 +138,16 @@ class ModelAveraging(Policy):
             learned = torch.where(due, reward.unsqueeze(-1) - self.scale.offset - mean, learned)
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
         self._now = time
+        if self._count == self._next_check:
+            self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
+        self._count += 1
 
-    def _due(self) -> bool:
-        if not hasattr(self, "_next"):
-            self._next, self._n = FIRST, 0
-        return self._n >= self._next
+    def _optimistic(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """The largest bound of each arm under any plausible member, (S, N)."""
+        evidence = self.sharing.log_weight - self.sharing.log_prior
+        implausible = evidence < evidence.amax(-1, keepdim=True) - self.plausible
+        bounds = mean + self.width * variance.sqrt()
+        return bounds.masked_fill(implausible.unsqueeze(-1), -torch.inf).amax(-2)
 
     def _members(self, time: float) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm under every member, in units of reward: (S, P, N) each."""
@@ -200,6 +205,7 @@ class ModelAveraging(Policy):
             return
         self.model.reset()
         self._gaps, self._latest, self._now = [], None, 0.0
+        self._count, self._next_check = 0, _FIRST_CHECK
 
     def state_dict(self) -> dict[str, Any]:
         """Model, weights, scale and clock."""
@@ -210,6 +216,8 @@ class ModelAveraging(Policy):
             "gaps": list(self._gaps),
             "latest": self._latest,
             "now": self._now,
+            "count": self._count,
+            "next_check": self._next_check,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -218,3 +226,4 @@ class ModelAveraging(Policy):
         self.sharing.load_state_dict(state["sharing"])
         self.scale.load_state_dict(state["scale"])
         self._gaps, self._latest, self._now = list(state["gaps"]), state["latest"], state["now"]
+        self._count, self._next_check = state["count"], state["next_check"]

@@ -28,7 +28,11 @@ _FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
 _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
 _FEW_NOISES = (0.01, 0.3)
 _TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
-_PARTS = ((0.0, 0.6), (0.3, 0.2), (3.0, 0.2))  # independent part of each arm as a share of the variance, weight
+_PARTS = (
+    (0.0, 0.6),
+    (0.3, 0.2),
+    (3.0, 0.2),
+)  # independent part of each arm as a share of the variance, weight
 _TOLD = 0.9  # prior weight of the members that believe what is told
 _TOLD_STRENGTH = 10.0  # of the unit told, in observations
 
@@ -54,6 +58,7 @@ def auto(
     width: float = 1.5,
     share: float = 0.001,
     behind: float = 12.0,
+    plausible: float = 4.0,
 ) -> ModelAveraging:
     """Told only what can be chosen: averages over kernels, length-scales, noises and rates of change by how well each
     predicts (``ModelAveraging``).
@@ -67,6 +72,7 @@ def auto(
         prior_mean: used with ``kernel`` only.
         width: multiplies the mixture's standard deviation.
         share, behind: of ``FixedShare``.
+        plausible: of ``ModelAveraging``.
     """
     features = arm_inputs.features_of(arms, None, None)
     if kernel is None:
@@ -75,7 +81,12 @@ def auto(
         families = _told(features, kernel, noise_variance)
         families += _unknown(features, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
     return _policy(
-        features, families, prior_mean, replicates, {"width": width}, {"share": share, "behind": behind}
+        features,
+        families,
+        prior_mean,
+        replicates,
+        {"width": width, "plausible": plausible},
+        {"share": share, "behind": behind},
     )
 
 
@@ -89,10 +100,7 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
     if noise_variance is not None:
         told = arm_arguments.noise_over(features, noise_variance)
         noises = [times * told for times in _TOLD_NOISES]
-    return [
-        _Family(K + part * s * one, noises, RATES, _TOLD * weight, True)
-        for part, weight in _PARTS
-    ]
+    return [_Family(K + part * s * one, noises, RATES, _TOLD * weight, True) for part, weight in _PARTS]
 
 
 def _unknown(

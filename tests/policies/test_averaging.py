@@ -17,7 +17,16 @@ from tests.reference.dense_priors import DensePrior
 from tests.reference.plain_averaging import Member, PlainAveraging
 
 N, S = 12, 2
-RULES = {"share": 0.02, "behind": 4.0, "memory": 0.8, "forget": 0.95, "tail": 6.0, "clip": 2.5, "width": 1.3}
+RULES = {
+    "share": 0.02,
+    "behind": 4.0,
+    "memory": 0.8,
+    "forget": 0.95,
+    "tail": 6.0,
+    "clip": 2.5,
+    "width": 1.3,
+    "plausible": 2.0,
+}
 KERNELS = torch.stack([smooth(N), torch.eye(N).double() + 1.0])
 GRID = list(product(range(2), (0.05, 0.5), (0.0, 0.2)))
 
@@ -56,6 +65,7 @@ def members(strengths, offsets):
             clip=RULES["clip"],
         ),
         width=RULES["width"],
+        plausible=RULES["plausible"],
     )
     plain = [
         Member(DensePrior(KERNELS[g], prior_mean[p], rate[p], noise[p]), weights[p], strengths[p], offsets[p])
@@ -84,6 +94,7 @@ def test_agrees_with_the_plain_twin(strengths, offsets):
             f = -2 * f
         mean, variance = policy.predict(time)
         arm = policy.choose(time).arm
+        assert arm.tolist() == [twin.choose(time) for twin in twins]
         for k, twin in enumerate(twins):
             m, v = twin.predict(time)
             torch.testing.assert_close(mean[k], m, rtol=0, atol=1e-8)
@@ -268,6 +279,7 @@ def test_parts_that_do_not_fit_are_refused_by_name():
         "model": {"model": torch.nn.Linear(1, 1)},
         "sharing": {"model": model, "sharing": FixedShare(one[:3], S)},
         "width": {"model": model, "width": -1.0},
+        "plausible": {"model": model, "plausible": -1.0},
     }.items():
         with pytest.raises(ValueError, match=name):
             ModelAveraging(**arguments)

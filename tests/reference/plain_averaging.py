@@ -22,7 +22,7 @@ class PlainAveraging:
 
     Args:
         members: a list of ``Member``.
-        rules: share, behind, memory of the score; forget (of the scale), tail, clip; width.
+        rules: share, behind, memory of the score; forget (of the scale), tail, clip; width, plausible.
     """
 
     def __init__(self, members, **rules):
@@ -32,6 +32,7 @@ class PlainAveraging:
         self.w = list(self.pi)
         self.data = [[] for _ in members]  # (arm, what was learned there, time) since the last reset
         self.score, self.n, self.q = ([0.0] * len(members) for _ in range(3))
+        self.count, self.next_check = 0, 8
         self.largest, self.origin, self.resets, self.log_loss = 0.0, None, 0, 0.0
 
     def moments(self, p, now):
@@ -60,8 +61,21 @@ class PlainAveraging:
         return m, v
 
     def choose(self, now):
+        if self.count == self.next_check:
+            return int(self.optimistic(now).argmax())
         m, v = self.predict(now)
         return int((m + self.rules["width"] * v.sqrt()).argmax())
+
+    def optimistic(self, now):
+        """The largest bound of each arm under any member within ``plausible`` nats of the best by evidence."""
+        evidence = [math.log(w / pi) for w, pi in zip(self.w, self.pi, strict=True)]
+        bounds = []
+        for p in range(len(self.members)):
+            if evidence[p] >= max(evidence) - self.rules["plausible"]:
+                mean, variance = self.moments(p, now)
+                deviation = (self.scale(p) * variance).sqrt()
+                bounds.append(mean + self.offset(p) + self.rules["width"] * deviation)
+        return torch.stack(bounds).amax(0)
 
     def density(self, p, e, v):
         nu = self.members[p].strength + self.n[p]
@@ -76,6 +90,9 @@ class PlainAveraging:
         return float(t.log_prob(torch.tensor(e, dtype=torch.float64)))
 
     def learn(self, arm, y, now):
+        if self.count == self.next_check:
+            self.next_check += min(max(8, self.count // 2), 100)
+        self.count += 1
         if self.origin is None:
             self.origin = y
         share, P = self.rules["share"], len(self.members)
