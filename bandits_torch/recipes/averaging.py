@@ -55,7 +55,7 @@ def auto(
     *,
     prior_mean: Number = 0.0,
     replicates: int = 1,
-    width: float = 1.5,
+    width: float = 1.25,
     share: float = 0.001,
     behind: float = 12.0,
     plausible: float = 4.0,
