@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models import arm_inputs
 
 _PENDING = 16  # observations between two passes over a member's N x N matrix
@@ -67,17 +68,22 @@ class ArmMembers(torch.nn.Module):
     ) -> None:
         super().__init__()
         features = arm_inputs.features_of(arms, None, None)
-        n, groups = features.shape[-2], covariances.shape[0]
+        validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+        n = features.shape[-2]
         size, prior_variance = self._size(n, covariances)
-        count = kernel.shape[0]
-        ok = kernel.dtype == torch.long and bool(((kernel >= 0) & (kernel < groups)).all())
-        validation.require(ok, "kernel", kernel, f"int64 from 0 to {groups - 1}")
+        groups = len(covariances)
+        ok = validation.tensor("kernel", kernel).dtype == torch.long and kernel.dim() == 1
+        ok = ok and bool(((kernel >= 0) & (kernel < groups)).all())
+        validation.require(ok, "kernel", kernel, f"(P,) int64 from 0 to {groups - 1}")
+        count = len(kernel)
         validation.positive_integer("replicates", replicates)
+        validation.finite_tensor("noise_variance", noise_variance)
+        validation.finite_tensor("forgetting_rate", forgetting_rate)
         fits = noise_variance.shape in ((count,), (replicates, count))
         validation.shape_is("noise_variance", noise_variance, fits, f"({count},) or ({replicates}, {count})")
         fits = forgetting_rate.shape == (count,)
         validation.shape_is("forgetting_rate", forgetting_rate, fits, f"({count},), a number for each member")
-        ok = bool((noise_variance.isfinite() & (noise_variance > 0)).all())
+        ok = bool((noise_variance > 0).all())
         validation.require(ok, "noise_variance", noise_variance, "finite and > 0")
         ok = bool(((forgetting_rate >= 0) & (forgetting_rate < 1)).all())
         validation.require(ok, "forgetting_rate", forgetting_rate, "in [0, 1)")
@@ -87,7 +93,9 @@ class ArmMembers(torch.nn.Module):
         self.register_buffer("kernel", kernel.to(features.device), persistent=False)
         self.register_buffer("noise_variance", noise_variance.to(features), persistent=False)
         self.register_buffer("forgetting_rate", forgetting_rate.to(features), persistent=False)
-        mean = validation.numbers("prior_mean", prior_mean, features)
+        mean = validation.finite_tensor("prior_mean", validation.numbers("prior_mean", prior_mean, features))
+        fits = mean.shape in ((), (n,), (count, n))
+        validation.shape_is("prior_mean", mean, fits, f"(), ({n},) or ({count}, {n})")
         self.register_buffer("prior_mean", mean.expand(count, n).clone(), persistent=False)
         self.register_buffer("prior_variance", prior_variance.to(features)[self.kernel], persistent=False)
         batch = (replicates, count)
@@ -102,8 +110,14 @@ class ArmMembers(torch.nn.Module):
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
         """How many numbers a row of R has, and the prior variances (G, N)."""
+        validation.finite_tensor("covariances", covariances)
         fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
         validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
+        for group, covariance in enumerate(covariances):
+            try:
+                ArmCovarianceKernel(covariance)
+            except ValueError as error:
+                raise ValueError(f"covariances[{group}]: {error}") from error
         return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     # -- what it is ------------------------------------------------------------------------------------

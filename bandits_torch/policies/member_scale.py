@@ -64,13 +64,15 @@ class MemberScale:
         clip: float = 4.0,
     ) -> None:
         validation.tensor("strength", strength)
-        ok = strength.dim() == 1 and bool((strength >= 0).all())
+        ok = strength.dim() == 1 and len(strength) > 0 and bool((strength >= 0).all())
         validation.require(ok, "strength", strength, "(P,) numbers >= 0")
+        validation.tensor("learn_offset", learn_offset)
         fits = learn_offset.shape == strength.shape and learn_offset.dtype == torch.bool
         validation.shape_is("learn_offset", learn_offset, fits, f"{tuple(strength.shape)} and dtype bool")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.memory = validation.probability("memory", memory)
-        validation.require(tail > 2, "tail", tail, "a number > 2")
+        above = validation.positive("tail", tail) > 2
+        validation.require(above, "tail", tail, "a number > 2")
         self.tail, self.clip = float(tail), validation.positive("clip", clip)
         self.strength, self.learn_offset = strength.clamp_max(_KNOWN), learn_offset
         self._some_known = bool((strength > 0).any())

@@ -66,7 +66,7 @@ class FixedShare:
         memory: float = 0.9,
     ) -> None:
         validation.tensor("prior", prior)
-        ok = prior.dim() == 1 and bool((prior.isfinite() & (prior > 0)).all())
+        ok = prior.dim() == 1 and len(prior) > 0 and bool((prior.isfinite() & (prior > 0)).all())
         validation.require(ok, "prior", prior, "(P,) finite weights > 0")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.share = validation.below_one("share", share)
