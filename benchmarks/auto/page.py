@@ -53,11 +53,13 @@ def _board(ours: pd.DataFrame) -> list[str]:
         return []
     lines = [_BOARD.format(others=board["policy"].nunique())]
     rows, summary = [], []
-    for policy in POLICIES:
-        facts = pd.DataFrame([_facts(board, ours, name, policy) for name in played], index=played)
+    for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
+        own = ours[ours["policy"] == policy]
+        here = [name for name in played if (own["environment"] == name).any()]
+        facts = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
         groups = {"all": played, "development": DEVELOPMENT, "validation": VALIDATION}
         for title, names in groups.items():
-            some = facts.loc[[name for name in names if name in played]].dropna()
+            some = facts.loc[[name for name in names if name in here]]
             if some.empty:
                 continue
             hindsight = some["regret"].sum() / some["best"].sum()
@@ -69,7 +71,7 @@ def _board(ours: pd.DataFrame) -> list[str]:
                 + [f"{value:.2f}" for value in (ratio, (some["regret"] / some["best"]).mean(), hindsight)]
                 + [level]
             )
-        for name in played:
+        for name in here:
             row = facts.loc[name]
             shown = f"*{name}*" if name in DEVELOPMENT else name
             own = f"{row['regret']:.1f} ± {row['error']:.1f}", f"{row['share']:.1%}"
@@ -101,10 +103,8 @@ def _board(ours: pd.DataFrame) -> list[str]:
     return [*lines, markdown(heads, rows), ""]
 
 
-def _facts(board: pd.DataFrame, ours: pd.DataFrame, environment: str, policy: str) -> dict[str, object]:
-    own = ours[(ours["environment"] == environment) & (ours["policy"] == policy)].sort_values("replicate")
-    if own.empty:
-        return {}
+def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str, object]:
+    own = own[own["environment"] == environment].sort_values("replicate")
     others = board[board["environment"] == environment].pivot(
         index="replicate", columns="policy", values="regret"
     )
