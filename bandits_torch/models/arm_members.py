@@ -71,22 +71,9 @@ class ArmMembers(torch.nn.Module):
         validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
         n = features.shape[-2]
         size, prior_variance = self._size(n, covariances)
-        groups = len(covariances)
-        ok = validation.tensor("kernel", kernel).dtype == torch.long and kernel.dim() == 1
-        ok = ok and bool(((kernel >= 0) & (kernel < groups)).all())
-        validation.require(ok, "kernel", kernel, f"(P,) int64 from 0 to {groups - 1}")
-        count = len(kernel)
         validation.positive_integer("replicates", replicates)
-        validation.finite_tensor("noise_variance", noise_variance)
-        validation.finite_tensor("forgetting_rate", forgetting_rate)
-        fits = noise_variance.shape in ((count,), (replicates, count))
-        validation.shape_is("noise_variance", noise_variance, fits, f"({count},) or ({replicates}, {count})")
-        fits = forgetting_rate.shape == (count,)
-        validation.shape_is("forgetting_rate", forgetting_rate, fits, f"({count},), a number for each member")
-        ok = bool((noise_variance > 0).all())
-        validation.require(ok, "noise_variance", noise_variance, "finite and > 0")
-        ok = bool(((forgetting_rate >= 0) & (forgetting_rate < 1)).all())
-        validation.require(ok, "forgetting_rate", forgetting_rate, "in [0, 1)")
+        _check(kernel, noise_variance, forgetting_rate, len(covariances), replicates)
+        count = len(kernel)
         self.replicates = replicates
         self.register_buffer("arms", features, persistent=False)
         self.register_buffer("covariances", covariances.to(features), persistent=False)
@@ -238,3 +225,19 @@ class ArmMembers(torch.nn.Module):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
         self.now, self._turn = state["now"], state["turn"]
+
+
+def _check(kernel: Tensor, noise: Tensor, rate: Tensor, groups: int, replicates: int) -> None:
+    """Raise ValueError unless these are P members' kernels, noise variances and forgetting rates."""
+    ok = validation.tensor("kernel", kernel).dtype == torch.long and kernel.dim() == 1
+    ok = ok and bool(((kernel >= 0) & (kernel < groups)).all())
+    validation.require(ok, "kernel", kernel, f"(P,) int64 from 0 to {groups - 1}")
+    count = len(kernel)
+    validation.finite_tensor("noise_variance", noise)
+    fits = noise.shape in ((count,), (replicates, count))
+    validation.shape_is("noise_variance", noise, fits, f"({count},) or ({replicates}, {count})")
+    validation.require(bool((noise > 0).all()), "noise_variance", noise, "finite and > 0")
+    validation.finite_tensor("forgetting_rate", rate)
+    fits = rate.shape == (count,)
+    validation.shape_is("forgetting_rate", rate, fits, f"({count},), a number for each member")
+    validation.require(bool(((rate >= 0) & (rate < 1)).all()), "forgetting_rate", rate, "in [0, 1)")

@@ -12,7 +12,8 @@ from bandits_torch.experiments.cells import Block, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from benchmarks.auto.environments import Firm, Simulated, Unseen
+from benchmarks.auto.environments import Simulated
+from benchmarks.auto.records import Firm, Unseen
 from benchmarks.leaderboard import settings
 
 DEVELOPMENT = (
