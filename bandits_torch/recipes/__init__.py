@@ -37,6 +37,7 @@ from bandits_torch.recipes.adaptive import (
     opnn,
     w_gp_ucb,
 )
+from bandits_torch.recipes.averaging import auto
 from bandits_torch.recipes.classical import (
     discounted_ts,
     discounted_ucb,
@@ -79,6 +80,7 @@ __all__ = [
     "ada_opkb",
     "ada_opkb_calibrated",
     "ada_opnn",
+    "auto",
     "bayes_gp_ucb",
     "bbkb",
     "bkb",

@@ -33,6 +33,7 @@ class Recipe:
         call: the public function.
         belief: its prior knowledge of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``,
             ``"prior"`` (the true one), or None for nothing.
+        optional: whether it does without that belief.
         takes: the other fields of ``Setup`` that it reads.
         seeded: whether it draws random numbers, so that ``build`` passes its seed.
         points: whether it also accepts a ``Domain``.
@@ -44,6 +45,7 @@ class Recipe:
     name: str
     call: Callable[..., Policy]
     belief: str | None = "kernel"
+    optional: bool = False
     takes: tuple[str, ...] = RUN
     seeded: bool = False
     points: bool = False
@@ -95,7 +97,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
         name = function.__name__
         takes, belief = about.get("takes", RUN), about.get("belief", "kernel")
         _, *own = inspect.signature(function).parameters.values()
-        signature = _signature(own, takes, belief)
+        signature = _signature(own, takes, belief, about.get("optional", False))
 
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Policy:
@@ -120,13 +122,16 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
     return register
 
 
-def _signature(own: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None) -> inspect.Signature:
+def _signature(
+    own: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None, optional: bool
+) -> inspect.Signature:
     """``(arms, belief, noise_variance, *, own keywords, fields of the setup)``."""
     annotations = inspect.signature(Setup).parameters
-    needed = _EMPTY if belief else None  # what is needed where there is a belief
+    is_needed = belief is not None and not optional
+    needed = _EMPTY if is_needed else None
     believed = belief or "kernel"
     kinds = {key: str(annotations[key].annotation) for key in (believed, "noise_variance")}
-    if belief:
+    if is_needed:
         kinds = {key: kind.removesuffix(" | None") for key, kind in kinds.items()}
     first = (("arms", _EMPTY, "Choices | Setup"), *((key, needed, kind) for key, kind in kinds.items()))
     positional = [

@@ -12,10 +12,17 @@ from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import adaptive, classical, index_policies, sketched, unknown_prior
+from bandits_torch.recipes import adaptive, averaging, classical, index_policies, sketched, unknown_prior
 from bandits_torch.recipes.registration import REGISTERED, Recipe
 
-_MODULES = (index_policies, sketched, unknown_prior, adaptive, classical)  # in this order recipes are listed
+_MODULES = (
+    averaging,
+    index_policies,
+    sketched,
+    unknown_prior,
+    adaptive,
+    classical,
+)  # in this order recipes are listed
 _IN_ORDER = sorted(
     REGISTERED.values(), key=lambda one: [m.__name__ for m in _MODULES].index(one.call.__module__)
 )
