@@ -64,9 +64,9 @@ def auto(
     behind: float = 12.0,
     plausible: float = 4.0,
 ) -> Policy:
-    """Told only what can be chosen: averages over kernels, length-scales, noises and rates of change by how well each
-    predicts (``ModelAveraging``).
+    """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
 
+    Members are weighed by ``ModelAveraging``.
     Told nothing, the choices are the same when rewards are multiplied or shifted, or time is counted in another unit.
     A kernel or a noise variance that is told is used; members that do without it stay, so being wrong costs little.
 

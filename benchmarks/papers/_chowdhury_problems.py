@@ -17,7 +17,7 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies import Policy
 from bandits_torch.problems.simulated import covariance, regularised_norm
 from bandits_torch.problems.synthetic import StationaryProblem, stationary_knowledge
-from bandits_torch.problems.tables import read_arrays
+from bandits_torch.problems.table_files import read_arrays
 from bandits_torch.theory import (
     GPTSWidth,
     GrowthBound,
