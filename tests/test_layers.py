@@ -24,6 +24,7 @@ FLOORS = [
     {"point_recorder", "checkpoint"},
     {"loop", "policy_files"},
     {"recipes"},
+    {"ask_tell"},
     {"experiments"},
     {"cli"},
     {"__init__", "__main__"},

@@ -1,7 +1,6 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
 from bandits_torch.policies.ada_opkb import AdaOPKB
-from bandits_torch.policies.ask_tell import AskTell, Question
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
@@ -37,7 +36,6 @@ from bandits_torch.policies.sharing import FixedShare
 __all__ = [
     "OPKB",
     "AdaOPKB",
-    "AskTell",
     "BatchBKB",
     "BayesianPriorPolicy",
     "CalibratedOPKB",
@@ -64,7 +62,6 @@ __all__ = [
     "PeriodicRestart",
     "Policy",
     "PriorElimination",
-    "Question",
     "RandomPolicy",
     "RegretBalancing",
     "SlidingWindow",

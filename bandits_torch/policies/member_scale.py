@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 
 _RECORDS = ("origin", "count", "squares", "largest")
 _KNOWN = 1e12  # a prior strength at which nothing is learned
 _LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
 
 
-class MemberScale:
+class MemberScale(Described):
     """Origin and scale of rewards for members whose covariance is known up to a factor, and robust densities.
 
     Member p predicts e = y - o with mean mu_p and variance s_p v_p, v_p its own variance (with noise) in units of its

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 
 _RECORDS = ("log_weight", "score", "resets", "log_loss")
 
 
-class FixedShare:
+class FixedShare(Described):
     """Weights of P members in each of S replicates, by predictive density and fixed share.
 
     With f_p the predictive density that member p gave what was then observed, and pi the prior weights,

@@ -790,7 +790,7 @@ SPECS: dict[str, Spec] = {
         lambda: {"name": "gp_ucb", "problem": problems.make("gp", num_arms=5), "replicates": 1, "horizon": T},
         {"name": bad.words(*recipes.RECIPES)},
     ),
-    "policies.AskTell": Spec(lambda: {"policy": index_policy()}),
+    "bandits_torch.AskTell": Spec(lambda: {"policy": index_policy()}),
     "bandits_torch.save_policy": Spec(
         lambda: {"path": FILES / "saved", "policy": policies.RandomPolicy(5), "overwrite": True},
         {"path": None},
@@ -812,7 +812,6 @@ SPECS |= {
     f"bandits_torch.{name}": SPECS[room]
     for name, room in {
         "ArmGP": "models.ArmGP",
-        "AskTell": "policies.AskTell",
         "OnlineGP": "models.OnlineGP",
         "IndexPolicy": "policies.IndexPolicy",
         "ThompsonSampling": "acquisition.ThompsonSampling",
@@ -824,7 +823,7 @@ LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
-    "policies.Question": "a record that AskTell makes",
+    "bandits_torch.Question": "a record that AskTell makes",
     "policies.Observation": "a record; the policy that learns it checks it",
     "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",
