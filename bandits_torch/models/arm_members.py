@@ -68,8 +68,7 @@ class ArmMembers(torch.nn.Module):
         super().__init__()
         features = arm_inputs.features_of(arms, None, None)
         n, groups = features.shape[-2], covariances.shape[0]
-        fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
-        validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
+        size, prior_variance = self._size(n, covariances)
         count = kernel.shape[0]
         ok = kernel.dtype == torch.long and bool(((kernel >= 0) & (kernel < groups)).all())
         validation.require(ok, "kernel", kernel, f"int64 from 0 to {groups - 1}")
@@ -90,17 +89,22 @@ class ArmMembers(torch.nn.Module):
         self.register_buffer("forgetting_rate", forgetting_rate.to(features), persistent=False)
         mean = validation.numbers("prior_mean", prior_mean, features)
         self.register_buffer("prior_mean", mean.expand(count, n).clone(), persistent=False)
-        variance = covariances.diagonal(dim1=-2, dim2=-1).to(features)[self.kernel]
-        self.register_buffer("prior_variance", variance, persistent=False)
+        self.register_buffer("prior_variance", prior_variance.to(features)[self.kernel], persistent=False)
         batch = (replicates, count)
         self.register_buffer("mean", features.new_zeros(*batch, n))
         self.register_buffer("reduction", features.new_zeros(*batch, n))
         # Members first: those whose turn it is lie together.
-        self.register_buffer("rows", features.new_zeros(count, replicates, n, n))
-        self.register_buffer("pending", features.new_zeros(count, replicates, _PENDING, n))
+        self.register_buffer("rows", features.new_zeros(count, replicates, size, size))
+        self.register_buffer("pending", features.new_zeros(count, replicates, _PENDING, size))
         self.register_buffer("fade", features.new_ones(count))
         self.now: float | None = None
         self._turn = 0  # the row of ``pending`` that is written next
+
+    def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
+        """How many numbers a row of R has, and the prior variances (G, N)."""
+        fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
+        validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
+        return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -150,8 +154,9 @@ class ArmMembers(torch.nn.Module):
         deviation = (variance + self.noise_variance).sqrt()
         scaled = self._column(run, arm) / deviation.unsqueeze(-1)
         innovation = (reward.to(mean).expand(shape) - mean) / deviation
-        self.mean.addcmul_(scaled, innovation.unsqueeze(-1))
-        self.reduction.addcmul_(scaled, scaled)
+        over_arms = self._over_arms(scaled)
+        self.mean.addcmul_(over_arms, innovation.unsqueeze(-1))
+        self.reduction.addcmul_(over_arms, over_arms)
         self.pending[:, :, self._turn] = scaled.transpose(0, 1)
         self._turn = (self._turn + 1) % _PENDING
         share = -(-len(self.kernel) // _PENDING)
@@ -159,11 +164,15 @@ class ArmMembers(torch.nn.Module):
 
     def _column(self, run: Tensor, arm: Tensor) -> Tensor:
         """The posterior covariance of everything with the arm of each replicate, over sqrt(a): (S, P, N)."""
-        root = self.fade.sqrt()
+        root = self.fade.sqrt().unsqueeze(-1)
         weights = self.pending[:, run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
         known = (self.rows[:, run, arm] + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
         prior = self.covariances[:, arm].movedim(0, 1)[:, self.kernel]
-        return prior / root.unsqueeze(-1) - known * root.unsqueeze(-1)
+        return prior / root - known * root
+
+    def _over_arms(self, column: Tensor) -> Tensor:
+        """What a column stands for at every arm, (S, P, N)."""
+        return column
 
     def _advance(self, time: float | None) -> None:
         fade = self._fade_at(time)
