@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -84,7 +84,7 @@ class AskTell(Described):
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
-        return cls(recipes.auto(choices, **told))
+        return cls(recipes.auto(cast(Any, choices), **told))
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -59,7 +60,7 @@ def tell(
         return Told(advice_of_replicates(advice), None, advice)
     starts = play_starts(
         problem,
-        {name: lambda stretch, steps, name=name: build(name, stretch, steps) for name in histories},
+        {name: partial(build, name) for name in histories},
         asked.horizon,
         seed=asked.seed,
         progress=True,

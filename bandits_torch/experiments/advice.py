@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from bandits_torch import validation
@@ -24,8 +23,8 @@ class Advice:
     """The policy that is ahead, and what is to be thought of its lead.
 
     Attributes:
-        verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is likely better
-            than drawing arms at random), or ``"short"`` (too few units to tell).
+        verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is likely
+            better than drawing arms at random), or ``"short"`` (too few units to tell).
         policy: that of the least mean regret.
         next: the best of the others; None where it raced alone.
         confidence: that no other has less regret than ``policy``, in [0, 1].
@@ -51,10 +50,10 @@ class Advice:
 def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     """Compare policies by their regret on the same units: stretches of a record, or replicates of a simulation.
 
-    The policy A of the least mean regret is the best with confidence 1 - max_c p_c, over all others c and drawing arms at
-    random. To be called the best wrongly, A must look better than the true best. So p_c asks how often, were c as good
-    as every other, any other would look as far ahead of c as A does. With D_kj the regret of c less that of j on unit k,
-    t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and signs s of the units,
+    The policy A of the least mean regret is the best with confidence 1 - max_c p_c, over all others c and drawing arms
+    at random. To be called the best wrongly, A must look better than the true best. So p_c asks how often, were c as
+    good as every other, any other would look as far ahead of c as A does. With D_kj the regret of c less that of j on
+    unit k, t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and signs s of the units,
 
         p_c = share of s in {-1, 1}^K with max_j t_j(s_1 D_1j, ..., s_K D_Kj) >= t_A,
 
@@ -70,7 +69,7 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     Cost: O(min(2^K, 4096) K M^2) for M policies.
 
     Source: sign-flip tests (Fisher 1935), their maximum over many comparisons (Westfall & Young 1993), and comparisons
-    with the best (Hsu 1981). The interval is Student's.
+    with the best (Hsu 1981). The interval is that of the wild bootstrap of t, with the same signs (Liu 1988).
 
     Raises ValueError for no policy, and regrets of different lengths or that are not finite.
     """
@@ -121,16 +120,19 @@ def _doubt(table: Tensor) -> Tensor:
 
 
 def _doubt_of(table: Tensor, c: int, signs: Tensor) -> Tensor:
-    difference = table[:, c : c + 1] - table
-    K = len(table)
-    difference = torch.cat([difference[:, :c], difference[:, c + 1 :]], -1)
+    others = [j for j in range(table.shape[1]) if j != c]
+    largest = _t(table[:, c : c + 1] - table[:, others], signs)
+    leader = largest[0, 0]
+    return (largest.amax(-1) >= leader - 1e-9 * leader.abs()).double().mean()
+
+
+def _t(difference: Tensor, signs: Tensor) -> Tensor:
+    """t of each pattern of signs and column, (patterns, M), of differences (K, M)."""
+    K, size = len(difference), difference.abs().amax(0)
     mean = signs @ difference / K
     spread = (difference.square().sum(0) / K - mean.square()).clamp_min(0).mul(K / (K - 1)).sqrt()
-    # Units that all differ by the same: as far apart as can be. No difference at all: none.
-    tiny = 1e-12 * difference.abs().amax(0)
-    t = torch.where(difference.abs().amax(0) > 0, mean / torch.maximum(spread, tiny), 0.0) * math.sqrt(K)
-    largest = t.amax(-1)
-    return (largest >= t[0, 0] - 1e-9 * t[0, 0].abs()).double().mean()
+    # Units that all differ by the same are as far apart as can be; without any difference there is no lead.
+    return torch.where(size > 0, math.sqrt(K) * mean / torch.maximum(spread, 1e-12 * size), 0.0)
 
 
 def _patterns(units: int) -> Tensor:
@@ -149,7 +151,9 @@ def _less(own: Tensor, other: Tensor) -> tuple[float, float, float]:
     if scale <= 0:
         return (math.nan,) * 3
     middle, K = float(difference.mean()), len(difference)
-    if K == 1:
+    if K < FEWEST:
         return middle / scale, math.nan, math.nan
-    half = float(stats.t.ppf((1 + _INTERVAL) / 2, K - 1)) * float(difference.std()) / math.sqrt(K)
+    centred = difference - middle
+    t = _t(centred.unsqueeze(-1), _patterns(K)).abs().quantile(_INTERVAL)
+    half = float(t * difference.std()) / math.sqrt(K)
     return middle / scale, (middle - half) / scale, (middle + half) / scale

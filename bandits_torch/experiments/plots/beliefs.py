@@ -1,0 +1,82 @@
+"""What a policy that averages over models came to believe: rate of change, noise, scale, and how sure it is of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.experiments.plots.style import finish, look_of, mark_switches, named, title_of
+from bandits_torch.history import History
+
+BELIEFS = ("effective_rate", "effective_members", "noise_scale", "scale", "resets")
+_TITLES = {
+    "effective_rate": "rate of change, per usual gap",
+    "effective_members": "models in play",
+    "noise_scale": "noise (line) and range (dashed) of rewards",
+    "resets": "models begun anew so far",
+}
+_LEAST_RATE = 1e-3  # below, the axis is linear, down to no change at all
+
+
+def plot_beliefs(
+    histories: History | Mapping[str, History], *, switches: Sequence[int] = (), width: float = 8.0
+) -> Figure:
+    """Four panels over the steps: rate of change, effective number of models, noise and scale, resets.
+
+    Args:
+        histories: by policy, or one alone; those whose trace lacks ``BELIEFS`` (``ModelAveraging`` has them) are left
+            out.
+        switches: steps of the true changes, drawn as dotted vertical lines.
+        width: of the figure, in inches.
+
+    Lines are medians over the replicates, bands reach from the least to the largest. The rate's axis is logarithmic
+    above 0.001; a rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart,
+    have correlation (1 - epsilon)^(n/2). Noise and range are standard deviations: of a reward about its expectation, and
+    of that expectation about its mean.
+
+    Returns a figure that no window manager knows of. Raises ValueError where no history has such a trace.
+    """
+    shown = named(histories)
+    found = {name: h for name, h in shown.items() if all(belief in h.trace for belief in BELIEFS)}
+    validation.require(
+        len(found) > 0, "histories", list(shown), f"at least one with {', '.join(BELIEFS)} in its trace"
+    )
+    figure = Figure(figsize=(width, 7.2), dpi=150, layout="constrained")
+    axes = figure.subplots(len(_TITLES), 1, sharex=True)
+    for ax, (belief, title) in zip(axes, _TITLES.items(), strict=True):
+        mark_switches(ax, switches)
+        for i, (name, history) in enumerate(found.items()):
+            colour, dash = look_of(i)
+            _draw(ax, history.trace[belief], colour, dash, name)
+            if belief == "noise_scale":
+                _draw(ax, history.trace["scale"], colour, "--", None)
+        finish(ax, title, "", "", legend=belief == "effective_rate" and len(found) > 1)
+    axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.3)
+    axes[0].set_ylim(0, 1)
+    axes[1].set_ylim(0)
+    scales = torch.cat([history.trace["scale"].reshape(-1) for history in found.values()])
+    if bool((scales > 0).all()):
+        axes[2].set_yscale("log")
+    for ax in axes:
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[3].set_ylim(0)
+    axes[-1].set(xlabel="step", xlim=(0, max(history.horizon for history in found.values())))
+    figure.suptitle(
+        title_of(found, f"what {', '.join(found)} came to believe"), x=0.01, ha="left", fontsize=11
+    )
+    return figure
+
+
+def _draw(ax: Axes, values: Tensor, colour: str, dash: str, label: str | None) -> None:
+    values = values.double().reshape(-1, values.shape[-1])
+    steps = np.arange(1, values.shape[-1] + 1)
+    ax.plot(steps, values.median(0).values.numpy(), color=colour, linestyle=dash, linewidth=1.4, label=label)
+    if len(values) > 1:
+        low, high = values.amin(0).numpy(), values.amax(0).numpy()
+        ax.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
