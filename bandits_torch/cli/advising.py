@@ -15,7 +15,7 @@ from bandits_torch.cli.asked import Race
 from bandits_torch.experiments.advice import Advice, advise
 from bandits_torch.experiments.advice_text import advice_of_record, advice_of_replicates, snippet
 from bandits_torch.experiments.regret import summary
-from bandits_torch.experiments.starts import play_starts
+from bandits_torch.experiments.starts import Starts, play_starts
 from bandits_torch.history import History
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
@@ -29,6 +29,7 @@ class Told:
     sentences: list[str]
     python: str | None
     advice: Advice | None
+    starts: Starts | None = None
 
     def record(self) -> dict[str, Any]:
         """Plain values; None for a number that there is not."""
@@ -72,7 +73,7 @@ def tell(
     python = None
     if taken is not None and asked.problem == "replay" and asked.data is not None:
         python = snippet(taken, asked.data, asked.options["problem"], asked.options[taken])
-    return Told(sentences, python, found)
+    return Told(sentences, python, found, starts)
 
 
 def _plain(value: Any) -> Any:

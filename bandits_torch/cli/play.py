@@ -13,11 +13,12 @@ import typer
 from rich.console import Console
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli.advising import tell
+from bandits_torch.cli.advising import Told, tell
 from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, checksum
 from bandits_torch.cli.folder import RaceFolder
 from bandits_torch.cli.results import results_table, why_no_error
 from bandits_torch.experiments.described import described_knowledge
+from bandits_torch.experiments.page import PageText, page
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.experiments.report import read_settings, write_report
 from bandits_torch.history import History
@@ -129,7 +130,8 @@ def _run(
         "arm_names": list(getattr(problem, "arm_names", ())) or None,
         "advice": None if told is None else told.record(),
     }
-    paths = write_report(folder.out, histories, random, settings)
+    text = page(histories, random, problem, _page_text(asked, told, settings))
+    paths = write_report(folder.out, histories, random, settings, page=text)
     console = Console()
     size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
     console.print(results_table(f"{asked.problem}: {size}", histories, random))
@@ -140,6 +142,23 @@ def _run(
     if every is not None:
         folder.leave()
     return histories
+
+
+def _page_text(asked: Race, told: Told | None, settings: dict[str, Any]) -> PageText:
+    """What the page says beside what was played."""
+    facts = {
+        "played": settings["started"].replace("T", " "),
+        "took": f"{settings['seconds']:.0f} s on {settings['device_name']}",
+        "seed": asked.seed,
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "beside this file": "regret.csv, step by step; run.json, all settings, of which rerun makes them again",
+    }
+    heading = Path(asked.data).name if asked.data else asked.problem
+    if told is None:
+        return PageText(heading, facts=facts)
+    verdict = "short" if told.advice is None else told.advice.verdict
+    policy = None if told.advice is None else told.advice.policy
+    return PageText(heading, told.sentences, verdict, policy, told.python, told.starts, facts)
 
 
 def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:

@@ -10,7 +10,9 @@ from bandits_torch.experiments.plots import (
     plot_detections,
     plot_posterior,
     plot_priors,
+    plot_pulls,
     plot_regret,
+    plot_starts,
     plot_surviving_priors,
 )
 from bandits_torch.experiments.regret import best_arms, per_step, random_regret, summary
@@ -36,7 +38,9 @@ __all__ = [
     "plot_detections",
     "plot_posterior",
     "plot_priors",
+    "plot_pulls",
     "plot_regret",
+    "plot_starts",
     "plot_surviving_priors",
     "race",
     "random_regret",

@@ -25,29 +25,30 @@ _LEAST_RATE = 1e-3  # below, the axis is linear, down to no change at all
 
 
 def plot_beliefs(
-    histories: History | Mapping[str, History], *, switches: Sequence[int] = (), width: float = 8.0
+    histories: History | Mapping[str, History], figure: Figure | None = None, *, switches: Sequence[int] = ()
 ) -> Figure:
     """Four panels over the steps: rate of change, effective number of models, noise and scale, resets.
 
     Args:
         histories: by policy, or one alone; those whose trace lacks ``BELIEFS`` (``ModelAveraging`` has them) are left
             out.
+        figure: an empty one to draw into; None: a new one, which no window manager knows of.
         switches: steps of the true changes, drawn as dotted vertical lines.
-        width: of the figure, in inches.
 
     Lines are medians over the replicates, bands reach from the least to the largest. The rate's axis is logarithmic
     above 0.001; a rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart,
-    have correlation (1 - epsilon)^(n/2). Noise and range are standard deviations: of a reward about its expectation, and
-    of that expectation about its mean.
+    have correlation (1 - epsilon)^(n/2). Noise and range are standard deviations: of a reward about its expectation,
+    and of that expectation about its mean.
 
-    Returns a figure that no window manager knows of. Raises ValueError where no history has such a trace.
+    Returns the figure. Raises ValueError where no history has such a trace.
     """
     shown = named(histories)
     found = {name: h for name, h in shown.items() if all(belief in h.trace for belief in BELIEFS)}
     validation.require(
         len(found) > 0, "histories", list(shown), f"at least one with {', '.join(BELIEFS)} in its trace"
     )
-    figure = Figure(figsize=(width, 7.2), dpi=150, layout="constrained")
+    if figure is None:
+        figure = Figure(figsize=(8.0, 7.2), dpi=150, layout="constrained")
     axes = figure.subplots(len(_TITLES), 1, sharex=True)
     for ax, (belief, title) in zip(axes, _TITLES.items(), strict=True):
         mark_switches(ax, switches)

@@ -19,7 +19,11 @@ _OFF_SCALE = 5.0  # lines that end above this many times the median line don't s
 
 
 def plot_regret(
-    histories: History | Mapping[str, History], ax: Axes | None = None, *, random: Tensor | None = None
+    histories: History | Mapping[str, History],
+    ax: Axes | None = None,
+    *,
+    random: Tensor | None = None,
+    labels: bool = True,
 ) -> Axes:
     """Mean cumulative regret of each policy over the steps, in a band of two standard errors either way.
 
@@ -27,6 +31,7 @@ def plot_regret(
         histories: by the names the lines shall have; or one alone.
         ax: where to draw; None: in a new figure, ``axes.figure``, which no window manager knows of.
         random: (R, T) expected regret of playing at random (``random_regret``), drawn as a dotted reference.
+        labels: False: no names beside the lines, where what stands round the picture tells their colours.
 
     Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that
     end above five times the median line leave through the top, and their labels say so with an arrow, so that
@@ -43,7 +48,8 @@ def plot_regret(
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
         lines.append(_draw(ax, "random (expected)", cumulative, GREY, (0, (1, 1.5))))
     _scale(ax, lines, max(history.horizon for history in shown.values()))
-    _label_ends(ax, lines)
+    if labels:
+        _label_ends(ax, lines)
     most = max(history.replicates for history in shown.values())
     text = f"mean of {most} replicates ± 2 standard errors" if most > 1 else "one replicate"
     return finish(ax, title_of(shown, text), "step", "cumulative regret")
