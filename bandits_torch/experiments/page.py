@@ -6,12 +6,14 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
 from bandits_torch.experiments import page_figures
@@ -27,6 +29,7 @@ from bandits_torch.problems.problem import Problem
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _MOST_ARMS = 24
+_LARGE = 10_000
 _VERDICTS = {
     "sure": "Sure",
     "likely": "Likely",
@@ -68,15 +71,16 @@ def page(histories: Mapping[str, History], random: Tensor, problem: Problem, tol
         problem: that was played, for its summary and the best arms.
     """
     first = next(iter(histories.values()))
+    shown = {name: h for name, h in histories.items() if name != "random"} or histories
     size = f"{_count(first.horizon, 'step')}, {_count(len(histories), 'policy', 'policies')}, "
     size += _count(first.replicates, "replicate")
     sections = [
         _advice(told),
         _read(problem.summary()),
-        _results(histories, random),
-        "" if told.starts is None or not told.starts.steps else _starts(told.starts, list(histories)),
-        _pulls(histories, problem, told.policy),
-        _beliefs(histories),
+        _results(shown, random),
+        "" if told.starts is None or not told.starts.steps else _starts(told.starts, list(shown)),
+        _pulls(shown, problem, told.policy),
+        _beliefs(shown),
         _facts(told.facts),
     ]
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -122,13 +126,13 @@ def _results(histories: Mapping[str, History], random: Tensor) -> str:
         rows.append(
             f'<tr><td class="name"><span class="dot" style="background:{colour}"></span>{html.escape(str(name))}</td>'
             f'<td class="bar"><span style="width:{max(0.0, 100 * regret / most):.1f}%;background:{colour}"></span></td>'
-            f'<td class="n">{_share(regret, at_random)}</td><td class="n spare">{regret:,.1f}</td>'
+            f'<td class="n">{_share(regret, at_random)}</td><td class="n spare">{_number(regret)}</td>'
             f'<td class="n spare">{row["ms_per_step"]:.2f}</td></tr>'
         )
     rows.append(
         '<tr class="reference"><td>drawing at random</td><td class="bar"><span style="width:'
         f'{100 * at_random / most:.1f}%;background:var(--muted)"></span></td><td class="n">100 %</td>'
-        f'<td class="n spare">{at_random:,.1f}</td><td class="n spare"></td></tr>'
+        f'<td class="n spare">{_number(at_random)}</td><td class="n spare"></td></tr>'
     )
     head = (
         '<th>policy</th><th></th><th class="n">of random</th><th class="n spare">regret</th>'
@@ -136,15 +140,15 @@ def _results(histories: Mapping[str, History], random: Tensor) -> str:
     )
     picture = page_figures.figure(
         "regret",
-        lambda made: _plain(plot_regret(histories, made.add_subplot(), random=random, labels=False)),
+        lambda made: _readable(plot_regret(histories, made.add_subplot(), random=random, labels=False)),
         3.6,
         "Regret added up over the steps, colours as in the table; dotted: drawing at random. A line that lies flat "
         "has found the best arm; one that bends upwards has lost it.",
     )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return (
         "<h2>What each policy lost</h2><p>Regret is what was lost by not pulling the best arm of every step: "
-        "the less, the better.</p>"
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{picture}'
+        f'the less, the better.</p><div class="scroll">{table}</div>{picture}'
     )
 
 
@@ -172,7 +176,7 @@ def _pulls(histories: Mapping[str, History], problem: Problem, first: str | None
     best = best_arms(problem, horizon)
     if bool((best == best[:1]).all()):
         best = best[:1]
-    lead = first if first in histories else str(summary(histories)["mean_cumulative_regret"].idxmin())
+    lead = first or str(summary(histories)["mean_cumulative_regret"].idxmin())
     shown = dict.fromkeys(name for name in (lead, "auto") if name in histories)
     names = [str(name) for name in getattr(problem, "arm_names", range(problem.num_arms))]
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
@@ -184,7 +188,7 @@ def _pulls(histories: Mapping[str, History], problem: Problem, first: str | None
         pictures.append(
             page_figures.figure(
                 f"pulls{i}",
-                lambda made, one=one: _plain(plot_pulls(one, best[:1], made.add_subplot(), names=names)),
+                partial(_draw_pulls, one, best[:1], names),
                 height,
                 f"{html.escape(name)}: the darker, the more often it pulled that arm; orange: the arm that was best "
                 f"most often at the time.{note}",
@@ -193,12 +197,23 @@ def _pulls(histories: Mapping[str, History], problem: Problem, first: str | None
     return f"<h2>What was pulled, and what was best</h2>{''.join(pictures)}"
 
 
+def _draw_pulls(history: History, best: Tensor, names: Sequence[str], made: Figure) -> None:
+    _plain(plot_pulls(history, best, made.add_subplot(), names=names))
+
+
 def _of_one_function(history: History, best: Tensor) -> History:
     """All replicates where one function is played by all, else the first alone."""
     if len(best) == 1:
         return history
-    rows = (history.arms, history.rewards, history.expected_rewards, history.best)
-    return History(*(row[:1] for row in rows), history.times, history.seconds, meta=history.meta)
+    return History(
+        history.arms[:1],
+        history.rewards[:1],
+        history.expected_rewards[:1],
+        history.best[:1],
+        history.times,
+        history.seconds,
+        meta=history.meta,
+    )
 
 
 def _beliefs(histories: Mapping[str, History]) -> str:
@@ -222,7 +237,9 @@ def _said_of_change(history: History) -> str:
     rate = float(rates[:, -max(1, history.horizon // 4) :].median())
     half = math.inf if rate <= 0 else 2 * math.log(0.5) / math.log1p(-min(rate, 0.999))
     if half > history.horizon:
-        return "Over the last quarter it believed that hardly anything changes: what it saw at the beginning still counts."
+        return (
+            "Over the last quarter it believed that hardly anything changes: what it saw first still counts."
+        )
     return (
         f"Over the last quarter it believed in a rate of {rate:.2g} a step: what an arm was worth "
         f"{_count(max(1, round(half)), 'step')} ago tells half of what it is worth now."
@@ -241,12 +258,23 @@ def _plain(ax: Axes) -> None:
     ax.set_title("", loc="left")
 
 
+def _readable(ax: Axes) -> None:
+    """As ``_plain``, with 4M and 20k for large numbers."""
+    _plain(ax)
+    if ax.get_ylim()[1] >= _LARGE:
+        ax.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+
 def _untitled(made: Figure) -> None:
     made.suptitle("")
 
 
 def _share(regret: float, at_random: float) -> str:
     return f"{100 * regret / at_random:.1f} %" if at_random > 0 else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _count(number: int, word: str, words: str | None = None) -> str:

@@ -47,7 +47,8 @@ def svg(made: Figure, name: str) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"\sid=\"(?=[a-z_]+\d+\")", f' id="{name}-', text)  # of groups, the same in every figure
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of groups, the same in every figure
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # a hundredth of a point is less than a screen shows
     return re.sub(
         "|".join(_PAGE_COLOURS), lambda found: _PAGE_COLOURS[found[0].lower()], text, flags=re.IGNORECASE
     )

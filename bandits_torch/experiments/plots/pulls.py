@@ -27,7 +27,7 @@ def plot_pulls(
     most: int = 24,
     columns: int = 50,
 ) -> Axes:
-    """How often each arm was pulled, stretch by stretch, as the depth of a colour, and a bar at the arm best most often.
+    """How often each arm was pulled, stretch by stretch, as depth of colour, and a bar at the arm best most often.
 
     Args:
         history: of a run over arms; shares are over the steps of a stretch and the replicates.
