@@ -23,7 +23,7 @@ class Advice:
     """The policy that is ahead, and what is to be thought of its lead.
 
     Attributes:
-        verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is likely
+        verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is surely
             better than drawing arms at random), or ``"short"`` (too few units to tell).
         policy: that of the least mean regret.
         next: the best of the others; None where it raced alone.
@@ -106,7 +106,7 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
 def _verdict(units: int, confidence: float, doubt_of_random: float, tied: int) -> str:
     if units < FEWEST:
         return "short"
-    if doubt_of_random > 1 - LIKELY:
+    if doubt_of_random > 1 - SURE:
         return "random"
     if tied > 1:
         return "tie"

@@ -45,7 +45,7 @@ def _sentences(advice: Advice, told_by: str) -> list[str]:
     level = f"{_percent(advice.of_random)} of what drawing arms at random loses"
     if advice.verdict == "random":
         return [
-            f"None of the policies is likely better than drawing arms at random: {told_by}, the best of them, "
+            f"None of the policies is surely better than drawing arms at random: {told_by}, the best of them, "
             f"{advice.policy}, lost {level}.",
             "What is best in a row says little about the next rows, or the record is too short to learn it.",
         ]

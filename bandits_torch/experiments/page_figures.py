@@ -13,6 +13,7 @@ from bandits_torch.experiments.plots.style import COLOURS, GREY
 
 _PAGE_COLOURS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])}
 _PAGE_COLOURS |= {"#000000": "var(--ink)", GREY: "var(--muted)", "#dddddd": "var(--grid)"}
+_DIGITS = re.compile(r"(\.\d\d)\d+")  # beyond a hundredth of a point, which no screen shows
 _SCREEN, _PHONE = 7.6, 4.0  # inches
 
 
@@ -48,7 +49,7 @@ def svg(made: Figure, name: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of groups, the same in every figure
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # a hundredth of a point is less than a screen shows
+    text = re.sub(r' d="[^"]*"', lambda path: _DIGITS.sub(r"\1", path[0]), text)
     return re.sub(
         "|".join(_PAGE_COLOURS), lambda found: _PAGE_COLOURS[found[0].lower()], text, flags=re.IGNORECASE
     )

@@ -21,6 +21,8 @@ _TITLES = {
     "noise_scale": "noise (line) and range (dashed) of rewards",
     "resets": "models begun anew so far",
 }
+_SIZES = ("noise_scale", "scale")
+_LEFT_OUT = 0.01  # of the sizes, at either end of the axis
 _LEAST_RATE = 1e-3  # below, the axis is linear, down to no change at all
 
 
@@ -61,9 +63,7 @@ def plot_beliefs(
     axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.3)
     axes[0].set_ylim(0, 1)
     axes[1].set_ylim(0)
-    scales = torch.cat([history.trace["scale"].reshape(-1) for history in found.values()])
-    if bool((scales > 0).all()):
-        axes[2].set_yscale("log")
+    _size_axis(axes[2], torch.cat([h.trace[name].reshape(-1) for h in found.values() for name in _SIZES]))
     for ax in axes:
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes[3].set_ylim(0)
@@ -72,6 +72,14 @@ def plot_beliefs(
         title_of(found, f"what {', '.join(found)} came to believe"), x=0.01, ha="left", fontsize=11
     )
     return figure
+
+
+def _size_axis(ax: Axes, sizes: Tensor) -> None:
+    """Logarithmic where nothing is 0; the first guesses, of a step or two, may lie outside."""
+    if bool((sizes > 0).all()):
+        low, high = sizes.double().quantile(sizes.new_tensor([_LEFT_OUT, 1 - _LEFT_OUT]).double()).tolist()
+        ax.set_yscale("log")
+        ax.set_ylim(low / 1.5, high * 1.5)
 
 
 def _draw(ax: Axes, values: Tensor, colour: str, dash: str, label: str | None) -> None:
