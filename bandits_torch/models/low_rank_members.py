@@ -26,6 +26,7 @@ class LowRankMembers(ArmMembers):
     """
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
+        validation.finite_tensor("covariances", covariances)
         fits = covariances.dim() == 3 and covariances.shape[1] == n
         validation.shape_is("covariances", covariances, fits, f"(G, {n}, r), roots")
         return covariances.shape[-1], covariances.square().sum(-1)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandits_torch import validation
+from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_members import ArmMembers
 from bandits_torch.models.low_rank_members import LowRankMembers, pivoted_root
@@ -57,6 +58,7 @@ def auto(
     noise_variance: Number | None = None,
     *,
     prior_mean: Number = 0.0,
+    history: Tensor | None = None,
     replicates: int = 1,
     width: float = 1.25,
     share: float = 0.001,
@@ -71,14 +73,33 @@ def auto(
 
     Args:
         kernel: None: not known; else as for the other recipes.
-        noise_variance: None: not known; used with ``kernel`` only.
-        prior_mean: used with ``kernel`` only.
+        noise_variance: None: not known; given only with ``kernel`` or ``history``.
+        prior_mean: given only with ``kernel``.
+        history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
+            covariance (``estimate_covariance``) and means are what is told.
         width: multiplies the mixture's standard deviation.
         share, behind: of ``FixedShare``.
         plausible: of ``ModelAveraging``.
+
+    Members: P = 15 (arms without features) to 105 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
+    that O(S P N).
+
+    Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
+    theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
+    which neither features nor a kernel are known.
     """
+    validation.positive_integer("replicates", replicates)
     features = arm_inputs.features_of(arms, None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+    if history is not None:
+        validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
+        kernel, prior_mean = _of_history(features, history)
+    unused = kernel is None and noise_variance is not None
+    validation.require(
+        not unused, "noise_variance", noise_variance, "None where neither kernel nor history is given"
+    )
+    zero = not isinstance(prior_mean, Tensor) and prior_mean == 0.0
+    validation.require(kernel is not None or zero, "prior_mean", prior_mean, "0 where no kernel is given")
     families = _families(features, kernel, noise_variance)
     return _policy(
         features,
@@ -107,9 +128,24 @@ def _families(
     return families + _unknown(features, x, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
 
 
+def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
+    """Covariance and means of past rewards."""
+    n = len(features)
+    validation.tensor("history", history)
+    fits = history.dim() == 2 and history.shape[1] == n
+    validation.shape_is("history", history, fits, f"(T, {n}), a column for each arm")
+    try:
+        covariance = estimate_covariance(history.to(features))
+    except ValueError as error:
+        raise ValueError(f"history: {error}") from error
+    return covariance, history.to(features).nanmean(0)
+
+
 def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[_Family]:
     """Members over the kernel told, and over it with an independent part for each arm."""
     n, own = len(features), arm_arguments.kernel_over(features, kernel)
+    if isinstance(kernel, Tensor):
+        features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
     with torch.no_grad():
         variance = own(features, diag=True).expand(n)
         s = float(variance.mean())

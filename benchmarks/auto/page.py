@@ -53,58 +53,40 @@ def _board(ours: pd.DataFrame) -> list[str]:
         return []
     lines = [_BOARD.format(others=board["policy"].nunique())]
     rows, summary = [], []
-    for policy in POLICIES:
-        facts = pd.DataFrame([_facts(board, ours, name, policy) for name in played], index=played)
-        groups = {"all": played, "development": DEVELOPMENT, "validation": VALIDATION}
+    for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
+        own = ours[ours["policy"] == policy]
+        here = [name for name in played if (own["environment"] == name).any()]
+        facts = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
+        groups = {"all": here, "development": DEVELOPMENT, "validation": VALIDATION}
         for title, names in groups.items():
-            some = facts.loc[[name for name in names if name in played]].dropna()
-            if some.empty:
-                continue
-            hindsight = some["regret"].sum() / some["best"].sum()
-            shares = f"{some['share'].mean():.1%}", f"{some['best_share'].mean():.1%}"
-            ratio = some["share"].mean() / some["best_share"].mean()
-            level = int(some["level"].sum())
-            summary.append(
-                [f"`{policy}`", title, len(some), f"{some['rank'].mean():.2f}", *shares]
-                + [f"{value:.2f}" for value in (ratio, (some["regret"] / some["best"]).mean(), hindsight)]
-                + [level]
-            )
-        for name in played:
-            row = facts.loc[name]
-            shown = f"*{name}*" if name in DEVELOPMENT else name
-            own = f"{row['regret']:.1f} ± {row['error']:.1f}", f"{row['share']:.1%}"
-            best = f"`{row['who']}` {row['best']:.1f}", f"{row['best_share']:.1%}", f"{row['rank']:.0f}"
-            rows.append(
-                [f"`{policy}`", shown, *own, *best, "yes" if row["level"] else "no", f"{row['ms']:.0f}"]
-            )
-    heads = [
-        "policy",
-        "environments",
-        "",
-        "mean rank",
-        "share of random",
-        "best in hindsight",
-        "ratio of these",
-    ]
-    lines += [markdown([*heads, "mean ratio", "ratio of sums", "level or first"], summary), ""]
-    heads = [
-        "policy",
-        "environment",
-        "regret",
-        "share of random",
-        "best other",
-        "its share",
-        "rank",
-        "level",
-        "ms",
-    ]
-    return [*lines, markdown(heads, rows), ""]
+            some = facts.loc[[name for name in names if name in here]]
+            if not some.empty:
+                summary.append([f"`{policy}`", title, *_summary(some)])
+        rows += [[f"`{policy}`", *_row(name, facts.loc[name])] for name in here]
+    heads = ["policy", "environments", "", "mean rank", "share of random", "best in hindsight"]
+    heads += ["ratio of these", "mean ratio", "ratio of sums", "level or first"]
+    lines += [markdown(heads, summary), ""]
+    heads = ["policy", "environment", "regret", "share of random", "best other", "its share", "rank", "level"]
+    return [*lines, markdown([*heads, "ms"], rows), ""]
 
 
-def _facts(board: pd.DataFrame, ours: pd.DataFrame, environment: str, policy: str) -> dict[str, object]:
-    own = ours[(ours["environment"] == environment) & (ours["policy"] == policy)].sort_values("replicate")
-    if own.empty:
-        return {}
+def _summary(some: pd.DataFrame) -> list[object]:
+    ratios = some["share"].mean() / some["best_share"].mean(), (some["regret"] / some["best"]).mean()
+    sums = some["regret"].sum() / some["best"].sum()
+    shares = f"{some['share'].mean():.1%}", f"{some['best_share'].mean():.1%}"
+    shown = [f"{value:.2f}" for value in (*ratios, sums)]
+    return [len(some), f"{some['rank'].mean():.2f}", *shares, *shown, int(some["level"].sum())]
+
+
+def _row(name: str, facts: pd.Series) -> list[str]:
+    own = f"{facts['regret']:.1f} ± {facts['error']:.1f}", f"{facts['share']:.1%}"
+    best = f"`{facts['who']}` {facts['best']:.1f}", f"{facts['best_share']:.1%}", f"{facts['rank']:.0f}"
+    shown = f"*{name}*" if name in DEVELOPMENT else name
+    return [shown, *own, *best, "yes" if facts["level"] else "no", f"{facts['ms']:.0f}"]
+
+
+def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str, object]:
+    own = own[own["environment"] == environment].sort_values("replicate")
     others = board[board["environment"] == environment].pivot(
         index="replicate", columns="policy", values="regret"
     )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 
-from bandits_torch import recipes
 from bandits_torch.experiments.cells import Block, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from benchmarks.auto.environments import Firm, Simulated, Unseen
+from benchmarks.auto.environments import Simulated
+from benchmarks.auto.records import Firm, Unseen
 from benchmarks.leaderboard import settings
 
 DEVELOPMENT = (
@@ -36,20 +34,9 @@ UNSEEN = ("cmu-light", "molene-rain", "beijing-o3")
 COLUMNS = ("environment", "policy", "replicate", "seed", "regret", "ms_per_step")
 
 
-@dataclass(frozen=True)
-class Untold:
-    """``auto`` told nothing but the arms: their features, where they have any, else their number."""
-
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def __call__(self, problem: Problem, block: Block) -> Policy:
-        """The policy of these replicates."""
-        return recipes.auto(problem.arms, replicates=block.replicates, **self.options)
-
-
 POLICIES: dict[str, Callable[[Problem, Block], Policy]] = {
     "auto": RecipeSetting("auto"),
-    "auto, told nothing": Untold(),
+    settings.UNTOLD: settings.POLICIES[settings.UNTOLD],
 }
 
 
