@@ -31,7 +31,7 @@ class Advice:
         less: regret a step of ``next`` less that of ``policy``, as a share of ``next``'s, and the ends of its 90 %
             interval; NaN where there is no other, or no interval.
         of_random: regret of ``policy`` as a share of that of drawing arms at random.
-        tied: policies that are not likely worse than ``policy``, itself first, by their regret.
+        tied: policies that are not surely worse than ``policy``, itself first, by their regret.
         rivals: how many policies were compared.
         units: K.
     """
@@ -86,9 +86,9 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
         [*(raced[name] for name in names), random], -1
     ).double()  # K x (M + 1), least regret first
     doubt = _doubt(table) if len(table) > 1 else torch.ones(table.shape[1] - 1)
-    tied = (names[0], *(name for name, p in zip(names[1:], doubt, strict=False) if p > 1 - LIKELY))
+    tied = (names[0], *(name for name, p in zip(names[1:], doubt, strict=False) if p > 1 - SURE))
     confidence = 1 - float(doubt.max())
-    verdict = _verdict(len(table), confidence, float(doubt[-1]), len(tied))
+    verdict = _verdict(len(table), confidence, float(doubt[-1]))
     leader, following = names[0], names[1] if len(names) > 1 else None
     return Advice(
         verdict,
@@ -103,14 +103,14 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     )
 
 
-def _verdict(units: int, confidence: float, doubt_of_random: float, tied: int) -> str:
+def _verdict(units: int, confidence: float, doubt_of_random: float) -> str:
     if units < FEWEST:
         return "short"
     if doubt_of_random > 1 - SURE:
         return "random"
-    if tied > 1:
-        return "tie"
-    return "sure" if confidence >= SURE else "likely"
+    if confidence >= SURE:
+        return "sure"
+    return "likely" if confidence >= LIKELY else "tie"
 
 
 def _doubt(table: Tensor) -> Tensor:

@@ -225,8 +225,8 @@ def _beliefs(histories: Mapping[str, History]) -> str:
         "beliefs",
         lambda made: _untitled(plot_beliefs({name: history}, made)),
         6.0,
-        "From above: the rate of change; how many of its models still count; the noise of a reward and, dashed, the "
-        "range of what is expected; how many models it has begun anew.",
+        "From above: the rate of change; how many of its models still count; the noise of a reward; how many models it "
+        "has begun anew.",
     )
     return f"<h2>What {html.escape(name)} came to believe</h2><p>{_said_of_change(history)}</p>{picture}"
 

@@ -1,4 +1,4 @@
-"""What a policy that averages over models came to believe: rate of change, noise, scale, and how sure it is of them."""
+"""What a policy that averages over models came to believe: rate of change, noise, and how sure it is of them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from bandits_torch import validation
 from bandits_torch.experiments.plots.style import finish, look_of, mark_switches, named, title_of
 from bandits_torch.history import History
 
-BELIEFS = ("effective_rate", "effective_members", "noise_scale", "scale", "resets")
 _TITLES = {
     "effective_rate": "rate of change, per usual gap",
     "effective_members": "models in play",
-    "noise_scale": "noise (line) and range (dashed) of rewards",
+    "noise_scale": "noise, in units of reward",
     "resets": "models begun anew so far",
 }
-_SIZES = ("noise_scale", "scale")
-_LEFT_OUT = 0.01  # of the sizes, at either end of the axis
+BELIEFS = tuple(_TITLES)
+_LEFT_OUT = 0.01  # of the noises, at either end of the axis
 _LEAST_RATE = 1e-3  # below, the axis is linear, down to no change at all
 
 
 def plot_beliefs(
     histories: History | Mapping[str, History], figure: Figure | None = None, *, switches: Sequence[int] = ()
 ) -> Figure:
-    """Four panels over the steps: rate of change, effective number of models, noise and scale, resets.
+    """Four panels over the steps: rate of change, effective number of models, noise, resets.
 
     Args:
         histories: by policy, or one alone; those whose trace lacks ``BELIEFS`` (``ModelAveraging`` has them) are left
@@ -39,8 +38,8 @@ def plot_beliefs(
 
     Lines are medians over the replicates, bands reach from the least to the largest. The rate's axis is logarithmic
     above 0.001; a rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart,
-    have correlation (1 - epsilon)^(n/2). Noise and range are standard deviations: of a reward about its expectation,
-    and of that expectation about its mean.
+    have correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its
+    expectation. ``scale`` of the trace is not drawn: its unit is the covariance's, which differs between models.
 
     Returns the figure. Raises ValueError where no history has such a trace.
     """
@@ -57,13 +56,11 @@ def plot_beliefs(
         for i, (name, history) in enumerate(found.items()):
             colour, dash = look_of(i)
             _draw(ax, history.trace[belief], colour, dash, name)
-            if belief == "noise_scale":
-                _draw(ax, history.trace["scale"], colour, "--", None)
         finish(ax, title, "", "", legend=belief == "effective_rate" and len(found) > 1)
     axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.3)
     axes[0].set_ylim(0, 1)
     axes[1].set_ylim(0)
-    _size_axis(axes[2], torch.cat([h.trace[name].reshape(-1) for h in found.values() for name in _SIZES]))
+    _noise_axis(axes[2], torch.cat([h.trace["noise_scale"].reshape(-1) for h in found.values()]))
     for ax in axes:
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes[3].set_ylim(0)
@@ -74,15 +71,13 @@ def plot_beliefs(
     return figure
 
 
-def _size_axis(ax: Axes, sizes: Tensor) -> None:
-    """Logarithmic where nothing is 0; the first guesses, of a step or two, may lie outside."""
-    if bool((sizes > 0).all()):
-        low, high = sizes.double().quantile(sizes.new_tensor([_LEFT_OUT, 1 - _LEFT_OUT]).double()).tolist()
-        ax.set_yscale("log")
-        ax.set_ylim(low / 1.5, high * 1.5)
+def _noise_axis(ax: Axes, noise: Tensor) -> None:
+    """From 0; the first guesses, of a step or two, may lie outside."""
+    high = float(noise.double().quantile(1 - _LEFT_OUT))
+    ax.set_ylim(0, 1.15 * high or 1.0)
 
 
-def _draw(ax: Axes, values: Tensor, colour: str, dash: str, label: str | None) -> None:
+def _draw(ax: Axes, values: Tensor, colour: str, dash: str, label: str) -> None:
     values = values.double().reshape(-1, values.shape[-1])
     steps = np.arange(1, values.shape[-1] + 1)
     ax.plot(steps, values.median(0).values.numpy(), color=colour, linestyle=dash, linewidth=1.4, label=label)
