@@ -57,13 +57,13 @@ def plot_beliefs(
             colour, dash = look_of(i)
             _draw(ax, history.trace[belief], colour, dash, name)
         finish(ax, title, "", "", legend=belief == "effective_rate" and len(found) > 1)
-    axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.3)
+    axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.6)
     axes[0].set_ylim(0, 1)
     axes[1].set_ylim(0)
     _noise_axis(axes[2], torch.cat([h.trace["noise_scale"].reshape(-1) for h in found.values()]))
     for ax in axes:
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes[3].set_ylim(0)
+    axes[3].set_ylim(0, max(1.0, axes[3].get_ylim()[1]))
     axes[-1].set(xlabel="step", xlim=(0, max(history.horizon for history in found.values())))
     figure.suptitle(
         title_of(found, f"what {', '.join(found)} came to believe"), x=0.01, ha="left", fontsize=11
