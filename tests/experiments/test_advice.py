@@ -1,8 +1,11 @@
 """Advice: planted winners are found, coin flips are ties, and what is called sure is seldom wrong."""
 
+import itertools
 import math
+import statistics
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
@@ -89,6 +92,20 @@ def test_the_interval_covers_the_true_difference(units):
         _, low, high = _less(own, other)
         covered += low * float(other.mean()) <= 1.0 <= high * float(other.mean())
     assert 0.86 <= covered / 500 <= 0.94
+
+
+def test_the_interval_is_that_of_the_definition():
+    """t of every pattern of signs of the differences less their mean; its 90 % quantile on either side."""
+    own, other = torch.tensor([[1.0, 2.0, 4.0, 3.5, 2.2], [2.0, 2.5, 6.0, 4.0, 5.0]]).double()
+    difference = (other - own).tolist()
+    middle = statistics.fmean(difference)
+    t = [
+        abs(plain_advice.t_of([s * (d - middle) for s, d in zip(signs, difference, strict=True)]))
+        for signs in itertools.product((1, -1), repeat=5)
+    ]
+    half = np.quantile(t, 0.9) * statistics.stdev(difference)
+    expected = [x / float(other.mean()) for x in (middle, middle - half, middle + half)]
+    np.testing.assert_allclose(_less(own, other), expected, rtol=1e-12)
 
 
 def test_the_same_policy_twice_is_a_tie_and_one_ahead_everywhere_is_sure():
