@@ -16,11 +16,12 @@ from bandits_torch._version import __version__
 if TYPE_CHECKING:
     from bandits_torch import recipes
     from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
+    from bandits_torch.ask_tell import AskTell, Question
     from bandits_torch.domain import Domain
     from bandits_torch.history import History
     from bandits_torch.loop import run
     from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
-    from bandits_torch.policies import AskTell, IndexPolicy, Policy
+    from bandits_torch.policies import IndexPolicy, Policy
     from bandits_torch.policy_files import load_policy, save_policy
     from bandits_torch.problems import Problem, make
 
@@ -34,6 +35,7 @@ __all__ = [
     "OnlineModel",
     "Policy",
     "Problem",
+    "Question",
     "ThompsonSampling",
     "UpperConfidenceBound",
     "__version__",
@@ -46,11 +48,12 @@ __all__ = [
 # Where a name is found; what is not listed is a module itself.
 _HOMES = {
     "acquisition": ("ThompsonSampling", "UpperConfidenceBound"),
+    "ask_tell": ("AskTell", "Question"),
     "domain": ("Domain",),
     "history": ("History",),
     "loop": ("run",),
     "models": ("ArmGP", "OnlineGP", "OnlineModel"),
-    "policies": ("AskTell", "IndexPolicy", "Policy"),
+    "policies": ("IndexPolicy", "Policy"),
     "policy_files": ("load_policy", "save_policy"),
     "problems": ("Problem", "make"),
 }

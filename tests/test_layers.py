@@ -24,6 +24,7 @@ FLOORS = [
     {"checkpoint"},
     {"loop", "policy_files"},
     {"recipes"},
+    {"ask_tell"},
     {"experiments"},
     {"cli"},
     {"__init__", "__main__"},

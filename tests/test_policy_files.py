@@ -10,13 +10,14 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import Domain, load_policy, recipes, save_policy
+from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.description import Described, description
 from bandits_torch.differing import differences
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies import AskTell, IndexPolicy, Observation
+from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.policies.random import RandomPolicy
 from tests.reference import all_recipes
 

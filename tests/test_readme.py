@@ -21,7 +21,7 @@ def test_python_blocks_run_in_order_as_one_session(
     for block in blocks:
         exec(compile(block, "README.md", "exec"), namespace)
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed] == ["igp_ucb", "sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb"]
+    assert [line.split()[0] for line in printed] == ["auto", "sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb"]
 
 
 def test_two_commands_are_exactly_two_lines() -> None:

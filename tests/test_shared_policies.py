@@ -7,8 +7,7 @@ import pickle
 import pytest
 import torch
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy
-from bandits_torch.policies import ask_tell
+from bandits_torch import AskTell, ask_tell, load_policy, recipes, save_policy
 from bandits_torch.policies.random import RandomPolicy
 from tests.reference import share_a_policy
 

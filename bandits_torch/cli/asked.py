@@ -16,7 +16,7 @@ from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.options import different_names, known_name, send_options, whole_number
 
 DEFAULT_HORIZON = 1000
-DEFAULT_POLICIES = "random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+DEFAULT_POLICIES = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
 
 
 _KINDS = {"problem": str, "policies": list, "horizon": int, "replicates": int, "seed": int, "device": str}

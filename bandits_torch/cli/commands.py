@@ -13,7 +13,7 @@ from bandits_torch.cli.sweep import sweep
 
 app = typer.Typer(
     help="Race algorithms that look for the best of many arms while the rewards change with time (bandit "
-    "algorithms with Gaussian-process models). To begin with, `bandits-torch race`: seven algorithms on a "
+    "algorithms with Gaussian-process models). To begin with, `bandits-torch race`: eight algorithms on a "
     "function that is replaced at step 300 of 1000, in some seconds. Then `bandits-torch list` for the algorithms "
     "(policies) and problems there are, and `bandits-torch race --data my.csv` for rewards of your own, a row a "
     "step and a column an arm.",

@@ -13,10 +13,12 @@ import typer
 from rich.console import Console
 
 from bandits_torch import problems, recipes
+from bandits_torch.cli.advising import Told, tell
 from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, checksum
 from bandits_torch.cli.folder import RaceFolder
 from bandits_torch.cli.results import results_table, why_no_error
 from bandits_torch.experiments.described import described_knowledge
+from bandits_torch.experiments.page import PageText, page
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.experiments.report import read_settings, write_report
 from bandits_torch.history import History
@@ -44,7 +46,7 @@ def play(
     if not asked.horizon:
         asked = replace(asked, horizon=min(DEFAULT_HORIZON, problem.horizon or DEFAULT_HORIZON))
     _set_threads(threads, problem.num_arms, asked.replicates)
-    built = {name: _policy(name, asked, problem) for name in asked.policies}
+    built = {name: _policy(name, asked, problem, asked.horizon) for name in asked.policies}
     every = DEFAULT_EVERY if resume and checkpoint is None else checkpoint
     folder = RaceFolder(out, asked.settings())
     standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
@@ -92,9 +94,9 @@ def _problem(asked: Race) -> Problem:
     ).to(_device(asked.device))
 
 
-def _policy(name: str, asked: Race, problem: Problem) -> Policy:
+def _policy(name: str, asked: Race, problem: Problem, horizon: int) -> Policy:
     """The policy; its errors say whose they are, and with which options."""
-    common = {"replicates": asked.replicates, "horizon": asked.horizon, "seed": asked.seed}
+    common = {"replicates": asked.replicates, "horizon": horizon, "seed": asked.seed}
     options = asked.options[name]
     try:
         return recipes.build(name, problem, **common, **options)
@@ -116,6 +118,9 @@ def _run(
         history.meta |= {"policy": name, "problem": asked.problem}
         histories[name] = history
     random = random_regret(problem, asked.horizon)
+    told = tell(
+        asked, problem, histories, random, lambda name, part, steps: _policy(name, asked, part, steps)
+    )
     settings = asked.settings() | {
         "started": started.isoformat(timespec="seconds"),
         "seconds": time.perf_counter() - clock,
@@ -123,16 +128,37 @@ def _run(
         "threads": torch.get_num_threads(),
         "knowledge": described_knowledge(problem.knowledge),
         "arm_names": list(getattr(problem, "arm_names", ())) or None,
+        "advice": None if told is None else told.record(),
     }
-    paths = write_report(folder.out, histories, random, settings)
+    text = page(histories, random, problem, _page_text(asked, told, settings))
+    paths = write_report(folder.out, histories, random, settings, page=text)
     console = Console()
     size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
     console.print(results_table(f"{asked.problem}: {size}", histories, random))
     for line in (*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if told is not None:
+        typer.echo("\n".join(["", *told.sentences, *([] if told.python is None else ["", told.python])]))
     if every is not None:
         folder.leave()
     return histories
+
+
+def _page_text(asked: Race, told: Told | None, settings: dict[str, Any]) -> PageText:
+    """What the page says beside what was played."""
+    facts = {
+        "played": settings["started"].replace("T", " "),
+        "took": f"{settings['seconds']:.0f} s on {settings['device_name']}",
+        "seed": asked.seed,
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "beside this file": "regret.csv, step by step; run.json, all settings, of which rerun makes them again",
+    }
+    heading = Path(asked.data).name if asked.data else asked.problem
+    if told is None:
+        return PageText(heading, facts=facts)
+    verdict = "short" if told.advice is None else told.advice.verdict
+    policy = None if told.advice is None else told.advice.policy
+    return PageText(heading, told.sentences, verdict, policy, told.python, told.starts, facts)
 
 
 def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:

@@ -48,7 +48,9 @@ def race(
         int | None,
         typer.Option(min=1, help="CPU threads; by default one where a step is too short to share, else all."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path("race"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for regret.csv, regret.png, report.html and run.json.")
+    ] = Path("race"),
     data: Annotated[
         Path | None,
         typer.Option(
@@ -79,9 +81,10 @@ def race(
     """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
 
     Prints a table of regret: what was lost by not pulling the best arm of every step, so the less the better, beside
-    that of pulling arms at random. Writes regret.csv (step by step), regret.png (a picture) and run.json (all settings
-    and results), of which `rerun` makes them again. With --checkpoint a race that was cut off goes on with --resume as
-    if nothing had happened.
+    that of pulling arms at random; then advice: which policy, by how much it is ahead, and how sure that is. Writes
+    regret.csv (step by step), regret.png (a picture), report.html (a page to look at, in one file) and run.json (all
+    settings and results), of which `rerun` makes them again. With --checkpoint a race that was cut off goes on with
+    --resume as if nothing had happened.
 
     Examples:
 
@@ -113,9 +116,9 @@ def race(
 
 def rerun(
     record: Annotated[Path, typer.Argument(help="run.json of a race.")],
-    out: Annotated[Path, typer.Option(help="Folder for regret.csv, regret.png and run.json.")] = Path(
-        "rerun"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for regret.csv, regret.png, report.html and run.json.")
+    ] = Path("rerun"),
     data: Annotated[
         Path | None, typer.Option(help="Where the data are now, if no longer where run.json says.")
     ] = None,

@@ -1,5 +1,6 @@
 """Races, their regret, reports and pictures."""
 
+from bandits_torch.experiments.advice import Advice, advise
 from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting
 from bandits_torch.experiments.plots import (
     COLOURS,
@@ -9,28 +10,37 @@ from bandits_torch.experiments.plots import (
     plot_detections,
     plot_posterior,
     plot_priors,
+    plot_pulls,
     plot_regret,
+    plot_starts,
     plot_surviving_priors,
 )
 from bandits_torch.experiments.regret import best_arms, per_step, random_regret, summary
 from bandits_torch.experiments.report import write_report
+from bandits_torch.experiments.starts import Starts, play_starts
 from bandits_torch.experiments.sweep import SweepFailed, race, sweep
 
 __all__ = [
     "COLOURS",
+    "Advice",
     "Block",
     "ProblemSetting",
     "RecipeSetting",
+    "Starts",
     "SweepFailed",
+    "advise",
     "best_arms",
     "mark_detections",
     "per_step",
+    "play_starts",
     "plot_arms",
     "plot_beliefs",
     "plot_detections",
     "plot_posterior",
     "plot_priors",
+    "plot_pulls",
     "plot_regret",
+    "plot_starts",
     "plot_surviving_priors",
     "race",
     "random_regret",

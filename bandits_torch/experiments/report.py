@@ -17,7 +17,7 @@ from bandits_torch.files import atomic_write
 from bandits_torch.history import History
 from bandits_torch.recorder import versions
 
-REPORT = ("regret.csv", "regret.png", "run.json")
+REPORT = ("regret.csv", "regret.png", "report.html", "run.json")
 FORMAT = "bandits_torch race"
 FORMAT_VERSION = 2  # 1 does not say what the problem was built for
 
@@ -27,26 +27,32 @@ def write_report(
     histories: Mapping[str, History],
     random: Tensor,
     settings: Mapping[str, Any],
+    *,
+    page: str | None = None,
 ) -> list[Path]:
-    """Write ``regret.csv``, ``regret.png`` and ``run.json`` into a folder, each atomically.
+    """Write ``regret.csv``, ``regret.png``, ``report.html`` and ``run.json`` into a folder, each atomically.
 
     Args:
         directory: created if missing; files of these names are replaced.
         histories: by policy.
         random: (R, T) expected regret of the random policy (``random_regret``).
         settings: plain values added at the top level of ``run.json``.
+        page: the text of ``report.html`` (``page.page``); None: none is written.
 
     Returns the paths written. ``run.json`` holds, under ``results``, for every policy its
     ``mean_cumulative_regret``, ``standard_error`` (null for one replicate or identical ones),
     ``ms_per_step``, ``wall_seconds``, ``cumulative_regret`` of every replicate and the ``arms`` it pulled, a list
     of each replicate; under ``references`` the mean cumulative regret of the random policy and of the oracle.
     """
-    paths = [Path(directory) / name for name in REPORT]
-    with atomic_write(paths[0]) as file:
+    table, picture, html, record_of_it = (Path(directory) / name for name in REPORT)
+    with atomic_write(table) as file:
         per_step(histories).to_csv(file, index=False, float_format="%.10g")
     canvas = plot_regret(histories, random=random).figure.canvas
-    with atomic_write(paths[1]) as file:
+    with atomic_write(picture) as file:
         canvas.print_figure(file, format="png")
+    if page is not None:
+        with atomic_write(html) as file:
+            file.write(page.encode())
     record = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -55,9 +61,9 @@ def write_report(
         "results": {name: _result(history) for name, history in histories.items()},
         "references": {"random": float(random.sum(-1).mean()), "oracle": 0.0},
     }
-    with atomic_write(paths[2]) as file:
+    with atomic_write(record_of_it) as file:
         file.write((_json(record) + "\n").encode())
-    return paths
+    return [table, picture, *([] if page is None else [html]), record_of_it]
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:

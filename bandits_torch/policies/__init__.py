@@ -1,6 +1,5 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
-from bandits_torch.policies.ask_tell import AskTell, Question
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.centred import CentredPolicy
@@ -36,7 +35,6 @@ from bandits_torch.policies.sharing import FixedShare
 __all__ = [
     "OPKB",
     "AdaOPKB",
-    "AskTell",
     "BatchBKB",
     "BayesianPriorPolicy",
     "CalibratedOPKB",
@@ -62,7 +60,6 @@ __all__ = [
     "PeriodicRestart",
     "Policy",
     "PriorElimination",
-    "Question",
     "RandomPolicy",
     "RegretBalancing",
     "SlidingWindow",

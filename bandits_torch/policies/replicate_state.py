@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch.description import Described
 
-class ReplicateState(ABC):
+
+class ReplicateState(Described, ABC):
     """Holds the tensors that ``_start`` names as attributes, each with the replicates as first dimension."""
 
     @abstractmethod

@@ -72,7 +72,12 @@ def test_a_race_writes_a_table_a_picture_and_a_record(stub_recipes, tmp_path):
     out = tmp_path / "made" / "on the way"
     result = call("race", *SMALL, "--seed", "5", "--out", out)
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in out.iterdir()) == ["regret.csv", "regret.png", "run.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "regret.csv",
+        "regret.png",
+        "report.html",
+        "run.json",
+    ]
 
     record = json.loads((out / "run.json").read_text())
     assert record["format"] == "bandits_torch race"

@@ -11,7 +11,7 @@ from bandits_torch import cli
 from bandits_torch.recorder import Recorder
 
 RACE = ["--horizon", 20, "--replicates", 2, "--policies", "random,gp_ts", "--option", "num_arms=6"]
-REPORT = ["regret.csv", "regret.png", "run.json"]
+REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
 
 
 def call(*arguments):

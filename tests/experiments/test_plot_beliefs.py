@@ -1,45 +1,54 @@
-"""plot_beliefs: the median of the replicates and their middle, of what the trace says."""
+"""Beliefs over time: what is drawn is what the trace holds."""
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
-from bandits_torch import recipes
-from bandits_torch.experiments.plots import plot_beliefs
+from bandits_torch import make, recipes, run
+from bandits_torch.experiments import plot_beliefs
+from bandits_torch.experiments.plots.beliefs import BELIEFS
 from bandits_torch.history import History
-from bandits_torch.loop import run
-from bandits_torch.problems import make
 
-NAMES = ("effective_rate", "noise_scale", "effective_members", "resets")
+T = 40
 
 
-def history(**trace):
-    zeros = torch.zeros(3, 40, dtype=torch.float64)
-    return History(zeros.long(), zeros, zeros, zeros, zeros[0], zeros[0], trace, {})
+def history(replicates=3, name="auto"):
+    problem = make("gp", num_arms=6)
+    played = run(recipes.build(name, problem, horizon=T, replicates=replicates), problem, T)
+    played.meta["policy"] = name
+    return played
 
 
-def test_lines_are_medians_bands_the_middle_and_rates_are_logarithmic():
-    values = torch.rand(3, 40, generator=torch.Generator().manual_seed(0)).double()
-    trace = dict.fromkeys(NAMES, values) | {"resets": (values > 0.5).double().cumsum(-1)}
-    figure = plot_beliefs(history(**trace), switches=[7, 20])
+def test_lines_are_medians_and_bands_reach_from_least_to_largest():
+    played = history()
+    figure = plot_beliefs(played, switches=[20])
     assert len(figure.axes) == 4
-    for ax in figure.axes[:3]:
-        np.testing.assert_allclose(ax.lines[0].get_ydata(), values.median(0).values.clamp_min(1e-4))
-        low, high = ax.collections[0].get_datalim(ax.transData).intervaly
-        assert low == pytest.approx(float(values.quantile(0.1, 0).clamp_min(1e-4).min()))
-        assert high == pytest.approx(float(values.quantile(0.9, 0).max()))
-        assert [line.get_xdata()[0] for line in ax.lines[1:]] == [7, 20]
-    assert figure.axes[0].get_yscale() == "log"
-    resets = figure.axes[3].lines[0].get_ydata()
-    ten = (values > 0.5).double().cumsum(-1)
-    np.testing.assert_allclose(resets[20], float(((ten[:, 20] - ten[:, 10]) / 10).median()))
-    np.testing.assert_allclose(resets[4], float((ten[:, 4] / 10).median()))
+    drawn = {"effective_rate": 0, "effective_members": 1, "noise_scale": 2, "resets": 3}
+    for belief, i in drawn.items():
+        lines = [line for line in figure.axes[i].lines if len(line.get_xdata()) == T]
+        expected = played.trace[belief].double()
+        np.testing.assert_allclose(lines[0].get_ydata(), expected.median(0).values)
+        band = figure.axes[i].collections[0].get_paths()[0].vertices[:, 1]
+        assert band.min() == pytest.approx(float(expected.min()))
+        assert band.max() == pytest.approx(float(expected.max()))
+        assert [line for line in figure.axes[i].lines if list(line.get_xdata()) == [20, 20]]
 
 
-def test_a_run_of_auto_can_be_drawn_and_another_is_refused():
-    problem = make("switching", horizon=30, num_arms=8, replicates=2)
-    played = run(recipes.auto(problem.arms, replicates=2), problem, 30)
-    figure = plot_beliefs(played)
-    assert "what ModelAveraging believed" in figure.axes[0].get_title(loc="left")
-    with pytest.raises(ValueError, match=r"history\.trace"):
-        plot_beliefs(history(width=torch.ones(3, 40)))
+def test_policies_without_beliefs_are_left_out_and_one_replicate_has_no_band():
+    one = history(1)
+    given = Figure(figsize=(4, 6))
+    figure = plot_beliefs({"ucb": history(1, "gp_ucb"), "auto": one}, given)
+    assert not figure.axes[0].collections
+    assert figure is given
+    assert len(given.axes) == 4
+    with pytest.raises(ValueError, match="effective_rate"):
+        plot_beliefs({"ucb": history(1, "gp_ucb")})
+
+
+def test_no_noise_and_traces_of_one_row_are_drawn():
+    """Rewards that never varied have no noise; the axis needs a height all the same."""
+    played = history(1)
+    trace = {belief: torch.zeros(T) for belief in BELIEFS}
+    parts = (played.arms, played.rewards, played.expected_rewards, played.best, played.times, played.seconds)
+    plot_beliefs(History(*parts, trace=trace)).canvas.draw()

@@ -11,7 +11,7 @@ from bandits_torch.state_files import write_state
 
 RACE = ["race", "--horizon", "8", "--replicates", "2", "--policies", "random,gp_ts"]
 RACE += ["--option", "num_arms=5"]
-REPORT = {"regret.csv", "regret.png", "run.json"}
+REPORT = {"regret.csv", "regret.png", "report.html", "run.json"}
 MINE = b"the user's own"
 
 

@@ -627,7 +627,7 @@ LEFT_OUT = {
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
     "acquisition.StepContext": "a record that policies make",
-    "policies.Question": "a record that AskTell makes",
+    "bandits_torch.Question": "a record that AskTell makes",
     "policies.Observation": "a record; the policy that learns it checks it",
     "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",

@@ -9,7 +9,9 @@ from bandits_torch.experiments.plots.beliefs import plot_beliefs
 from bandits_torch.experiments.plots.detections import mark_detections, plot_detections
 from bandits_torch.experiments.plots.posterior import plot_posterior
 from bandits_torch.experiments.plots.priors import plot_priors, plot_surviving_priors
+from bandits_torch.experiments.plots.pulls import plot_pulls
 from bandits_torch.experiments.plots.regret import plot_regret
+from bandits_torch.experiments.plots.starts import plot_starts
 from bandits_torch.experiments.plots.style import COLOURS
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "plot_detections",
     "plot_posterior",
     "plot_priors",
+    "plot_pulls",
     "plot_regret",
+    "plot_starts",
     "plot_surviving_priors",
 ]

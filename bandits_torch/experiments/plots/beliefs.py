@@ -1,71 +1,86 @@
-"""What a policy that averages models came to believe: rate of change, noise, how many models count, resets."""
+"""What a policy that averages over models came to believe: rate of change, noise, and how sure it is of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.experiments.plots.style import COLOURS, finish, mark_switches, named, title_of
+from bandits_torch.experiments.plots.style import finish, look_of, mark_switches, named, title_of
 from bandits_torch.history import History
 
-_PANELS = {
-    "effective_rate": "forgetting rate",
-    "noise_scale": "noise scale",
-    "effective_members": "models that count",
-    "resets": "models reset a step",
+_TITLES = {
+    "effective_rate": "rate of change, per usual gap",
+    "effective_members": "models in play",
+    "noise_scale": "noise, in units of reward",
+    "resets": "models begun anew so far",
 }
-_LEAST_RATE = 1e-4  # at the bottom of the panel
-_SMOOTHED = 10  # steps, of the resets
+BELIEFS = tuple(_TITLES)
+_LEFT_OUT = 0.01  # of the noises, at either end of the axis
+_LEAST_RATE = 1e-3  # below, the axis is linear, down to no change at all
 
 
-def plot_beliefs(history: History, *, switches: Sequence[float] = ()) -> Figure:
-    """What ``ModelAveraging`` believed over the steps: median of the replicates, and a band of their middle 80 %.
-
-    Four panels: the mean forgetting rate of its models by their weights (logarithmic), the standard deviation of the
-    noise, the effective number of models, and how many started anew (mean over 10 steps).
+def plot_beliefs(
+    histories: History | Mapping[str, History], figure: Figure | None = None, *, switches: Sequence[int] = ()
+) -> Figure:
+    """Four panels over the steps: rate of change, effective number of models, noise, resets.
 
     Args:
-        history: of a policy whose trace has effective_rate, noise_scale, effective_members and resets.
-        switches: steps at which the problem changed, drawn as dotted lines.
+        histories: by policy, or one alone; those whose trace lacks ``BELIEFS`` (``ModelAveraging`` has them) are left
+            out.
+        figure: an empty one to draw into; None: a new one, which no window manager knows of.
+        switches: steps of the true changes, drawn as dotted vertical lines.
 
-    Returns a figure that no window manager knows of. Raises ValueError for a history without such a trace.
+    Lines are medians over the replicates, bands reach from the least to the largest. The rate's axis is logarithmic
+    above 0.001; a rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart,
+    have correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its
+    expectation. ``scale`` of the trace is not drawn: its unit is the covariance's, which differs between models.
+
+    Returns the figure. Raises ValueError where no history has such a trace.
     """
-    lacking = [name for name in _PANELS if name not in history.trace]
-    expected = f"one with {', '.join(_PANELS)}"
-    validation.require(not lacking, "history.trace", sorted(history.trace), expected)
-    figure = Figure(figsize=(8, 8), dpi=150, layout="constrained")
-    panels = figure.subplots(len(_PANELS), 1, sharex=True)
-    for ax, (name, label) in zip(panels, _PANELS.items(), strict=True):
-        values = history.trace[name].double()
-        if name == "resets":
-            values = _per_step(values)
-        if name == "effective_rate":
-            ax.set_yscale("log")
-            values = values.clamp_min(_LEAST_RATE)
-        _band(ax, values.numpy())
+    shown = named(histories)
+    found = {name: h for name, h in shown.items() if all(belief in h.trace for belief in BELIEFS)}
+    validation.require(
+        len(found) > 0, "histories", list(shown), f"at least one with {', '.join(BELIEFS)} in its trace"
+    )
+    if figure is None:
+        figure = Figure(figsize=(8.0, 7.2), dpi=150, layout="constrained")
+    axes = figure.subplots(len(_TITLES), 1, sharex=True)
+    for ax, (belief, title) in zip(axes, _TITLES.items(), strict=True):
         mark_switches(ax, switches)
-        finish(ax, "", "", label)
-    ((policy, _),) = named(history).items()
-    panels[0].set_title(title_of({policy: history}, f"what {policy} believed"), loc="left", fontsize=10)
-    panels[-1].set_xlabel("step")
+        for i, (name, history) in enumerate(found.items()):
+            colour, dash = look_of(i)
+            _draw(ax, history.trace[belief], colour, dash, name)
+        finish(ax, title, "", "", legend=belief == "effective_rate" and len(found) > 1)
+    axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.6)
+    axes[0].set_ylim(0, 1)
+    axes[1].set_ylim(0)
+    _noise_axis(axes[2], torch.cat([h.trace["noise_scale"].reshape(-1) for h in found.values()]))
+    for ax in axes:
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[3].set_ylim(0, max(1.0, axes[3].get_ylim()[1]))
+    axes[-1].set(xlabel="step", xlim=(0, max(history.horizon for history in found.values())))
+    figure.suptitle(
+        title_of(found, f"what {', '.join(found)} came to believe"), x=0.01, ha="left", fontsize=11
+    )
     return figure
 
 
-def _per_step(total: Tensor) -> Tensor:
-    """Growth of a running total (S, T) a step, averaged over the last steps."""
-    length = min(_SMOOTHED, total.shape[-1])
-    before = total.roll(length, -1)
-    before[..., :length] = 0.0
-    return (total - before).clamp_min(0.0) / length
+def _noise_axis(ax: Axes, noise: Tensor) -> None:
+    """From 0; the first guesses, of a step or two, may lie outside."""
+    high = float(noise.double().quantile(1 - _LEFT_OUT))
+    ax.set_ylim(0, 1.15 * high or 1.0)
 
 
-def _band(ax: Axes, values: np.ndarray) -> None:
+def _draw(ax: Axes, values: Tensor, colour: str, dash: str, label: str) -> None:
+    values = values.double().reshape(-1, values.shape[-1])
     steps = np.arange(1, values.shape[-1] + 1)
-    low, middle, high = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
-    ax.fill_between(steps, low, high, color=COLOURS[0], alpha=0.2, linewidth=0)
-    ax.plot(steps, middle, color=COLOURS[0], linewidth=1.4)
+    ax.plot(steps, values.median(0).values.numpy(), color=colour, linestyle=dash, linewidth=1.4, label=label)
+    if len(values) > 1:
+        low, high = values.amin(0).numpy(), values.amax(0).numpy()
+        ax.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)

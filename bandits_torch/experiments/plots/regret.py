@@ -19,7 +19,11 @@ _OFF_SCALE = 5.0  # lines that end above this many times the median line don't s
 
 
 def plot_regret(
-    histories: History | Mapping[str, History], ax: Axes | None = None, *, random: Tensor | None = None
+    histories: History | Mapping[str, History],
+    ax: Axes | None = None,
+    *,
+    random: Tensor | None = None,
+    labels: bool = True,
 ) -> Axes:
     """Mean cumulative regret of each policy by step, in a band of ± two standard errors.
 
@@ -27,6 +31,7 @@ def plot_regret(
         histories: by label of the line; or a single one.
         ax: axes to draw on; None: a new figure, ``axes.figure``, which pyplot does not manage.
         random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference.
+        labels: False: no names beside the lines, for a picture whose surroundings give their colours.
 
     Each line is labelled at its end with its name and final value. A single replicate has no band. The axis
     ends at five times the median final value, so that one bad policy does not flatten the others; labels of lines
@@ -43,7 +48,8 @@ def plot_regret(
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
         lines.append(_draw(ax, "random (expected)", cumulative, GREY, (0, (1, 1.5))))
     _scale(ax, lines, max(history.horizon for history in shown.values()))
-    _label_ends(ax, lines)
+    if labels:
+        _label_ends(ax, lines)
     most = max(history.replicates for history in shown.values())
     text = f"mean of {most} replicates ± 2 standard errors" if most > 1 else "one replicate"
     return finish(ax, title_of(shown, text), "step", "cumulative regret")

@@ -10,9 +10,9 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.policies.ask_tell import AskTell
 from bandits_torch.policies.forgetting import EventTriggeredRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
@@ -23,7 +23,7 @@ from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import all_recipes, live_system
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 IN_TURN = {
     "opkb",
     "ada_opkb",
@@ -290,3 +290,51 @@ def test_two_processes_share_a_policy_and_one_is_replaced(tmp_path):
     assert asking.do("open") == {"open": list(alone.open)} == {"open": [2, 6, 10, 11]}
     for process in (asking, telling):
         process.kill()
+
+
+# -- told no more than what can be chosen -----------------------------------------------------------------
+
+
+def clicks(arm, time):
+    """Between 0 and 1; the best arm is 3 until time 60, then 9."""
+    best = 3 if time <= 60 else 9
+    return 1.0 - abs(arm - best) / 12 + 0.05 * torch.sin(torch.tensor(37.0 * time)).item()
+
+
+def played(asked, offset, factor, steps=120):
+    arms = []
+    for step in range(1, steps + 1):
+        question = asked.ask(float(step))
+        arms.append(int(question.arm))
+        assert asked.tell(question.id, offset + factor * clicks(arms[-1], step))
+    return arms
+
+
+@pytest.mark.parametrize("choices", [12, torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)])
+@pytest.mark.parametrize(("offset", "factor"), [(5000.0, 1000.0), (-3.0, 1e-6), (0.0, 1e9)])
+def test_auto_in_any_unit_plays_the_same_arms_and_follows_a_change(choices, offset, factor):
+    """Widths of theorems, in a unit of 1 000, play one arm or restart at every step."""
+    arms = played(AskTell.auto(choices), offset, factor)
+    assert arms == played(AskTell.auto(choices), 0.0, 1.0)
+    assert sum(abs(arm - 3) <= 1 for arm in arms[40:60]) >= 15
+    assert sum(abs(arm - 9) <= 1 for arm in arms[100:]) >= 15
+
+
+def test_auto_is_told_what_the_recipe_can_be_told():
+    asked = AskTell.auto(5, kernel=torch.eye(5).double(), noise_variance=0.1, replicates=3)
+    assert asked.ask(1.0).arm.shape == (3,)
+    with pytest.raises(TypeError, match="kernle"):
+        AskTell.auto(5, kernle=torch.eye(5))
+    with pytest.raises(ValueError, match="arms must be an integer >= 1, got 0"):
+        AskTell.auto(0)
+
+
+def test_a_file_of_auto_goes_on_in_another_process(tmp_path):
+    first, second = AskTell.auto(12), AskTell.auto(12)
+    played(first, 5000.0, 1000.0, 30)
+    question = first.ask(31.0)
+    save_policy(tmp_path / "live", first)
+    load_policy(tmp_path / "live", second)
+    assert second.tell(question.id, 5500.0)
+    first.tell(question.id, 5500.0)
+    assert int(second.ask(32.0).arm) == int(first.ask(32.0).arm)

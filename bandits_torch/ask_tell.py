@@ -7,14 +7,15 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bandits_torch import validation
+from bandits_torch import recipes, validation
 from bandits_torch.description import Described
+from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Choice, Observation, Policy
 
 
@@ -65,6 +66,24 @@ class AskTell(Described):
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
         self._turn = _Turn()
+
+    @classmethod
+    def auto(cls, choices: Tensor | int | Domain, **told: Any) -> AskTell:
+        """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
+
+        Rewards may be in any unit, at any level, and change in any way; see ``recipes.auto`` for what it copes with::
+
+            live = AskTell.auto(12)                       # twelve arms of which nothing is known
+            question = live.ask(time)
+            live.tell(question.id, 5_430.0)
+
+        Args:
+            choices: (N, d) features of the arms, their number N, or a ``Domain`` of points.
+            told: what is known after all, as keywords of ``recipes.auto``: a kernel, a noise variance, replicates.
+
+        Raises ValueError for choices and settings that the recipe does not take.
+        """
+        return cls(recipes.auto(cast(Any, choices), **told))
 
     @property
     def name(self) -> str:

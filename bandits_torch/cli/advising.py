@@ -1,0 +1,82 @@
+"""The advice that a race ends with."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from bandits_torch.cli.asked import Race
+from bandits_torch.experiments.advice import Advice, advise
+from bandits_torch.experiments.advice_text import advice_of_record, advice_of_replicates, snippet
+from bandits_torch.experiments.regret import summary
+from bandits_torch.experiments.starts import Starts, play_starts
+from bandits_torch.history import History
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.replay import Replay
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a race tells in the end: sentences, maybe lines of Python, and the figures behind them."""
+
+    sentences: list[str]
+    python: str | None
+    advice: Advice | None
+    starts: Starts | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Plain values; None for a number that there is not."""
+        figures = {} if self.advice is None else dataclasses.asdict(self.advice)
+        return {"sentences": self.sentences, "python": self.python} | {
+            key: _plain(value) for key, value in figures.items()
+        }
+
+
+def tell(
+    asked: Race,
+    problem: Problem,
+    histories: Mapping[str, History],
+    random: Tensor,
+    build: Callable[[str, Problem, int], Policy],
+) -> Told | None:
+    """Compare the policies; None where fewer than two raced, or one replicate of a simulation.
+
+    A record is played again, from several starts; replicates of a simulation are compared as they are.
+    """
+    if len(set(histories) - {"random"}) < 2:
+        return None
+    if not isinstance(problem, Replay):
+        units = next(iter(histories.values())).replicates
+        if units == 1:
+            return None
+        regret = {name: history.regret.mean(-1) for name, history in histories.items()}
+        advice = advise(regret, random.mean(-1).expand(units))
+        return Told(advice_of_replicates(advice), None, advice)
+    starts = play_starts(
+        problem,
+        {name: partial(build, name) for name in histories},
+        asked.horizon,
+        seed=asked.seed,
+        progress=True,
+    )
+    found = advise(starts.regret, starts.random) if starts.steps else None
+    longest = str(summary(histories)["mean_cumulative_regret"].idxmin())
+    sentences = advice_of_record(found, asked.horizon, starts.steps, longest)
+    taken = found.policy if found is not None and found.verdict in ("sure", "likely", "tie") else None
+    python = None
+    if taken is not None and asked.problem == "replay" and asked.data is not None:
+        python = snippet(taken, asked.data, asked.options["problem"], asked.options[taken])
+    return Told(sentences, python, found, starts)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

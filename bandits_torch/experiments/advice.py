@@ -1,0 +1,159 @@
+"""Which policy to take, by how much it is ahead, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+
+FEWEST = 5  # units; of fewer nothing is ever sure, as 2^-4 > 0.05
+SURE, LIKELY = 0.95, 0.8
+_INTERVAL = 0.9
+_ALL_PATTERNS = 12  # units of which every pattern of signs is tried
+_SOME_PATTERNS = 4096
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The policy that is ahead, and what is to be thought of its lead.
+
+    Attributes:
+        verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is surely
+            better than drawing arms at random), or ``"short"`` (too few units to tell).
+        policy: that of the least mean regret.
+        next: the best of the others; None where it raced alone.
+        confidence: that no other has less regret than ``policy``, in [0, 1].
+        less: regret a step of ``next`` less that of ``policy``, as a share of ``next``'s, and the ends of its 90 %
+            interval; NaN where there is no other, or no interval.
+        of_random: regret of ``policy`` as a share of that of drawing arms at random.
+        tied: policies that are not surely worse than ``policy``, itself first, by their regret.
+        rivals: how many policies were compared.
+        units: K.
+    """
+
+    verdict: str
+    policy: str
+    next: str | None
+    confidence: float
+    less: tuple[float, float, float]
+    of_random: float
+    tied: tuple[str, ...]
+    rivals: int
+    units: int
+
+
+def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
+    """Compare policies by their regret on the same units: stretches of a record, or replicates of a simulation.
+
+    The policy A of the least mean regret is the best with confidence 1 - max_c p_c, over all others c and drawing arms
+    at random. To be called the best wrongly, A must look better than the true best. So p_c asks how often, were c as
+    good as every other, any other would look as far ahead of c as A does. With D_kj the regret of c less that of j on
+    unit k, t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and signs s of the units,
+
+        p_c = share of s in {-1, 1}^K with max_j t_j(s_1 D_1j, ..., s_K D_Kj) >= t_A,
+
+    over all patterns for K <= 12, 4096 drawn ones beyond. That is exact where units are independent and differences
+    symmetric about 0 when there is none; it holds for the maximum over the policies, so having raced many of them costs
+    what it must. Units that depend on each other make it too sure: take them long.
+
+    Args:
+        regret: by policy, (K,) each: mean regret of a step on unit k. One called ``random`` is left out, as ``random``
+            stands for it without its noise.
+        random: (K,) expected regret of drawing arms at random.
+
+    Cost: O(min(2^K, 4096) K M^2) for M policies.
+
+    Source: sign-flip tests (Fisher 1935), their maximum over many comparisons (Westfall & Young 1993), and comparisons
+    with the best (Hsu 1981). The interval is that of the wild bootstrap of t, with the same signs (Liu 1988).
+
+    Raises ValueError for no policy, and regrets of different lengths or that are not finite.
+    """
+    raced = {name: value for name, value in regret.items() if name != "random"} or dict(regret)
+    validation.require(len(raced) > 0, "regret", dict(regret), "of one policy or more")
+    for name, value in {**raced, "random": random}.items():
+        shaped = isinstance(value, Tensor) and value.dim() == 1 and value.shape == random.shape
+        validation.shape_is(
+            f"regret of {name}", value, shaped and len(value) > 0, f"({len(random)},), one a unit"
+        )
+        validation.finite_tensor(f"regret of {name}", value)
+    names = sorted(raced, key=lambda name: float(raced[name].mean()))
+    table = torch.stack(
+        [*(raced[name] for name in names), random], -1
+    ).double()  # K x (M + 1), least regret first
+    doubt = _doubt(table) if len(table) > 1 else torch.ones(table.shape[1] - 1)
+    tied = (names[0], *(name for name, p in zip(names[1:], doubt, strict=False) if p > 1 - SURE))
+    confidence = 1 - float(doubt.max())
+    verdict = _verdict(len(table), confidence, float(doubt[-1]))
+    leader, following = names[0], names[1] if len(names) > 1 else None
+    return Advice(
+        verdict,
+        leader,
+        following,
+        confidence,
+        (math.nan,) * 3 if following is None else _less(raced[leader], raced[following]),
+        float(raced[leader].mean() / random.mean()),
+        tied,
+        len(names),
+        len(table),
+    )
+
+
+def _verdict(units: int, confidence: float, doubt_of_random: float) -> str:
+    if units < FEWEST:
+        return "short"
+    if doubt_of_random > 1 - SURE:
+        return "random"
+    if confidence >= SURE:
+        return "sure"
+    return "likely" if confidence >= LIKELY else "tie"
+
+
+def _doubt(table: Tensor) -> Tensor:
+    """p_c of every column but the first, which leads, (M,)."""
+    signs = _patterns(len(table))
+    return torch.stack([_doubt_of(table, c, signs) for c in range(1, table.shape[1])])
+
+
+def _doubt_of(table: Tensor, c: int, signs: Tensor) -> Tensor:
+    others = [j for j in range(table.shape[1]) if j != c]
+    largest = _t(table[:, c : c + 1] - table[:, others], signs)
+    leader = largest[0, 0]
+    return (largest.amax(-1) >= leader - 1e-9 * leader.abs()).double().mean()
+
+
+def _t(difference: Tensor, signs: Tensor) -> Tensor:
+    """t of each pattern of signs and column, (patterns, M), of differences (K, M)."""
+    K, size = len(difference), difference.abs().amax(0)
+    mean = signs @ difference / K
+    spread = (difference.square().sum(0) / K - mean.square()).clamp_min(0).mul(K / (K - 1)).sqrt()
+    # Units that all differ by the same are as far apart as can be; without any difference there is no lead.
+    return torch.where(size > 0, math.sqrt(K) * mean / torch.maximum(spread, 1e-12 * size), 0.0)
+
+
+def _patterns(units: int) -> Tensor:
+    """Signs, (patterns, K), the first all +1."""
+    if units <= _ALL_PATTERNS:
+        bits = torch.arange(2**units).unsqueeze(-1) >> torch.arange(units)
+        return 1.0 - 2.0 * (bits & 1).double()
+    drawn = torch.randint(2, (_SOME_PATTERNS, units), generator=torch.Generator().manual_seed(0))
+    drawn[0] = 0
+    return 1.0 - 2.0 * drawn.double()
+
+
+def _less(own: Tensor, other: Tensor) -> tuple[float, float, float]:
+    """How much less regret than the other, as a share of the other's, with a 90 % interval."""
+    difference, scale = other - own, float(other.mean())
+    if scale <= 0:
+        return (math.nan,) * 3
+    middle, K = float(difference.mean()), len(difference)
+    if K < FEWEST:
+        return middle / scale, math.nan, math.nan
+    centred = difference - middle
+    t = _t(centred.unsqueeze(-1), _patterns(K)).abs().quantile(_INTERVAL)
+    half = float(t * difference.std()) / math.sqrt(K)
+    return middle / scale, (middle - half) / scale, (middle + half) / scale

@@ -1,0 +1,98 @@
+"""A race ends with advice, and with lines of Python that work."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bandits_torch import cli
+
+GOOD_AND_BAD = "gp_ucb,sw_gp_ucb,random"
+OPTIONS = ["--option", "gp_ucb.width=1", "--option", "sw_gp_ucb.window=1", "--replicates", "2"]
+
+
+def table(path, rows, seed=0):
+    """Six shops, one of which is best all the time; rewards of 5 000 and something."""
+    g = np.random.default_rng(seed)
+    level = 5000 + 400 * np.array([0.0, 1.0, 3.0, 0.5, 1.5, 0.2])
+    drift = 15 * np.cumsum(g.normal(size=(rows, 6)), 0)
+    rewards = level + drift + 100 * g.normal(size=(rows, 6))
+    pd.DataFrame(rewards, columns=[f"shop {n}" for n in range(6)]).to_csv(path, index=False)
+
+
+def raced(tmp_path, *arguments):
+    asked = ["race", *map(str, arguments), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(cli.app, asked)
+    assert result.exit_code == 0, result.output
+    return result.output, json.loads((tmp_path / "out" / "run.json").read_text())["advice"]
+
+
+def test_a_planted_winner_is_advised_and_its_lines_work(tmp_path):
+    table(tmp_path / "past.csv", 500)
+    output, advice = raced(tmp_path, "--data", tmp_path / "past.csv", "--policies", GOOD_AND_BAD, *OPTIONS)
+    assert "Take gp_ucb: begun anew at 8 starts of the record, 50 rows each, it lost" in output
+    assert "less than sw_gp_ucb (90 % interval:" in output
+    assert "That it is the best of the 2 is sure: confidence above 99 %." in output
+    assert (advice["verdict"], advice["policy"], advice["next"]) == ("sure", "gp_ucb", "sw_gp_ucb")
+    assert advice["less"][1] > 0
+    assert advice["python"] in output
+    assert "width=1" in advice["python"]
+    live = {"reward": 6200.0}
+    exec(advice["python"], live)
+    assert live["arm"].startswith("shop ")
+    assert live["live"].open == ()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Take gp_ucb: begun anew at 8 starts" in page
+    assert "wrote" in output
+    assert "report.html" in output
+
+
+@pytest.mark.parametrize(("rows", "played"), [(50, 40), (250, 200)])
+def test_a_short_record_is_said_to_be_short(tmp_path, rows, played):
+    table(tmp_path / "past.csv", rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of estimates from so few rows
+        output, advice = raced(
+            tmp_path, "--data", tmp_path / "past.csv", "--policies", GOOD_AND_BAD, *OPTIONS
+        )
+    assert f"The record is too short to tell which policy is best: {played} rows were played" in output
+    assert "5 stretches of 50 are the least" in output
+    assert "gp_ucb lost least, which may be chance." in output
+    assert advice["python"] is None
+    assert "Too short to tell" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_replicates_of_a_simulation_are_compared(tmp_path):
+    small = ["--problem", "gp", "--horizon", 60, "--option", "num_arms=20", "--policies", GOOD_AND_BAD]
+    output, advice = raced(tmp_path, *small, *OPTIONS[:4], "--replicates", 8)
+    assert "Take gp_ucb: over 8 replicates, it lost" in output
+    assert advice["python"] is None
+    assert advice["units"] == 8
+    output, advice = raced(tmp_path / "few", *small, *OPTIONS[:4], "--replicates", 3)
+    assert "3 replicates are too few to tell which policy is best" in output
+
+
+@pytest.mark.parametrize("policies", ["gp_ucb", "gp_ucb,random"])
+def test_one_policy_alone_needs_no_advice(tmp_path, policies):
+    _, advice = raced(
+        tmp_path, "--problem", "gp", "--horizon", 10, "--option", "num_arms=5", "--policies", policies
+    )
+    assert advice is None
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_policies_no_better_than_chance_are_said_to_be(tmp_path):
+    """Rewards without any memory: nothing can be learned."""
+    g = np.random.default_rng(1)
+    pd.DataFrame(g.normal(size=(500, 6))).add_prefix("arm ").to_csv(tmp_path / "past.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        output, advice = raced(
+            tmp_path, "--data", tmp_path / "past.csv", "--policies", GOOD_AND_BAD, *OPTIONS
+        )
+    assert "None of the policies is surely better than drawing arms at random" in output
+    assert advice["verdict"] == "random"
+    assert advice["python"] is None

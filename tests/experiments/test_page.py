@@ -1,0 +1,212 @@
+"""The page of a race: nothing runs in it, nothing is loaded, names are shown as they are, and a browser shows it."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.experiments import race, random_regret
+from bandits_torch.experiments.page import PageText, page
+from bandits_torch.experiments.starts import Starts
+from bandits_torch.problems import Replay
+from bandits_torch.problems.tables import RewardTable
+
+T = 60
+NASTY = (
+    "<script>document.title='ran'</script>",
+    '"><img src=x onerror=alert(1)>',
+    "$\\bad$",
+    "&amp;",
+    "größer ☃",
+)
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """A race over arms of nasty names, and its page."""
+    g = torch.Generator().manual_seed(0)
+    steps = torch.randn(2, T + 20, len(NASTY), generator=g, dtype=torch.float64)
+    rewards = 0.3 * steps[0].cumsum(0) + 0.3 * steps[1]
+    problem = Replay(RewardTable(rewards, arm_names=NASTY, notes=("<b>note</b> & more",)), warm_up=0.25)
+    horizon = problem.horizon
+    policies = {
+        name: recipes.build(name, problem, replicates=2, horizon=horizon)
+        for name in ("auto", "gp_ucb", "random")
+    }
+    histories = race(policies, problem, horizon)
+    for name, history in histories.items():
+        history.meta["policy"] = name
+    told = PageText(
+        "<i>past</i>.csv",
+        ["Take auto: <em>it</em> lost less.", "And more."],
+        "likely",
+        "gp_ucb",
+        "print('<hello>')",
+        Starts({"auto": torch.rand(6, generator=g), "gp_ucb": torch.rand(6, generator=g)}, torch.ones(6), 10),
+        {"seed": "<0>"},
+    )
+    return histories, page(histories, random_regret(problem, horizon), problem, told)
+
+
+class Elements(HTMLParser):
+    """Tags with their attributes, and the text outside of pictures and styles."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.text, self._style = [], "", False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._style = tag == "style"
+
+    def handle_data(self, data):
+        self.text += "" if self._style else data
+
+    def handle_endtag(self, tag):
+        self._style = False
+
+
+def test_no_name_becomes_an_element_and_nothing_is_loaded(shown):
+    _, text = shown
+    found = Elements(text)
+    allowed = {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "section",
+        "details",
+        "summary",
+    }
+    allowed |= {
+        "h1",
+        "h2",
+        "p",
+        "pre",
+        "ul",
+        "li",
+        "span",
+        "div",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
+    allowed |= {"figure", "figcaption", "dl", "dt", "dd", "svg", "g", "path", "use", "defs", "text", "tspan"}
+    allowed |= {"clippath", "rect", "image"}
+    assert {tag for tag, _ in found.tags} <= allowed
+    for tag, attributes in found.tags:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href", "xlink:href"):
+            target = attributes.get(name, "#")
+            assert target.startswith("#") or (tag == "image" and target.startswith("data:image/png;base64,"))
+    policy = next(a["content"] for tag, a in found.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    for told in ("<i>past</i>.csv", "<em>it</em>", "print('<hello>')", "<b>note</b> & more", "<0>"):
+        assert told in found.text
+
+
+def test_it_says_what_was_read_played_and_believed(shown):
+    histories, text = shown
+    found = Elements(text)
+    headings = re.findall(r"<h2>(.*?)</h2>", text)
+    assert headings == [
+        "What was read",
+        "What each policy lost",
+        "How sure is that?",
+        "What was pulled, and what was best",
+        "What auto came to believe",
+        "How it was made",
+    ]
+    at_random = re.search(r"gp_ucb(?:<[^>]*>)+([\d.]+) %", text)
+    assert at_random is not None
+    assert f"{histories['gp_ucb'].mean_cumulative_regret:.4g}" in found.text
+    assert len(re.findall("<svg", text)) == 2 * 5  # two of pulls; each for a screen and a phone
+    assert "5 arms" in found.text
+
+
+def test_pictures_take_their_colours_from_the_page_and_share_no_ids(shown):
+    _, text = shown
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert all("var(--ink)" in picture for picture in pictures)
+    assert not re.search(r"#(0072b2|000000|dddddd)", "".join(pictures), re.IGNORECASE)
+    ids = re.findall(r'\sid="([^"]*)"', "".join(pictures))
+    assert len(ids) == len(set(ids)) > 20
+    used = re.findall(r'(?:href="#|url\(#)([^")]*)', "".join(pictures))
+    assert set(used) <= set(ids)
+
+
+def test_a_page_of_points_without_advice_or_beliefs_stands(shown):
+    from bandits_torch import make
+
+    problem = make("dynamic-ackley", horizon=4)
+    policies = {"random": recipes.build("random", problem, replicates=1, horizon=4)}
+    histories = race(policies, problem, 4)
+    text = page(histories, random_regret(problem, 4), problem, PageText("dynamic-ackley"))
+    assert re.findall(r"<h2>(.*?)</h2>", text) == ["What each policy lost"]
+
+
+def browse(path, *flags):
+    """What a headless browser makes of a page."""
+    common = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--virtual-time-budget=2000",
+    ]
+    profile = f"--user-data-dir={path.parent / 'profile'}"
+    asked = [BROWSER, *common, profile, *flags, path.as_uri()]
+    return subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)
+
+
+@needs_browser
+def test_a_browser_opens_it_runs_nothing_and_fits_a_phone(shown, tmp_path):
+    """The page is put into a frame of a phone's width whose script, not the page's, measures it."""
+    _, text = shown
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    seen = browse(path, "--enable-logging=stderr", "--dump-dom")
+    assert "<title>&lt;i&gt;past&lt;/i&gt;.csv: which policy loses least?</title>" in seen.stdout
+    assert "Refused to" not in seen.stderr
+    measured = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';").replace(
+        "</body>",
+        "<script>const d = document.documentElement; document.body.dataset.size = "
+        "[d.scrollWidth, innerWidth, d.scrollHeight, getComputedStyle(document.querySelector('.wide')).display,"
+        "document.querySelector('.narrow svg').getBoundingClientRect().width].join(' ')</script></body>",
+    )
+    path.write_text(measured, encoding="utf-8")
+    size = re.search(r'data-size="([^"]*)"', browse(path, "--window-size=500,900", "--dump-dom").stdout)[
+        1
+    ].split()
+    width, window, height, wide, picture = size
+    assert int(width) <= int(window) <= 500
+    assert int(height) > 2000
+    assert wide == "none"
+    assert 300 < float(picture) <= int(window)
+
+
+@needs_browser
+def test_a_browser_paints_it(shown, tmp_path):
+    from PIL import Image
+
+    path = tmp_path / "report.html"
+    path.write_text(shown[1], encoding="utf-8")
+    browse(path, "--window-size=1000,2600", "--hide-scrollbars", f"--screenshot={tmp_path / 'page.png'}")
+    with Image.open(tmp_path / "page.png") as image:
+        colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
+        assert image.size == (1000, 2600)
+    assert {(0xFB, 0xFA, 0xF8), (0x00, 0x72, 0xB2), (0x1D, 0x20, 0x25)} <= colours

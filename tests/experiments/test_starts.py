@@ -1,0 +1,78 @@
+"""Starts: the same problem from a later step on, in stretches that do not overlap."""
+
+import itertools
+
+import pytest
+import torch
+
+from bandits_torch import make, recipes, run
+from bandits_torch.experiments.regret import random_regret
+from bandits_torch.experiments.starts import FromStep, play_starts, starts_of
+from bandits_torch.policies import RandomPolicy
+from bandits_torch.problems import Replay
+from bandits_torch.streams import ReplicateStreams
+
+
+def record(rows=250, arms=4):
+    g = torch.Generator().manual_seed(0)
+    table = torch.randn(rows, arms, generator=g, dtype=torch.float64)
+    table[::7, 1] = torch.nan
+    return Replay(table, times=torch.arange(rows).double() ** 1.1)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "count"), [(49, 0), (50, 1), (249, 4), (250, 5), (1000, 10), (12_345, 10)]
+)
+def test_stretches_cover_the_record_once(horizon, count):
+    firsts = starts_of(horizon)
+    assert len(firsts) == count
+    if count:
+        length = horizon // count
+        assert length >= 50
+        assert all(b - a == length for a, b in itertools.pairwise(firsts))
+        assert firsts[0] == 1
+        assert horizon - count < firsts[-1] + length - 1 <= horizon
+
+
+def test_a_later_start_is_the_same_problem_shifted():
+    whole = record()
+    part = FromStep(whole, 31, 20)
+    streams = ReplicateStreams(0, 1, purpose="noise")
+    for step in (1, 7, 20):
+        torch.testing.assert_close(
+            part.expected_rewards(step), whole.expected_rewards(30 + step), equal_nan=True
+        )
+        assert part.time(step) == whole.time(30 + step)
+        assert torch.equal(part.available(step), whole.available(30 + step))
+        assert torch.equal(part.noise(step, torch.tensor([2]), streams), torch.zeros(1).double())
+    with pytest.raises(ValueError, match="step"):
+        part.expected_rewards(21)
+    torch.testing.assert_close(random_regret(part, 20), random_regret(whole, 50)[:, 30:])
+
+
+def test_each_start_is_played_afresh_and_scored_alone():
+    problem = record(400)
+
+    def build(name):
+        return lambda part, steps: recipes.build(name, part, replicates=1, horizon=steps)
+
+    starts = play_starts(problem, {"ucb": build("gp_ucb")}, problem.horizon, seed=3)
+    assert starts.steps == problem.horizon // 6
+    first = 1 + 2 * starts.steps
+    alone = run(
+        build("gp_ucb")(problem, starts.steps), FromStep(problem, first, starts.steps), starts.steps, seed=5
+    )
+    assert float(starts.regret["ucb"][2]) == float(alone.regret.mean())
+    assert len(starts.random) == 6
+
+
+def test_simulations_have_starts_too():
+    problem = make("tv-gp", num_arms=6, replicates=2)
+    starts = play_starts(problem, {"r": lambda part, steps: RandomPolicy(6, replicates=2)}, 300)
+    assert (starts.regret["r"] / starts.random - 1).abs().max() < 0.5
+
+
+@pytest.mark.parametrize(("first", "horizon"), [(0, 5), (1, 0), (190, 20), (1.5, 2)])
+def test_starts_that_are_not_there_are_refused(first, horizon):
+    with pytest.raises(ValueError, match=r"first|horizon"):
+        FromStep(record(), first, horizon)

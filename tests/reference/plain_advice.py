@@ -1,0 +1,31 @@
+"""Confidence in the best of several policies, from its definition: every pattern of signs, one number at a time."""
+
+import itertools
+import math
+import statistics
+
+
+def t_of(values):
+    """Mean over its standard error; 0 where all values are 0, without bound where they are equal."""
+    if not any(values):
+        return 0.0
+    spread = statistics.stdev(values)
+    return math.inf * statistics.fmean(values) if spread == 0 else statistics.fmean(values) / spread
+
+
+def confidence(table):
+    """``table[j]``: regret of policy j on each unit; the policy of the least mean against every other."""
+    leader = min(table, key=statistics.fmean)
+    others = [c for c in table if c is not leader]
+    return 1 - max(_doubt(c, leader, table) for c in others)
+
+
+def _doubt(c, leader, table):
+    rivals = [j for j in table if j is not c]
+    ahead = t_of([x - y for x, y in zip(c, leader, strict=True)])
+    as_far = total = 0
+    for signs in itertools.product((1, -1), repeat=len(c)):
+        flipped = [[s * (x - y) for s, x, y in zip(signs, c, j, strict=True)] for j in rivals]
+        as_far += max(t_of(d) for d in flipped) >= ahead - 1e-9 * abs(ahead)
+        total += 1
+    return as_far / total
