@@ -1,6 +1,7 @@
 """BoTorch models that learn one observation at a time, and unlearn it."""
 
 from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arm_members import ArmMembers
 from bandits_torch.models.at_time import AtTime
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
@@ -11,6 +12,7 @@ from bandits_torch.models.sketched_gp import SketchedGP
 
 __all__ = [
     "ArmGP",
+    "ArmMembers",
     "AtTime",
     "CandidatePrior",
     "LeverageSampling",

@@ -2,6 +2,7 @@
 
 from bandits_torch.policies.ada_opkb import AdaOPKB
 from bandits_torch.policies.ask_tell import AskTell, Question
+from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
 from bandits_torch.policies.continuous import ContinuousIndexPolicy
@@ -18,6 +19,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.neural import NeuralFeatures
 from bandits_torch.policies.opkb import OPKB
 from bandits_torch.policies.opkb_constants import Constants
@@ -30,6 +32,7 @@ from bandits_torch.policies.over_priors import (
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
+from bandits_torch.policies.sharing import FixedShare
 
 __all__ = [
     "OPKB",
@@ -45,6 +48,7 @@ __all__ = [
     "EventTriggeredRestart",
     "FeatureSource",
     "FixedFeatures",
+    "FixedShare",
     "ForgettingRule",
     "IndexPolicy",
     "KeepEverything",
@@ -53,6 +57,8 @@ __all__ = [
     "LikelihoodWindow",
     "Master",
     "MasterThresholds",
+    "MemberScale",
+    "ModelAveraging",
     "NeuralFeatures",
     "Observation",
     "PeriodicRestart",

@@ -30,6 +30,7 @@ from bandits_torch.recipes.adaptive import (
     opnn,
     w_gp_ucb,
 )
+from bandits_torch.recipes.averaging import auto
 from bandits_torch.recipes.index_policies import (
     et_gp_ucb,
     gp_ei,
@@ -59,6 +60,7 @@ __all__ = [
     "ada_opkb",
     "ada_opkb_calibrated",
     "ada_opnn",
+    "auto",
     "bayes_gp_ucb",
     "bbkb",
     "bkb",

@@ -10,10 +10,11 @@ from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import adaptive, index_policies, sketched, unknown_prior
+from bandits_torch.recipes import adaptive, averaging, index_policies, sketched, unknown_prior
 
 # One line a recipe, in the order of the README.
 _RECIPES: tuple[Callable[..., Policy], ...] = (
+    averaging.auto,
     index_policies.random,
     index_policies.gp_ucb,
     index_policies.igp_ucb,
