@@ -57,5 +57,7 @@ class MemberMixture(Model):
         spread = w @ (self.scale.unsqueeze(-1) * variance + (mean - centre).square())
         unit = self.unit.unsqueeze(-1)
         mean = (centre.squeeze(-2) + self.offset.unsqueeze(-1)) / unit  # S x b
-        shaped = (m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, spread.squeeze(-2) / unit.square()))
+        shaped = (
+            m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, spread.squeeze(-2) / unit.square())
+        )
         return MarginalPosterior(*shaped)

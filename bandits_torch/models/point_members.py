@@ -77,8 +77,14 @@ class PointMembers(Described):
         self.replicates = validation.positive_integer("replicates", replicates)
         self.capacity = validation.positive_integer("capacity", capacity)
         validation.require(capacity >= 2, "capacity", capacity, "an integer >= 2")
-        wide = lengthscale.unsqueeze(-1) if validation.tensor("lengthscale", lengthscale).dim() == 1 else lengthscale
-        validation.shape_is("lengthscale", lengthscale, wide.shape in ((P, 1), (P, d)), f"({P},) or ({P}, {d})")
+        wide = (
+            lengthscale.unsqueeze(-1)
+            if validation.tensor("lengthscale", lengthscale).dim() == 1
+            else lengthscale
+        )
+        validation.shape_is(
+            "lengthscale", lengthscale, wide.shape in ((P, 1), (P, d)), f"({P},) or ({P}, {d})"
+        )
         for name, value in (("noise_variance", noise_variance), ("timescale", timescale)):
             validation.shape_is(name, value, value.shape == (P,), f"({P},), a number for each member")
         for name, value in (("lengthscale", lengthscale), ("noise_variance", noise_variance)):
@@ -206,10 +212,20 @@ class PointMembers(Described):
         self.noise_variance = torch.where(where, noise_variance, self.noise_variance)
         self.rebuild()
 
-    def forget(self, where: Tensor) -> None:
-        """The members with ``where`` (S, P) True hold nothing any more; their hyperparameters stay."""
-        self.held = self.held & ~where.unsqueeze(-1)
+    def follow(self, where: Tensor, leader: Tensor) -> Tensor:
+        """Members with ``where`` (S, P) True become what ``leader`` (S,) is but for their kernel over time.
+
+        Those that remember longer than it, by ``effective_rate``, hold nothing any more: (S, P) booleans, returned.
+        """
+        run = torch.arange(self.replicates, device=leader.device)
+        for name in ("lengthscale", "noise_variance", "targets", "held"):
+            own = getattr(self, name)
+            mask = where.reshape(*where.shape, *[1] * (own.dim() - 2))
+            setattr(self, name, torch.where(mask, own[run, leader].unsqueeze(1), own))
+        anew = where & (self.effective_rate < self.effective_rate[leader].unsqueeze(-1))
+        self.held = self.held & ~anew.unsqueeze(-1)
         self.rebuild()
+        return anew
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the start, hyperparameters too; with ``where`` (S,), in those replicates."""

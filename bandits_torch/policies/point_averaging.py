@@ -35,8 +35,8 @@ class PointAveraging(Policy):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
       ``rounds`` rounds of search begun at its own and at the heaviest member's. A member with its refinements is one
       predictor, so the bound of ``FixedShare`` holds.
-    * A member far behind (``behind`` nats) is replaced: it takes over the heaviest member's length-scales and noise and
-      starts anew from its prior.
+    * A member far behind (``behind`` nats) is replaced by the heaviest member, all but its own kernel over time. If it
+      remembers longer than that one, it is what it remembers that was wrong: it starts anew from its prior.
 
     Args:
         domain: where points may be played when ``choose`` is not told otherwise.
@@ -149,7 +149,9 @@ class PointAveraging(Policy):
     def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the mixture at points (N, d), (S, N) each."""
         posterior = self.mixture().posterior(self._inputs(points, time)[:, None, None])
-        mean, variance = (moment.reshape(len(points), -1).mT for moment in (posterior.mean, posterior.variance))
+        mean, variance = (
+            moment.reshape(len(points), -1).mT for moment in (posterior.mean, posterior.variance)
+        )
         return mean, variance
 
     def _inputs(self, points: Tensor, time: float) -> Tensor:
@@ -171,30 +173,30 @@ class PointAveraging(Policy):
         self._start = observation.time if self._start is None else self._start
         now = self.clock.tick(observation.time) if self.typical_gap else self._time(observation.time)
         self.scale.meet(reward)
-        mean, variance = (m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now)))
+        mean, variance = (
+            m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
+        )
         residual = reward.unsqueeze(-1) - self.scale.offset
         density, learned = self.scale.update(residual - mean, variance + self.members.noise_variance)
         due = self.sharing.update(density)
         target = mean + learned
         if bool(due.any()):
-            self._replace(due)
-            target = torch.where(due, residual, target)
+            target = self._replace(due, target, residual)
         self.members.observe(x, target, now, self.sharing.weights)
         self._steps += 1
         self._latest = observation.arm.detach().clone().unsqueeze(1)
         if self.refined and self._steps % self.refine_every == 0:
             self._refine()
 
-    def _replace(self, due: Tensor) -> None:
-        """Members that are due begin anew with the hyperparameters, and the unit, of the heaviest member."""
-        members, best = self.members, self.sharing.log_weight.argmax(-1)
-        run = torch.arange(self.replicates, device=best.device)
-        members.forget(due)
-        like = members.lengthscale[run, best].unsqueeze(1), members.noise_variance[run, best].unsqueeze(1)
-        members.adopt(due, like[0].expand_as(members.lengthscale), like[1].expand_as(due))
+    def _replace(self, due: Tensor, target: Tensor, residual: Tensor) -> Tensor:
+        """Members that are due follow the heaviest one, its unit too; the targets (S, P) to learn then."""
+        leader = self.sharing.log_weight.argmax(-1)
+        run = torch.arange(self.replicates, device=leader.device)
         for name in ("count", "squares"):
             own = getattr(self.scale, name)
-            setattr(self.scale, name, torch.where(due, own[run, best].unsqueeze(1), own))
+            setattr(self.scale, name, torch.where(due, own[run, leader].unsqueeze(1), own))
+        target = torch.where(due, target[run, leader].unsqueeze(1), target)
+        return torch.where(self.members.follow(due, leader), residual, target)
 
     def _refine(self) -> None:
         """Likelier hyperparameters for the heaviest member and some others in turn."""

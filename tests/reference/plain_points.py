@@ -22,6 +22,10 @@ class Process:
         r = math.sqrt(3) * abs(gap) / self.timescale
         return (1 + r) * math.exp(-r)
 
+    def effective_rate(self):
+        """The rate; of a smooth kernel over time, whose integral is 2 timescale / sqrt(3), that of equal integral."""
+        return self.rate if math.isinf(self.timescale) else 1 - math.exp(-math.sqrt(3) / self.timescale)
+
     def covariance(self, a, b):
         """Of two (point, time)."""
         (x, s), (y, t) = a, b
@@ -37,7 +41,9 @@ class Process:
         if not places:
             return 0.0, 2.0
         k = torch.tensor([self.covariance(a, new) for a in places], dtype=torch.float64)
-        solved = torch.linalg.solve(self.matrix(places), torch.stack([torch.tensor(targets, dtype=torch.float64), k], -1))
+        solved = torch.linalg.solve(
+            self.matrix(places), torch.stack([torch.tensor(targets, dtype=torch.float64), k], -1)
+        )
         return float(k @ solved[:, 0]), self.covariance(new, new) - float(k @ solved[:, 1])
 
     def information(self, places, i, now):
@@ -60,7 +66,8 @@ class PlainPointAveraging:
         self.w, self.score = [1 / P] * P, [0.0] * P
         self.n, self.q = [0.0] * P, [0.0] * P
         self.places, self.targets = [], [[] for _ in range(P)]  # a target None: not held
-        self.origin, self.largest, self.resets, self.log_loss = None, 0.0, 0, 0.0
+        self.origin, self.largest, self.log_loss = None, 0.0, 0.0
+        self.resets = self.anew = 0
 
     def held(self, p):
         at = [i for i, y in enumerate(self.targets[p]) if y is not None]
@@ -123,12 +130,15 @@ class PlainPointAveraging:
 
     def _replace(self, targets, e):
         best_score, leader = max(self.score), max(range(len(self.w)), key=lambda p: self.w[p])
-        best = self.processes[leader]
+        best, followed = self.processes[leader], targets[leader]
+        held = list(self.targets[leader])
         for p, process in enumerate(self.processes):
             if best_score - self.score[p] > self.rules["behind"]:
                 self.resets += 1
-                self.score[p], targets[p] = best_score, e
-                self.targets[p] = [None] * len(self.targets[p])
+                anew = process.effective_rate() < best.effective_rate()
+                self.anew += anew
+                self.score[p], targets[p] = best_score, e if anew else followed
+                self.targets[p] = [None] * len(held) if anew else list(held)
                 self.processes[p] = Process(best.lengthscale, best.noise, process.rate, process.timescale)
                 self.n[p], self.q[p] = self.n[leader], self.q[leader]
 
