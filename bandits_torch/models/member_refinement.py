@@ -24,8 +24,8 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
 
         ln p = -1/2 ln det A - n/2 ln(y^T A^{-1} y / n).
 
-    The priors: ln of the length-scales' geometric mean about sqrt(2) + 1/2 ln d with deviation sqrt(3) (Hvarfner et al.
-    2024) and each over that mean about 0 with deviation 0.3; ln lambda about -4 with deviation 1.
+    The priors are normal: ln of a length-scale about sqrt(2) + 1/2 ln d with deviation sqrt(3) (Hvarfner et al. 2024),
+    and about the mean of all with deviation 0.3; ln lambda about -4 with deviation 1 (BoTorch's).
 
     Args:
         theta: (b, d + 1), logarithms of length-scales and noise variance.
@@ -46,7 +46,7 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
     fit = 0.5 * n * (z.square().sum(-1) / n.clamp_min(1) + torch.finfo(y.dtype).tiny).log()
     logarithms, noise = theta[:, :d], theta[:, d]
     mean = logarithms.mean(-1)
-    prior = (mean - math.sqrt(2) - 0.5 * math.log(d)).square() / 3
+    prior = (logarithms - math.sqrt(2) - 0.5 * math.log(d)).square().sum(-1) / 3
     prior = prior + ((logarithms - mean.unsqueeze(-1)) / ANISOTROPY).square().sum(-1)
     prior = prior + ((noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]).square()
     return -half_log_det - fit - 0.5 * prior
@@ -55,8 +55,9 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
 def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> Tensor:
     """Likelier hyperparameters for some members of each replicate, theta (S, K, d + 1) as in ``log_posterior``.
 
-    For each a search (L-BFGS-B, ``rounds`` rounds) begins at its own hyperparameters and another at those of ``like``;
-    the best of both ends and of its own is what it gets. Each search is one of its own, whatever the others are.
+    For each a search (L-BFGS-B, ``rounds`` rounds) begins at its own hyperparameters and another at those of ``like``,
+    that of ``like`` itself where it began. It gets the best of both ends and its own. Each search is one of its own,
+    whatever the others are.
 
     Args:
         chosen: (S, K) members.
@@ -66,11 +67,12 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
     """
     S, P = members.batch_shape
     rows = (chosen + P * torch.arange(S, device=chosen.device).unsqueeze(-1)).reshape(-1)
-    theta = torch.cat([members.lengthscale.log(), members.noise_variance.log().unsqueeze(-1)], -1)
-    low, high = _box(theta)
-    theta = theta.clamp(low, high)
+    low, high = _box(members.bounds.new_zeros(members.dim + 1))
+    theta = _logarithms(members.lengthscale, members.noise_variance).clamp(low, high)
     own = theta.reshape(S * P, -1)[rows]
     others = theta[torch.arange(S, device=like.device), like].repeat_interleave(chosen.shape[1], 0)
+    begun = _logarithms(*members.beginning).clamp(low, high)[chosen.reshape(-1)]
+    others = torch.where((chosen == like.unsqueeze(-1)).reshape(-1, 1), begun, others)
     start = torch.cat([own, others])
     column, D = torch.cat([rows, rows]).to(theta), theta.shape[-1]
 
@@ -92,6 +94,11 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
         values = torch.stack([log_posterior(t, members, rows) for t in tried])
         best = values.nan_to_num(nan=-torch.inf).argmax(0)
     return tried[best, torch.arange(len(rows), device=best.device)].reshape(*chosen.shape, D)
+
+
+def _logarithms(lengthscale: Tensor, noise_variance: Tensor) -> Tensor:
+    """theta, ``... x (d + 1)``."""
+    return torch.cat([lengthscale.log(), noise_variance.log().unsqueeze(-1)], -1)
 
 
 def _box(theta: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Many exact Gaussian processes over the same observed points, each with hyperparameters of its own, of bounded size."""
+"""Many exact Gaussian processes over the same observed points, each with its own hyperparameters, of bounded size."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ class PointMembers(Described):
 
     What that costs a member whose hyperparameters stay, for variances s^2 of the function now:
 
-        (1 - rho^2) s^2_held <= s^2_all <= s^2_held    with rho = (1 - eps)^{tau / 2}, tau the age of the youngest dropped
-                                                       (forgetting; at least the time of capacity / 2 observations);
-        lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without    for each one dropped, at eps = 0 too,
+        (1 - rho^2) s^2_held <= s^2_all <= s^2_held,                     rho = (1 - eps)^{tau / 2},
+        lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each one dropped,
 
-    and the means differ by normal numbers of variance s^2_held - s^2_all where the member is right. (For a smooth k_T
-    the second alone is proved. Proof: a posterior P2 >= (1 - c) P1 stays so when both observe the same, and time makes
-    c (1 - eps)^{tau} c.)
+    with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
+    exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and at
+    eps = 0 the only one. Where the member is right the means differ by normal numbers of variance s^2_held - s^2_all.
+    (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b smaller by
+    (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
 
     Args:
         bounds: (2, d), the box.
@@ -55,6 +56,7 @@ class PointMembers(Described):
         inputs: (S, n, d) of the unit cube, oldest first by arrival; times: (S, n).
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
+        beginning: (P, d) and (P,), what both were at first.
 
     Cost: O(S P n^3) to observe, n <= capacity; O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
 
@@ -100,7 +102,7 @@ class PointMembers(Described):
         self.smooth = self.timescale.isfinite()
         decay = -0.5 * torch.log1p(-self.forgetting_rate)
         self._decay = torch.where(self.smooth, math.sqrt(3) / self.timescale, decay)
-        self._begin = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
+        self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self.reset()
 
     # -- what it is ------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ class PointMembers(Described):
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the start, hyperparameters too; with ``where`` (S,), in those replicates."""
         shape = self.batch_shape
-        lengthscale, noise = (value.expand(shape[0], *value.shape).clone() for value in self._begin)
+        lengthscale, noise = (value.expand(shape[0], *value.shape).clone() for value in self.beginning)
         if where is not None:
             all_members = where.unsqueeze(-1).expand(shape)
             self.held = self.held & ~all_members.unsqueeze(-1)

@@ -18,6 +18,10 @@ class TypicalClock:
     now.
     """
 
+    _gaps: list[float]
+    _latest: float | None
+    _now: float
+
     def __init__(self) -> None:
         self.reset()
 
@@ -39,9 +43,7 @@ class TypicalClock:
 
     def reset(self) -> None:
         """Before the first observation."""
-        self._gaps: list[float] = []
-        self._latest: float | None = None
-        self._now = 0.0
+        self._gaps, self._latest, self._now = [], None, 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """Gaps and times."""

@@ -135,7 +135,7 @@ def test_one_dropped_costs_at_most_its_own_variance_over_the_noise(p):
 
 def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors():
     model = members(2, capacity=50)
-    _, Y = filled(12, model)
+    filled(12, model)
     anew = model.follow(torch.tensor([[False] * 3, [True, False, False]]), torch.tensor([0, 1]))
     assert anew.tolist() == [[False] * 3, [True, False, False]]  # it forgets slower than what it follows
     filled(6, model, seed=5)
@@ -151,8 +151,10 @@ def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors()
             unit = float(y @ torch.linalg.solve(A, y)) / n
             normal = torch.distributions.MultivariateNormal(torch.zeros(n).double(), unit * A)
             middle = float(row[:3].mean())
-            prior = torch.distributions.Normal(math.sqrt(2) + math.log(3) / 2, math.sqrt(3)).log_prob(
-                row[:3].mean()
+            prior = (
+                torch.distributions.Normal(math.sqrt(2) + math.log(3) / 2, math.sqrt(3))
+                .log_prob(row[:3])
+                .sum()
             )
             prior = prior + torch.distributions.Normal(middle, 0.3).log_prob(row[:3]).sum()
             prior = prior + torch.distributions.Normal(-4.0, 1.0).log_prob(row[3])

@@ -29,7 +29,7 @@ class Process:
     def covariance(self, a, b):
         """Of two (point, time)."""
         (x, s), (y, t) = a, b
-        r = math.sqrt(sum(((u - v) / l) ** 2 for u, v, l in zip(x, y, self.lengthscale, strict=True)))
+        r = math.sqrt(sum(((u - v) / scale) ** 2 for u, v, scale in zip(x, y, self.lengthscale, strict=True)))
         return (1 + matern52(r)) * self.correlation(s - t)
 
     def matrix(self, places):
