@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models import arm_inputs
 
 _PENDING = 16  # observations between two passes over a member's N x N matrix
@@ -67,40 +68,44 @@ class ArmMembers(torch.nn.Module):
     ) -> None:
         super().__init__()
         features = arm_inputs.features_of(arms, None, None)
-        n, groups = features.shape[-2], covariances.shape[0]
-        fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
-        validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
-        count = kernel.shape[0]
-        ok = kernel.dtype == torch.long and bool(((kernel >= 0) & (kernel < groups)).all())
-        validation.require(ok, "kernel", kernel, f"int64 from 0 to {groups - 1}")
+        validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+        n = features.shape[-2]
+        size, prior_variance = self._size(n, covariances)
         validation.positive_integer("replicates", replicates)
-        fits = noise_variance.shape in ((count,), (replicates, count))
-        validation.shape_is("noise_variance", noise_variance, fits, f"({count},) or ({replicates}, {count})")
-        fits = forgetting_rate.shape == (count,)
-        validation.shape_is("forgetting_rate", forgetting_rate, fits, f"({count},), a number for each member")
-        ok = bool((noise_variance.isfinite() & (noise_variance > 0)).all())
-        validation.require(ok, "noise_variance", noise_variance, "finite and > 0")
-        ok = bool(((forgetting_rate >= 0) & (forgetting_rate < 1)).all())
-        validation.require(ok, "forgetting_rate", forgetting_rate, "in [0, 1)")
+        _check(kernel, noise_variance, forgetting_rate, len(covariances), replicates)
+        count = len(kernel)
         self.replicates = replicates
         self.register_buffer("arms", features, persistent=False)
         self.register_buffer("covariances", covariances.to(features), persistent=False)
         self.register_buffer("kernel", kernel.to(features.device), persistent=False)
         self.register_buffer("noise_variance", noise_variance.to(features), persistent=False)
         self.register_buffer("forgetting_rate", forgetting_rate.to(features), persistent=False)
-        mean = validation.numbers("prior_mean", prior_mean, features)
+        mean = validation.finite_tensor("prior_mean", validation.numbers("prior_mean", prior_mean, features))
+        fits = mean.shape in ((), (n,), (count, n))
+        validation.shape_is("prior_mean", mean, fits, f"(), ({n},) or ({count}, {n})")
         self.register_buffer("prior_mean", mean.expand(count, n).clone(), persistent=False)
-        variance = covariances.diagonal(dim1=-2, dim2=-1).to(features)[self.kernel]
-        self.register_buffer("prior_variance", variance, persistent=False)
+        self.register_buffer("prior_variance", prior_variance.to(features)[self.kernel], persistent=False)
         batch = (replicates, count)
         self.register_buffer("mean", features.new_zeros(*batch, n))
         self.register_buffer("reduction", features.new_zeros(*batch, n))
         # Members first: those whose turn it is lie together.
-        self.register_buffer("rows", features.new_zeros(count, replicates, n, n))
-        self.register_buffer("pending", features.new_zeros(count, replicates, _PENDING, n))
+        self.register_buffer("rows", features.new_zeros(count, replicates, size, size))
+        self.register_buffer("pending", features.new_zeros(count, replicates, _PENDING, size))
         self.register_buffer("fade", features.new_ones(count))
         self.now: float | None = None
         self._turn = 0  # the row of ``pending`` that is written next
+
+    def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
+        """How many numbers a row of R has, and the prior variances (G, N)."""
+        validation.finite_tensor("covariances", covariances)
+        fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
+        validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
+        for group, covariance in enumerate(covariances):
+            try:
+                ArmCovarianceKernel(covariance)
+            except ValueError as error:
+                raise ValueError(f"covariances[{group}]: {error}") from error
+        return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -150,8 +155,9 @@ class ArmMembers(torch.nn.Module):
         deviation = (variance + self.noise_variance).sqrt()
         scaled = self._column(run, arm) / deviation.unsqueeze(-1)
         innovation = (reward.to(mean).expand(shape) - mean) / deviation
-        self.mean.addcmul_(scaled, innovation.unsqueeze(-1))
-        self.reduction.addcmul_(scaled, scaled)
+        over_arms = self._over_arms(scaled)
+        self.mean.addcmul_(over_arms, innovation.unsqueeze(-1))
+        self.reduction.addcmul_(over_arms, over_arms)
         self.pending[:, :, self._turn] = scaled.transpose(0, 1)
         self._turn = (self._turn + 1) % _PENDING
         share = -(-len(self.kernel) // _PENDING)
@@ -159,11 +165,15 @@ class ArmMembers(torch.nn.Module):
 
     def _column(self, run: Tensor, arm: Tensor) -> Tensor:
         """The posterior covariance of everything with the arm of each replicate, over sqrt(a): (S, P, N)."""
-        root = self.fade.sqrt()
+        root = self.fade.sqrt().unsqueeze(-1)
         weights = self.pending[:, run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
         known = (self.rows[:, run, arm] + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
         prior = self.covariances[:, arm].movedim(0, 1)[:, self.kernel]
-        return prior / root.unsqueeze(-1) - known * root.unsqueeze(-1)
+        return prior / root - known * root
+
+    def _over_arms(self, column: Tensor) -> Tensor:
+        """What a column stands for at every arm, (S, P, N)."""
+        return column
 
     def _advance(self, time: float | None) -> None:
         fade = self._fade_at(time)
@@ -215,3 +225,19 @@ class ArmMembers(torch.nn.Module):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
         self.now, self._turn = state["now"], state["turn"]
+
+
+def _check(kernel: Tensor, noise: Tensor, rate: Tensor, groups: int, replicates: int) -> None:
+    """Raise ValueError unless these are P members' kernels, noise variances and forgetting rates."""
+    ok = validation.tensor("kernel", kernel).dtype == torch.long and kernel.dim() == 1
+    ok = ok and bool(((kernel >= 0) & (kernel < groups)).all())
+    validation.require(ok, "kernel", kernel, f"(P,) int64 from 0 to {groups - 1}")
+    count = len(kernel)
+    validation.finite_tensor("noise_variance", noise)
+    fits = noise.shape in ((count,), (replicates, count))
+    validation.shape_is("noise_variance", noise, fits, f"({count},) or ({replicates}, {count})")
+    validation.require(bool((noise > 0).all()), "noise_variance", noise, "finite and > 0")
+    validation.finite_tensor("forgetting_rate", rate)
+    fits = rate.shape == (count,)
+    validation.shape_is("forgetting_rate", rate, fits, f"({count},), a number for each member")
+    validation.require(bool(((rate >= 0) & (rate < 1)).all()), "forgetting_rate", rate, "in [0, 1)")

@@ -70,7 +70,7 @@ class ModelAveraging(Policy):
         *,
         sharing: FixedShare | None = None,
         scale: MemberScale | None = None,
-        width: float = 1.5,
+        width: float = 1.25,
         plausible: float = 4.0,
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.replicate_state import ReplicateState
 
-_RECORDS = ("origin", "count", "squares", "largest")
 _KNOWN = 1e12  # a prior strength at which nothing is learned
 _LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
 
 
-class MemberScale:
+class MemberScale(ReplicateState):
     """Origin and scale of rewards for members whose covariance is known up to a factor, and robust densities.
 
     Member p predicts e = y - o with mean mu_p and variance s_p v_p, v_p its own variance (with noise) in units of its
@@ -64,13 +62,15 @@ class MemberScale:
         clip: float = 4.0,
     ) -> None:
         validation.tensor("strength", strength)
-        ok = strength.dim() == 1 and bool((strength >= 0).all())
+        ok = strength.dim() == 1 and len(strength) > 0 and bool((strength >= 0).all())
         validation.require(ok, "strength", strength, "(P,) numbers >= 0")
+        validation.tensor("learn_offset", learn_offset)
         fits = learn_offset.shape == strength.shape and learn_offset.dtype == torch.bool
         validation.shape_is("learn_offset", learn_offset, fits, f"{tuple(strength.shape)} and dtype bool")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.memory = validation.probability("memory", memory)
-        validation.require(tail > 2, "tail", tail, "a number > 2")
+        above = validation.positive("tail", tail) > 2
+        validation.require(above, "tail", tail, "a number > 2")
         self.tail, self.clip = float(tail), validation.positive("clip", clip)
         self.strength, self.learn_offset = strength.clamp_max(_KNOWN), learn_offset
         self._some_known = bool((strength > 0).any())
@@ -129,27 +129,11 @@ class MemberScale:
         self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
         self.largest = torch.maximum(self.largest, squared.amax(-1))
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget what was learned, in the replicates with ``where`` (S,) True."""
-        shape = (self.replicates, len(self.strength))
-        zeros = self.strength.new_zeros
-        start = {
+    def _start(self) -> dict[str, Tensor]:
+        shape, zeros = (self.replicates, len(self.strength)), self.strength.new_zeros
+        return {
             "origin": zeros(self.replicates).fill_(torch.nan),
             "count": zeros(shape),
             "squares": zeros(shape),
             "largest": zeros(self.replicates),
         }
-        for name, value in start.items():
-            if where is not None:
-                old = getattr(self, name)
-                value = torch.where(where.reshape(-1, *[1] * (old.dim() - 1)), value, old)
-            setattr(self, name, value)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Origin and sums."""
-        return {name: getattr(self, name).clone() for name in _RECORDS}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the scale that gave ``state`` stood."""
-        for name in _RECORDS:
-            setattr(self, name, state[name].clone())

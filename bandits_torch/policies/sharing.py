@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.replicate_state import ReplicateState
 
-_RECORDS = ("log_weight", "score", "resets", "log_loss")
 
-
-class FixedShare:
+class FixedShare(ReplicateState):
     """Weights of P members in each of S replicates, by predictive density and fixed share.
 
     With f_p the predictive density that member p gave what was then observed, and pi the prior weights,
@@ -66,7 +63,7 @@ class FixedShare:
         memory: float = 0.9,
     ) -> None:
         validation.tensor("prior", prior)
-        ok = prior.dim() == 1 and bool((prior.isfinite() & (prior > 0)).all())
+        ok = prior.dim() == 1 and len(prior) > 0 and bool((prior.isfinite() & (prior > 0)).all())
         validation.require(ok, "prior", prior, "(P,) finite weights > 0")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.share = validation.below_one("share", share)
@@ -102,29 +99,14 @@ class FixedShare:
         self.resets = self.resets + due.sum(-1)
         return due
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Back to the prior weights, in the replicates with ``where`` (S,) True."""
+    def _start(self) -> dict[str, Tensor]:
         shape = (self.replicates, len(self.log_prior))
-        start = {
+        return {
             "log_weight": self.log_prior.expand(shape).clone(),
             "score": self.log_prior.new_zeros(shape),
             "resets": torch.zeros(self.replicates, dtype=torch.long, device=self.log_prior.device),
             "log_loss": self.log_prior.new_zeros(self.replicates),
         }
-        for name, value in start.items():
-            if where is not None:
-                old = getattr(self, name)
-                value = torch.where(where.reshape(-1, *[1] * (old.dim() - 1)), value, old)
-            setattr(self, name, value)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Weights, scores and sums."""
-        return {name: getattr(self, name).clone() for name in _RECORDS}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the weights that gave ``state`` stood."""
-        for name in _RECORDS:
-            setattr(self, name, state[name].clone())
 
 
 def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,14 +1,11 @@
-"""Environments of the protocol beside the leaderboard's: simulated ones, and records that nothing was developed on."""
+"""Simulated environments of the protocol beside the leaderboard's."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel, RBFKernel
 from torch import Tensor
@@ -16,8 +13,6 @@ from torch import Tensor
 from bandits_torch.experiments.cells import Block
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.problems.problem import Knowledge, Problem
-from bandits_torch.problems.replay import Replay
-from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 
 _ARMS, _NOISE = 100, 0.1
@@ -224,64 +219,3 @@ _MAKE: dict[str, Callable[[Block], Problem]] = {
     "arms-come-and-go": _arms_come_and_go,
     "misleading-history": _misleading_history,
 }
-
-
-class FirmTable(Replay):
-    """A table such as a firm would have: 40 arms in five groups, a season of 24 hours, drift, a jump, irregular times,
-    3 % missing, noise of 15 % of the variance, rewards in thousands, two arms whose reward is constant.
-
-    The first fifth is history, noise and all; what is played gives the table's rewards, and regret is counted in
-    expected ones. One replicate; a seed makes another table.
-    """
-
-    def __init__(self, seed: int, rows: int = 625) -> None:
-        g = np.random.default_rng(seed)
-        n = 40
-        hours = np.cumsum(g.exponential(1.0, rows) * np.where(g.random(rows) < 0.03, 12.0, 1.0))
-        group = g.integers(5, size=n)
-        level, season = g.normal(0, 0.7, 5)[group] + g.normal(0, 0.5, n), g.normal(0, 0.5, 5)[group]
-        phase = g.uniform(0, 2 * np.pi, 5)[group] + g.normal(0, 0.2, n)
-        walk = np.cumsum(g.normal(0, 0.05, (rows, 5)), 0)[:, group] + np.cumsum(
-            g.normal(0, 0.02, (rows, n)), 0
-        )
-        jump = np.where(np.arange(rows)[:, None] >= int(rows * g.uniform(0.4, 0.8)), g.normal(0, 1.0, n), 0.0)
-        clean = level + season * np.cos(2 * np.pi * hours[:, None] / 24 + phase) + walk + jump
-        clean = 5.0 + clean
-        clean[:, :2] = 5.0
-        noise = g.normal(0, math.sqrt(0.15 * clean[:, 2:].var()), (rows, n))
-        noise[:, :2] = 0.0
-        table = 1000 * (clean + noise)
-        table[g.random((rows, n)) < 0.03] = np.nan
-        super().__init__(RewardTable(torch.from_numpy(table), torch.from_numpy(3600.0 * hours)))
-        self._clean = 1000 * torch.from_numpy(clean[-len(self.table) :])
-        assert len(self.table) == self.horizon
-
-    def expected_rewards(self, step: int) -> Tensor:
-        """The rewards without their noise, NaN where missing, (1, N)."""
-        table = super().expected_rewards(step)
-        return torch.where(table.isnan(), table, self._clean[step - 1])
-
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """What the table has beyond that."""
-        difference = super().expected_rewards(step) - self._clean[step - 1]
-        return difference.expand(len(arm), -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-
-
-@dataclass(frozen=True)
-class Firm:
-    """A firm's table for the seed of the block."""
-
-    def __call__(self, block: Block) -> Problem:
-        """One replicate, whose table is that of the block's seed plus its first replicate."""
-        return FirmTable(block.seed + block.first_replicate)
-
-
-def unseen_record(name: str, data: Path) -> Replay:
-    """The records declared as never developed on."""
-    made: dict[str, Any]
-    if name == "cmu-light":
-        arrays = np.load(data / "cmu_light.npz", allow_pickle=False)
-        history, table = (torch.from_numpy(arrays[key].astype(np.float64)) for key in ("train", "test"))
-        made = {"table": table, "arms": torch.from_numpy(arrays["xy"].astype(np.float64)), "history": history}
-        return Replay(**made)
-    raise NotImplementedError(name)

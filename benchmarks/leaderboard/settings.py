@@ -13,6 +13,8 @@ Settings. Every recipe has its defaults, so the width of its theorem (delta 0.1)
 second time with one constant for all, 2 (for Thompson sampling, whose width scales the posterior's deviation, 1). The
 networks of OPNN and ADA-OPNN have 64 units in place of 256 and 50 training steps in place of 200, for their cost.
 
+``auto`` is told neither rate nor variation nor horizon, and a second time nothing at all: features or number of arms.
+
 Recipes for an unknown prior need candidate priors, which only two environments have. There they race beside a few that
 know one prior, in a table of their own, outside the ranking; ``known_prior_gp_ucb`` is told the true one and is no
 competitor.
@@ -24,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bandits_torch.experiments.cells import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
-from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting
+from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting, Untold
 
 HORIZON, REPLICATES, SEED = 500, 25, 0
 WIDTH, SAMPLING_WIDTH = 2.0, 1.0
@@ -58,6 +60,7 @@ _OWN = (
     *("random", "gp_ucb", "igp_ucb", "gp_ei", "gp_pi"),
     *("r_gp_ucb", "sw_gp_ucb", "tv_gp_ucb", "ui_gp_ucb", "et_gp_ucb", "opkb"),
     *(
+        "auto",
         "gp_ts",
         "ada_opkb_calibrated",
         "bbkb",
@@ -93,7 +96,8 @@ def _in_turn() -> Iterator[tuple[str, RecipeSetting]]:
             yield _constant(name)
 
 
-POLICIES: dict[str, MakePolicy] = dict(_in_turn())
+UNTOLD = "auto, told nothing"
+POLICIES: dict[str, MakePolicy] = dict(_in_turn()) | {UNTOLD: Untold()}
 PRIOR_POLICIES: dict[str, MakePolicy] = {
     name: POLICIES[name] for name in ("random", "gp_ucb", "gp_ucb w=2", "tv_gp_ucb", "tv_gp_ucb w=2")
 } | {label: setting for name in _UNKNOWN_PRIOR for label, setting in ((name, _own(name)), _constant(name))}

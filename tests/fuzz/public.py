@@ -10,11 +10,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import tempfile
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import torch
 from botorch.test_functions import Branin
 from gpytorch.kernels import RBFKernel
@@ -194,6 +196,34 @@ SPECS: dict[str, Spec] = {
     # models
     "models.ArmGP": Spec(
         lambda: {"arms": N, "kernel": COVARIANCE, "noise_variance": 0.1, "prior_mean": 0.0, "form": "auto"}
+    ),
+    "models.ArmMembers": Spec(
+        lambda: {
+            "arms": FEATURES,
+            "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
+            "kernel": torch.tensor([0, 1, 1]),
+            "noise_variance": 0.1 * torch.ones(3).double(),
+            "forgetting_rate": torch.zeros(3).double(),
+            "prior_mean": 0.0,
+            "replicates": 2,
+        },
+        {
+            "covariances": bad.spoiled(
+                torch.stack([COVARIANCE, COVARIANCE]), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])
+            ),
+            "kernel": st.sampled_from(
+                [
+                    torch.tensor([0, 2, 0]),
+                    torch.tensor([-1, 0, 0]),
+                    torch.zeros(3),
+                    torch.zeros(2, 3).long(),
+                    "k",
+                    None,
+                ]
+            ),
+            "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+            "forgetting_rate": bad.spoiled(torch.zeros(3).double(), torch.ones(3), torch.zeros(2), 0.1),
+        },
     ),
     "models.LeverageSampling": Spec(
         lambda: {"oversampling": 2.0, "growth": 1.0, "epsilon": 0.5}, {"growth": bad.at_least_one}
@@ -588,6 +618,44 @@ SPECS: dict[str, Spec] = {
         ),
         {"width": bad.count, "arms": bad.features, "depth": bad.integers(2)},
     ),
+    "policies.FixedShare": Spec(
+        lambda: {
+            "prior": torch.ones(3).double(),
+            "replicates": 2,
+            "share": 0.01,
+            "behind": 9.0,
+            "memory": 0.9,
+        },
+        {
+            "prior": bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3)),
+            "share": bad.rate,
+            "behind": bad.numbers(lambda x: x > 0),
+            "memory": bad.rate,
+        },
+    ),
+    "policies.MemberScale": Spec(
+        lambda: {
+            "strength": torch.ones(3).double(),
+            "learn_offset": torch.tensor([True, False, True]),
+            "replicates": 2,
+            "memory": 0.9,
+            "tail": 5.0,
+            "clip": 3.0,
+        },
+        {
+            "strength": st.sampled_from(
+                [-torch.ones(3), torch.ones(2, 3), "ones", None, [1.0], torch.tensor([math.nan, 1.0, 1.0])]
+            ),
+            "learn_offset": st.sampled_from([torch.ones(3), torch.ones(2) > 0, "yes", None, [True]]),
+            "memory": bad.share,
+            "tail": bad.numbers(lambda x: 2 < x < math.inf),
+            "clip": bad.positive,
+        },
+    ),
+    "policies.ModelAveraging": Spec(
+        lambda: {"model": over_priors(), "width": 1.0, "plausible": 2.0},
+        {"width": bad.non_negative, "plausible": bad.non_negative},
+    ),
     "policies.PeriodicRestart": Spec(lambda: {"interval": 3}),
     "policies.RandomPolicy": Spec(lambda: {"num_arms": N, "replicates": 2, "seed": 0, "first_replicate": 0}),
     "policies.RegretBalancing": Spec(
@@ -719,6 +787,17 @@ SPECS: dict[str, Spec] = {
     # recipes
     "recipes.random": Spec(
         lambda: recipe()() | {"seed": 0, "first_replicate": 0}, {"kernel": None, "noise_variance": None}
+    ),
+    "recipes.auto": Spec(
+        recipe(width=1.0, share=0.01, behind=9.0, plausible=2.0),
+        {
+            "width": bad.non_negative,
+            "share": bad.rate,
+            "behind": bad.numbers(lambda x: x > 0),
+            "plausible": bad.non_negative,
+            "kernel": bad.covariances.filter(lambda x: x is not None),
+            "noise_variance": bad.positive_or_none,
+        },
     ),
     "recipes.gp_ucb": Spec(recipe(delta=0.1)),
     "recipes.igp_ucb": Spec(

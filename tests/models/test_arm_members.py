@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
+from bandits_torch.models.low_rank_members import LowRankMembers, pivoted_root
 from tests.reference.arm_gp_twins import smooth
 
 N, S = 15, 3
@@ -97,3 +98,28 @@ def test_what_does_not_fit_is_refused_by_name():
         valid = {"covariances": KERNELS, "kernel": index, "noise_variance": one, "forgetting_rate": one / 2}
         with pytest.raises(ValueError, match=name):
             ArmMembers(N, **(valid | change))
+
+
+def test_low_rank_members_are_those_of_their_covariances():
+    kernel, noise, rate = zip(*GRID, strict=True)
+    rest = (torch.tensor(kernel), torch.tensor(noise).double(), torch.tensor(rate).double())
+    roots = torch.stack([pivoted_root(lambda i, K=K: K[:, i], K.diagonal(), N, 0.0) for K in KERNELS])
+    torch.testing.assert_close(roots @ roots.mT, KERNELS, rtol=0, atol=1e-8)
+    exact = ArmMembers(N, roots @ roots.mT, *rest, replicates=S)
+    members = LowRankMembers(N, roots, *rest, replicates=S)
+    for k, (time, arm, reward) in enumerate(steps(100, seed=6, longest=5.0)):
+        exact.observe_arms(arm, reward, time)
+        members.observe_arms(arm, reward, time)
+        if k == 50:
+            where = torch.rand(S, len(GRID), generator=torch.Generator().manual_seed(1)) < 0.3
+            exact.reset(where)
+            members.reset(where)
+        assert_agree(exact, members, time + 0.5)
+
+
+def test_a_pivoted_root_leaves_little_out():
+    x = torch.linspace(0, 1, 300).double()
+    K = torch.exp(-((x.unsqueeze(-1) - x) ** 2) / (2 * 0.1**2))
+    root = pivoted_root(lambda i: K[:, i], K.diagonal(), 60, 1e-9)
+    assert int((root.abs().amax(0) > 0).sum()) < 40  # it stops by itself
+    assert float((root @ root.T - K).diagonal().abs().max()) < 1e-8

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from bandits_torch import recipes
+from bandits_torch.kernels import estimate_covariance
 from bandits_torch.loop import run
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
+from bandits_torch.models.low_rank_members import LowRankMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.problems import make
@@ -299,3 +301,46 @@ def test_parts_that_do_not_fit_are_refused_by_name():
     }.items():
         with pytest.raises(ValueError, match=name):
             MemberScale(**arguments)
+
+
+def test_a_history_tells_what_its_covariance_and_means_tell():
+    g = torch.Generator().manual_seed(2)
+    mixed = torch.randn(80, 3, generator=g).double() @ torch.randn(3, 7, generator=g).double()
+    history = 50 + mixed + torch.linspace(0, 5, 7).double()
+    holes = torch.rand(80, 7, generator=g) < 0.05
+    history = torch.where(holes, torch.nan, history)
+    told = recipes.auto(7, estimate_covariance(history), prior_mean=history.nanmean(0))
+    learned = recipes.auto(7, history=history)
+    for step in range(20):
+        a, b = told.choose(float(step)), learned.choose(float(step))
+        assert a.arm.tolist() == b.arm.tolist()
+        for policy in (told, learned):
+            policy.learn(Observation(float(step), a.arm, 50 + a.arm.double()))
+    assert int(learned.choose(21.0).arm) == 6
+
+
+def test_what_is_told_and_cannot_be_used_is_refused():
+    table = torch.randn(20, 4).double()
+    for name, call in {
+        "noise_variance": lambda: recipes.auto(4, noise_variance=0.1),
+        "prior_mean": lambda: recipes.auto(4, prior_mean=2.0),
+        "kernel": lambda: recipes.auto(4, torch.eye(4).double(), history=table),
+        "history": lambda: recipes.auto(4, history=table[:, :3]),
+        "arms": lambda: recipes.auto(501),
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            call()
+
+
+def test_many_arms_are_played_with_members_of_low_rank():
+    problem = make("gp", num_arms=600, dim=2, replicates=2, seed=1)
+    k = problem.knowledge
+    random = float(
+        run(recipes.random(problem.arms, k.kernel, 0.1, replicates=2), problem, 120).regret.sum(-1).mean()
+    )
+    for policy in (
+        recipes.auto(problem.arms, k.kernel, k.noise_variance, replicates=2),
+        recipes.auto(problem.arms, replicates=2),
+    ):
+        assert type(policy.model) is LowRankMembers
+        assert float(run(policy, problem, 120).regret.sum(-1).mean()) < 0.3 * random

@@ -5,6 +5,7 @@ of: show it in a notebook by naming it, or save it with ``axes.figure.savefig(pa
 """
 
 from bandits_torch.experiments.plots.arms import plot_arms
+from bandits_torch.experiments.plots.beliefs import plot_beliefs
 from bandits_torch.experiments.plots.detections import mark_detections, plot_detections
 from bandits_torch.experiments.plots.posterior import plot_posterior
 from bandits_torch.experiments.plots.priors import plot_priors, plot_surviving_priors
@@ -15,6 +16,7 @@ __all__ = [
     "COLOURS",
     "mark_detections",
     "plot_arms",
+    "plot_beliefs",
     "plot_detections",
     "plot_posterior",
     "plot_priors",
