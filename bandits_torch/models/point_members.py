@@ -38,9 +38,9 @@ class PointMembers(Described):
         lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each one dropped,
 
     with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
-    exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and at
-    eps = 0 the only one. Where the member is right the means differ by normal numbers of variance s^2_held - s^2_all.
-    (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b smaller by
+    exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and
+    at eps = 0 the only one. Where the member is right the means differ by normal numbers of variance s^2_held - s^2_all.
+    (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
     (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
 
     Args:

@@ -16,7 +16,7 @@ from bandits_torch.models.member_mixture import MemberMixture
 from bandits_torch.models.member_refinement import refine
 from bandits_torch.models.point_members import PointMembers
 from bandits_torch.policies.member_scale import MemberScale
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_points, domain_now
+from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.typical_clock import TypicalClock
 
@@ -112,7 +112,9 @@ class PointAveraging(Policy):
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:  # type: ignore[override]
         """The best point of each replicate, (S, d)."""
-        domain, now = domain_now(self.domain, available), self._time(time)
+        domain, now = self.domain if available is None else available, self._time(time)
+        fits = isinstance(domain, Domain) and domain.dim == self.dim
+        validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
         first = self.search.opening(domain, self._steps, self.replicates, self._seed)
         if first is not None:
             return Choice(first)
@@ -168,7 +170,7 @@ class PointAveraging(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Weigh the members by what they predicted, replace those far behind, let all observe, refine some."""
-        check_points(observation, self.replicates, self.dim)
+        self._check(observation)
         x, reward = observation.arm.double(), observation.reward.double()
         self._start = observation.time if self._start is None else self._start
         now = self.clock.tick(observation.time) if self.typical_gap else self._time(observation.time)
@@ -187,6 +189,16 @@ class PointAveraging(Policy):
         self._latest = observation.arm.detach().clone().unsqueeze(1)
         if self.refined and self._steps % self.refine_every == 0:
             self._refine()
+
+    def _check(self, observation: Observation) -> None:
+        """Raise ValueError unless there is one finite point and one finite reward per replicate."""
+        for name, shape in (("arm", (self.replicates, self.dim)), ("reward", (self.replicates,))):
+            value = validation.tensor(name, getattr(observation, name))
+            validation.shape_is(name, value, value.shape == shape, f"{shape}")
+            validation.require(value.is_floating_point(), name, value.dtype, "floating point")
+            validation.finite_tensor(name, value)
+        validation.finite_number("time", observation.time)
+        validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
 
     def _replace(self, due: Tensor, target: Tensor, residual: Tensor) -> Tensor:
         """Members that are due follow the heaviest one, its unit too; the targets (S, P) to learn then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -14,13 +14,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_members import ArmMembers
 from bandits_torch.models.low_rank_members import LowRankMembers, pivoted_root
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.member_scale import MemberScale
+from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.recipes.point_averaging import auto_over_points
 
 Number = float | Tensor
 RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
@@ -53,18 +57,20 @@ class _Family:
 
 
 def auto(
-    arms: Tensor | int,
+    arms: Tensor | int | Domain,
     kernel: Kernel | Tensor | None = None,
     noise_variance: Number | None = None,
     *,
     prior_mean: Number = 0.0,
     history: Tensor | None = None,
     replicates: int = 1,
-    width: float = 1.25,
+    width: float | None = None,
     share: float = 0.001,
     behind: float = 12.0,
     plausible: float = 4.0,
-) -> ModelAveraging:
+    search: PointSearch | Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> ModelAveraging | PointAveraging:
     """Told only what can be chosen: averages over kernels, length-scales, noises and rates of change by how well each
     predicts (``ModelAveraging``).
 
@@ -77,9 +83,11 @@ def auto(
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
             covariance (``estimate_covariance``) and means are what is told.
-        width: multiplies the mixture's standard deviation.
+        width: multiplies the mixture's standard deviation; by default 1.25, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
         plausible: of ``ModelAveraging``.
+        search, seed: how and from where a ``Domain`` is searched, which takes neither ``kernel``, ``noise_variance``
+            nor ``history`` (``auto_over_points``).
 
     Members: P = 15 (arms without features) to 105 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
     that O(S P N).
@@ -89,6 +97,13 @@ def auto(
     which neither features nor a kernel are known.
     """
     validation.positive_integer("replicates", replicates)
+    if isinstance(arms, Domain):
+        told = {"kernel": kernel, "noise_variance": noise_variance, "history": history}
+        for name, value in told.items():
+            validation.require(value is None, name, value, "None where the choices are a Domain")
+        width = 1.0 if width is None else width
+        parts: dict[str, Any] = {"width": width, "search": search, "share": share, "behind": behind}
+        return auto_over_points(arms, replicates=replicates, seed=seed, **parts)
     features = arm_inputs.features_of(arms, None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
     if history is not None:
@@ -106,7 +121,7 @@ def auto(
         families,
         prior_mean,
         replicates,
-        {"width": width, "plausible": plausible},
+        {"width": 1.25 if width is None else width, "plausible": plausible},
         {"share": share, "behind": behind},
     )
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import tempfile
 import math
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +73,14 @@ def over_priors():
 
 def ucb(model=None):
     return acquisition.UpperConfidenceBound(over_priors() if model is None else model, 2.0)
+
+
+POINTS = Domain(torch.tensor([[0.0, -1.0], [1.0, 1.0]]).double())
+
+
+def point_members():
+    three = torch.tensor([0.1, 0.2, 0.3]).double()
+    return models.PointMembers(POINTS.bounds, three, three, three, 10 * three, replicates=2, capacity=8)
 
 
 def over_points(batch=(2,)):
@@ -655,6 +663,28 @@ SPECS: dict[str, Spec] = {
     "policies.ModelAveraging": Spec(
         lambda: {"model": over_priors(), "width": 1.0, "plausible": 2.0},
         {"width": bad.non_negative, "plausible": bad.non_negative},
+    ),
+    "policies.PointAveraging": Spec(
+        lambda: {
+            "domain": POINTS,
+            "members": point_members(),
+            "width": 1.0,
+            "share": 0.01,
+            "behind": 9.0,
+            "search": acquisition.PointSearch(1, 4),
+            "refine_every": 2,
+            "refined": 2,
+            "rounds": 2,
+            "typical_gap": True,
+            "seed": 0,
+        },
+        {
+            "members": bad.thing,
+            "width": bad.non_negative,
+            "share": bad.rate,
+            "behind": bad.numbers(lambda x: x > 0),
+            "refined": bad.integers(0, 3),
+        },
     ),
     "policies.PeriodicRestart": Spec(lambda: {"interval": 3}),
     "policies.RandomPolicy": Spec(lambda: {"num_arms": N, "replicates": 2, "seed": 0, "first_replicate": 0}),
