@@ -14,7 +14,9 @@ from bandits_torch.models.point_members import PointMembers
 
 
 class MemberMixture(Model):
-    """What the members predict together: at [x, t] a mixture by their weights, of which the posterior has the moments
+    """What the members predict together: at [x, t] a mixture by their weights.
+
+    Its posterior has the mixture's moments,
 
         m = o + sum w_p mu_p,    v = sum w_p (s_p v_p + (mu_p - m + o)^2),    both over u and u^2.
 
@@ -26,12 +28,26 @@ class MemberMixture(Model):
         scale: (S, P) s, the squared unit of each member.
         offset: (S,) o, of rewards.
         unit: (S,) u.
+
+    Source: moments of a mixture; BoTorch's ``Model`` is the contract.
+
+    Raises ValueError for shapes that do not fit, and for X of more than one point at a time.
     """
 
     def __init__(
         self, members: PointMembers, weights: Tensor, scale: Tensor, offset: Tensor, unit: Tensor
     ) -> None:
         super().__init__()
+        validation.instance("members", members, PointMembers, "PointMembers")
+        both, alone = tuple(members.batch_shape), tuple(members.batch_shape[:1])
+        given = {
+            "weights": (weights, both),
+            "scale": (scale, both),
+            "offset": (offset, alone),
+            "unit": (unit, alone),
+        }
+        for name, (value, shape) in given.items():
+            validation.shape_is(name, value, validation.tensor(name, value).shape == shape, f"{shape}")
         self.members, self.weights, self.scale = members, weights, scale
         self.offset, self.unit = offset, unit
 

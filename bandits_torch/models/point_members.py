@@ -39,7 +39,7 @@ class PointMembers(Described):
 
     with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
     exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and
-    at eps = 0 the only one. Where the member is right the means differ by normal numbers of variance s^2_held - s^2_all.
+    at eps = 0 the only one. Where the member is right the means differ by normal numbers, variance s^2_held - s^2_all.
     (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
     (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
 
@@ -58,6 +58,8 @@ class PointMembers(Described):
         lengthscale: (S, P, d); noise_variance: (S, P).
         beginning: (P, d) and (P,), what both were at first.
 
+    Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
+
     Cost: O(S P n^3) to observe, n <= capacity; O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
 
     Raises ValueError for shapes that do not fit and numbers out of range.
@@ -74,7 +76,12 @@ class PointMembers(Described):
         replicates: int = 1,
         capacity: int = 200,
     ) -> None:
-        validation.tensor("bounds", bounds)
+        fits = (
+            validation.tensor("bounds", bounds).dim() == 2 and bounds.shape[0] == 2 and bounds.shape[1] >= 1
+        )
+        validation.shape_is("bounds", bounds, fits and bounds.is_floating_point(), "(2, d), floating point")
+        validation.finite_tensor("bounds", bounds)
+        validation.require(bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "increasing")
         d, P = bounds.shape[-1], validation.tensor("forgetting_rate", forgetting_rate).shape[0]
         self.replicates = validation.positive_integer("replicates", replicates)
         self.capacity = validation.positive_integer("capacity", capacity)
@@ -88,7 +95,9 @@ class PointMembers(Described):
             "lengthscale", lengthscale, wide.shape in ((P, 1), (P, d)), f"({P},) or ({P}, {d})"
         )
         for name, value in (("noise_variance", noise_variance), ("timescale", timescale)):
-            validation.shape_is(name, value, value.shape == (P,), f"({P},), a number for each member")
+            validation.shape_is(
+                name, value, validation.tensor(name, value).shape == (P,), f"({P},), a number for each member"
+            )
         for name, value in (("lengthscale", lengthscale), ("noise_variance", noise_variance)):
             ok = bool((value.isfinite() & (value > 0)).all())
             validation.require(ok, name, value, "finite and > 0")

@@ -75,12 +75,9 @@ def ucb(model=None):
     return acquisition.UpperConfidenceBound(over_priors() if model is None else model, 2.0)
 
 
-POINTS = Domain(torch.tensor([[0.0, -1.0], [1.0, 1.0]]).double())
-
-
 def point_members():
     three = torch.tensor([0.1, 0.2, 0.3]).double()
-    return models.PointMembers(POINTS.bounds, three, three, three, 10 * three, replicates=2, capacity=8)
+    return models.PointMembers(DOMAIN.bounds, three, three, three, 10 * three, replicates=2, capacity=8)
 
 
 def over_points(batch=(2,)):
@@ -200,6 +197,8 @@ WINDOW = {
 KERNEL_NAME = {"kernel": bad.words("se", "matern")}
 NO_DATA = "a folder of data is needed for a valid call: tests/problems has its bad files"
 
+OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
+
 SPECS: dict[str, Spec] = {
     # models
     "models.ArmGP": Spec(
@@ -235,6 +234,39 @@ SPECS: dict[str, Spec] = {
     ),
     "models.LeverageSampling": Spec(
         lambda: {"oversampling": 2.0, "growth": 1.0, "epsilon": 0.5}, {"growth": bad.at_least_one}
+    ),
+    "models.MemberMixture": Spec(
+        lambda: {
+            "members": point_members(),
+            "weights": torch.ones(2, 3).double() / 3,
+            "scale": torch.ones(2, 3).double(),
+            "offset": torch.zeros(2).double(),
+            "unit": torch.ones(2).double(),
+        },
+        {"members": bad.thing},
+    ),
+    "models.PointMembers": Spec(
+        lambda: {
+            "bounds": DOMAIN.bounds,
+            "lengthscale": torch.ones(3).double(),
+            "noise_variance": torch.ones(3).double(),
+            "forgetting_rate": torch.zeros(3).double(),
+            "timescale": torch.ones(3).double(),
+            "replicates": 2,
+            "capacity": 8,
+        },
+        {
+            "bounds": bad.spoiled(DOMAIN.bounds, DOMAIN.bounds[:1], DOMAIN.bounds.flip(0)),
+            "lengthscale": OF_MEMBERS,
+            "noise_variance": OF_MEMBERS,
+            "forgetting_rate": bad.spoiled(
+                torch.zeros(3).double(), torch.ones(3), -torch.ones(3), torch.ones(2, 3)
+            ),
+            "timescale": st.sampled_from(
+                [-torch.ones(3), torch.ones(2), "ones", None, torch.tensor([math.nan] * 3)]
+            ),
+            "capacity": bad.integers(2),
+        },
     ),
     "models.OnlineGP": Spec(
         lambda: {"kernel": kernel(), "noise_variance": 0.1, "prior_mean": 0.0, "input_dim": 2},
@@ -666,7 +698,7 @@ SPECS: dict[str, Spec] = {
     ),
     "policies.PointAveraging": Spec(
         lambda: {
-            "domain": POINTS,
+            "domain": DOMAIN,
             "members": point_members(),
             "width": 1.0,
             "share": 0.01,
@@ -675,15 +707,18 @@ SPECS: dict[str, Spec] = {
             "refine_every": 2,
             "refined": 2,
             "rounds": 2,
-            "typical_gap": True,
             "seed": 0,
         },
         {
+            "domain": bad.thing,
+            "search": bad.things(none=True),
             "members": bad.thing,
             "width": bad.non_negative,
             "share": bad.rate,
             "behind": bad.numbers(lambda x: x > 0),
-            "refined": bad.integers(0, 3),
+            "refined": bad.natural,
+            "refine_every": bad.count,
+            "rounds": bad.count,
         },
     ),
     "policies.PeriodicRestart": Spec(lambda: {"interval": 3}),
