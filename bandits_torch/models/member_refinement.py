@@ -79,8 +79,10 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
     def value(X: Tensor) -> Tensor:
         return log_posterior(X[:, 0, :D], members, X[:, 0, D].long())
 
-    with warnings.catch_warnings(), torch.enable_grad():
-        warnings.simplefilter("ignore")  # that the rounds are up
+    with (
+        warnings.catch_warnings(record=True),
+        torch.enable_grad(),
+    ):  # that the rounds are up, or a line search ended
         found, _ = gen_candidates_scipy(
             torch.cat([start, column.unsqueeze(-1)], -1).unsqueeze(1),
             value,  # type: ignore[arg-type]

@@ -86,8 +86,7 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
         plausible: of ``ModelAveraging``.
-        search, seed: how and from where a ``Domain`` is searched, which takes neither ``kernel``, ``noise_variance``
-            nor ``history`` (``auto_over_points``).
+        search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
     Members: P = 15 (arms without features) to 105 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
     that O(S P N).
@@ -98,12 +97,13 @@ def auto(
     """
     validation.positive_integer("replicates", replicates)
     if isinstance(arms, Domain):
-        told = {"kernel": kernel, "noise_variance": noise_variance, "history": history}
-        for name, value in told.items():
-            validation.require(value is None, name, value, "None where the choices are a Domain")
+        validation.require(history is None, "history", history, "None where the choices are a Domain")
+        validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
+        learned = not isinstance(prior_mean, Tensor) and prior_mean == 0.0
+        validation.require(learned, "prior_mean", prior_mean, "0 over a Domain, where it is learned")
         width = 1.0 if width is None else width
         parts: dict[str, Any] = {"width": width, "search": search, "share": share, "behind": behind}
-        return auto_over_points(arms, replicates=replicates, seed=seed, **parts)
+        return auto_over_points(arms, kernel, noise_variance, replicates=replicates, seed=seed, **parts)
     features = arm_inputs.features_of(arms, None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
     if history is not None:

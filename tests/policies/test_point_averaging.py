@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from bandits_torch import recipes
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.loop import run
@@ -113,6 +114,29 @@ def played(reward, steps=24, times=None, domain=BOX, **options):
         points.append(choice.arm)
         policy.learn(Observation(time, choice.arm, reward(choice.arm, step), choice.why))
     return torch.stack(points), policy
+
+
+def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
+    problem = make("dynamic-griewank", horizon=20)
+    policy = recipes.build("auto", problem, replicates=2, horizon=20, search={"initial": 4}, seed=5)
+    assert isinstance(policy, PointAveraging)
+    told = problem.knowledge.kernel.lengthscale.item()
+    begins = policy.members.beginning[0][:, 0].tolist()
+    assert begins == pytest.approx([0.2 * math.sqrt(3)] * 7 + [told] * 7)
+    assert policy.members.beginning[1].tolist() == pytest.approx([0.02] * 7 + [0.0025] * 7)
+    history = run(policy, make("dynamic-griewank", horizon=20, replicates=2), 20)
+    assert history.arms.shape == (2, 20, 3)
+    assert {"effective_rate", "effective_members", "noise_scale", "scale", "resets"} <= set(history.trace)
+    free = recipes.auto(problem.domain, seed=5)
+    assert free.search.initial == 8  # 2 (d + 1)
+    for name, given in (
+        ("kernel", {"kernel": torch.eye(3)}),
+        ("noise_variance", {"noise_variance": 0.1}),
+        ("history", {"history": torch.ones(4, 3)}),
+        ("prior_mean", {"prior_mean": 1.0}),
+    ):
+        with pytest.raises(ValueError, match=name):
+            recipes.auto(problem.domain, **given)
 
 
 def noisy(seed=0):
