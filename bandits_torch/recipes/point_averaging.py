@@ -15,7 +15,6 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.models.point_members import PointMembers
 from bandits_torch.policies.point_averaging import PointAveraging
-from bandits_torch.recipes.parts import as_search
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
 _TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
@@ -66,7 +65,9 @@ def auto_over_points(
         replicates=replicates,
         capacity=capacity,
     )
-    return PointAveraging(domain, members, width=width, search=as_search(search), seed=seed, **options)
+    if isinstance(search, Mapping):
+        search = PointSearch(**search)
+    return PointAveraging(domain, members, width=width, search=search, seed=seed, **options)
 
 
 def _told(domain: Domain, kernel: Kernel, noise_variance: float | Tensor | None) -> tuple[Tensor, float]:
