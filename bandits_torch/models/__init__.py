@@ -7,8 +7,10 @@ from bandits_torch.models.at_time import AtTime
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
 from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.member_mixture import MemberMixture
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.point_members import PointMembers
 from bandits_torch.models.sketched_gp import SketchedGP
 
 __all__ = [
@@ -17,8 +19,10 @@ __all__ = [
     "AtTime",
     "CandidatePrior",
     "LeverageSampling",
+    "MemberMixture",
     "OnlineGP",
     "OnlineModel",
+    "PointMembers",
     "SketchedGP",
     "arm_gp_of_prior",
     "arm_gp_over_priors",

@@ -27,6 +27,7 @@ from bandits_torch.policies.over_priors import (
     PriorElimination,
     UnknownPriorPolicy,
 )
+from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
@@ -58,6 +59,7 @@ __all__ = [
     "NeuralFeatures",
     "Observation",
     "PeriodicRestart",
+    "PointAveraging",
     "Policy",
     "PriorElimination",
     "RandomPolicy",

@@ -14,14 +14,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandits_torch import validation
+from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models import arm_arguments, arm_inputs
 from bandits_torch.models.arm_members import ArmMembers
 from bandits_torch.models.low_rank_members import LowRankMembers, pivoted_root
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.member_scale import MemberScale
+from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.recipes.point_averaging import auto_over_points
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
@@ -54,12 +57,12 @@ class _Family:
     told: bool
 
 
-@recipe(takes=(*RUN, "prior_mean"), optional=True)
+@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True)
 def auto(
     setup: Setup,
     *,
     history: Tensor | None = None,
-    width: float = 1.25,
+    width: float | None = None,
     share: float = 0.001,
     behind: float = 12.0,
     plausible: float = 4.0,
@@ -76,9 +79,10 @@ def auto(
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
             covariance (``estimate_covariance``) and means are what is told.
-        width: multiplies the mixture's standard deviation.
+        width: multiplies the mixture's standard deviation; by default 1.25, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
         plausible: of ``ModelAveraging``.
+        search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
     Members: P = 15 (arms without features) to 105 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
     that O(S P N).
@@ -87,9 +91,8 @@ def auto(
     theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
     which neither features nor a kernel are known.
     """
-    validation.require(
-        setup.domain is None, "arms", setup.choices, "(N, d) features of arms, or their number N"
-    )
+    if setup.domain is not None:
+        return _over_points(setup, history, 1.0 if width is None else width, share, behind)
     features = arm_inputs.features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
@@ -108,8 +111,29 @@ def auto(
         families,
         prior_mean,
         setup.replicates,
-        {"width": width, "plausible": plausible},
+        {"width": 1.25 if width is None else width, "plausible": plausible},
         {"share": share, "behind": behind},
+    )
+
+
+def _over_points(
+    setup: Setup, history: Tensor | None, width: float, share: float, behind: float
+) -> PointAveraging:
+    kernel, prior_mean = setup.kernel, setup.prior_mean
+    validation.require(history is None, "history", history, "None where the choices are a Domain")
+    validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
+    learned = not isinstance(prior_mean, Tensor) and prior_mean == 0.0
+    validation.require(learned, "prior_mean", prior_mean, "0 over a Domain, where it is learned")
+    return auto_over_points(
+        cast(Domain, setup.domain),
+        cast(Kernel | None, kernel),
+        setup.noise_variance,
+        replicates=setup.replicates,
+        seed=setup.seed,
+        width=width,
+        search=setup.search,
+        share=share,
+        behind=behind,
     )
 
 

@@ -90,6 +90,11 @@ def ucb(model=None):
     return acquisition.UpperConfidenceBound(over_priors() if model is None else model, 2.0)
 
 
+def point_members():
+    three = torch.tensor([0.1, 0.2, 0.3]).double()
+    return models.PointMembers(DOMAIN.bounds, three, three, three, 10 * three, replicates=2, capacity=8)
+
+
 def over_points(batch=(2,)):
     space = kernels.SpatioTemporalKernel(kernel(), kernels.ExponentialForgettingKernel(0.1).double())
     return models.OnlineGP(space, 0.1, input_dim=3, batch_shape=batch)
@@ -298,6 +303,8 @@ _OF_FEATURES = Spec(
 )
 _NAMES = {"name": bad.words(*problems.PROBLEMS, *recipes.RECIPES)}
 
+OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
+
 SPECS: dict[str, Spec] = {
     # models
     "models.ArmMembers": Spec(
@@ -328,6 +335,37 @@ SPECS: dict[str, Spec] = {
     "models.ArmGP": Spec({"arms": N, "kernel": COVARIANCE}),
     "models.OnlineGP": Spec({}, {"kernel": bad.thing}),
     "models.SketchedGP": Spec({}, {"kernel": bad.thing, "arms": bad.features, "sampling": None}),
+    "models.MemberMixture": Spec(
+        {
+            "members": point_members,
+            "weights": torch.ones(2, 3).double() / 3,
+            "scale": torch.ones(2, 3).double(),
+            "offset": torch.zeros(2).double(),
+            "unit": torch.ones(2).double(),
+        },
+        {"members": bad.thing} | dict.fromkeys(["weights", "scale", "offset", "unit", "time"]),
+    ),
+    "models.PointMembers": Spec(
+        {
+            "lengthscale": torch.ones(3).double(),
+            "noise_variance": torch.ones(3).double(),
+            "forgetting_rate": torch.zeros(3).double(),
+            "timescale": torch.ones(3).double(),
+            "capacity": 8,
+        },
+        {
+            "bounds": bad.spoiled(DOMAIN.bounds, DOMAIN.bounds[:1], DOMAIN.bounds.flip(0)),
+            "lengthscale": OF_MEMBERS,
+            "noise_variance": OF_MEMBERS,
+            "forgetting_rate": bad.spoiled(
+                torch.zeros(3).double(), torch.ones(3), -torch.ones(3), torch.ones(2, 3)
+            ),
+            "timescale": st.sampled_from(
+                [-torch.ones(3), torch.ones(2), "ones", None, torch.tensor([bad.NAN] * 3)]
+            ),
+            "capacity": bad.integers(2),
+        },
+    ),
     "models.fit_hyperparameters": Spec(
         {"model": learnable_gp, "members": [0, 1]},
         {
@@ -480,6 +518,20 @@ SPECS: dict[str, Spec] = {
         {"model": over_priors},
         {"width": bad.non_negative, "plausible": bad.non_negative}
         | dict.fromkeys(["sharing", "scale", "forgetting_rate", "typical_gap"]),
+    ),
+    "policies.PointAveraging": Spec(
+        {"members": point_members},
+        {
+            "domain": bad.thing,
+            "search": bad.things(none=True),
+            "members": bad.thing,
+            "share": bad.rate,
+            "behind": bad.numbers(lambda x: x > 0),
+            "refined": bad.natural,
+            "refine_every": bad.count,
+            "rounds": bad.count,
+            "typical_gap": None,
+        },
     ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}

@@ -1,0 +1,263 @@
+"""Model averaging over the points of a domain: a mixture of Gaussian processes that adapt, searched for its best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
+from bandits_torch.models.member_mixture import MemberMixture
+from bandits_torch.models.member_refinement import refine
+from bandits_torch.models.point_members import PointMembers
+from bandits_torch.policies.member_scale import MemberScale
+from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.policies.typical_clock import TypicalClock
+
+_LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
+
+
+class PointAveraging(Policy):
+    """argmax over the points of a domain of m + width sqrt(v), m and v of the mixture of P Gaussian processes over
+    points and time by their weights (``FixedShare``).
+
+    * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
+      of all weight is spread again.
+    * Unit and origin of rewards are learned (``MemberScale``): choices stay the same, but for rounding, when rewards
+      are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped.
+    * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
+      every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
+      ``rounds`` rounds of search begun at its own and at the heaviest member's. A member with its refinements is one
+      predictor, so the bound of ``FixedShare`` holds.
+    * A member far behind (``behind`` nats) is replaced by the heaviest member, all but its own kernel over time. If it
+      remembers longer than that one, it is what it remembers that was wrong: it starts anew from its prior.
+
+    Args:
+        domain: where points may be played when ``choose`` is not told otherwise.
+        members: over the domain's box; S replicates.
+        width: multiplies the mixture's standard deviation.
+        share, behind: of ``FixedShare``.
+        search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first.
+        refine_every, refined, rounds: see above; ``refined`` 0: never.
+        typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the unit it has, from
+            the first.
+        seed: of the raw samples of a search.
+
+    ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
+    An observation older than the latest is learned as if made now (with ``typical_gap`` False: at its own time).
+    ``trace``: effective_rate (mean of the members' forgetting rates by weight; a smooth kernel over time counts as the
+    rate of equal integral), effective_members (exp of the weights' entropy), noise_scale, scale, lengthscale (geometric
+    mean, of the unit cube) and resets (members replaced so far).
+
+    Cost: n <= ``members.capacity`` observations are held, so a step takes O(S P n^3) + O(S P n^2) a point of the
+    search, however long it runs.
+
+    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds, and that of ``PointMembers`` on
+    what is lost with observations dropped.
+
+    Raises ValueError for members over another box and numbers out of range.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        members: PointMembers,
+        *,
+        width: float = 1.0,
+        share: float = 0.001,
+        behind: float = 12.0,
+        search: PointSearch | None = None,
+        refine_every: int = 5,
+        refined: int = 3,
+        rounds: int = 8,
+        typical_gap: bool = True,
+        seed: int = 0,
+    ) -> None:
+        validation.instance("domain", domain, Domain, "a Domain")
+        validation.instance("members", members, PointMembers, "PointMembers")
+        fits = torch.equal(members.bounds, domain.bounds.double())
+        validation.require(fits, "members.bounds", members.bounds, "the bounds of the domain")
+        self.domain, self.members, self.dim, self.num_arms = domain, members, domain.dim, 0
+        self.replicates, self.num_members = members.batch_shape
+        self.width = validation.non_negative("width", width)
+        self.search = PointSearch(initial=2 * (self.dim + 1)) if search is None else search
+        validation.instance("search", self.search, PointSearch, "a PointSearch")
+        ones = members.bounds.new_ones(self.num_members)
+        self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind)
+        self.scale = MemberScale(0 * ones, ones > 0, self.replicates)
+        self.refine_every = validation.positive_integer("refine_every", refine_every)
+        self.refined = validation.natural("refined", refined)
+        validation.require(refined <= self.num_members, "refined", refined, f"at most {self.num_members}")
+        self.rounds = validation.positive_integer("rounds", rounds)
+        self.typical_gap, self._seed = typical_gap, validation.natural("seed", seed)
+        self.clock = TypicalClock()
+        self._start: float | None = None
+        self._steps = 0
+        self._latest = domain.bounds.new_zeros(self.replicates, 0, self.dim)
+
+    # -- choosing --------------------------------------------------------------------------------------
+
+    def mixture(self) -> MemberMixture:
+        """What the members predict together, in units of reward, as a BoTorch model over [x, time on the clock]."""
+        return self._mixture(self.scale.offset[:, 0], torch.ones_like(self.scale.offset[:, 0]))
+
+    def _mixture(self, offset: Tensor, unit: Tensor) -> MemberMixture:
+        return MemberMixture(self.members, self.sharing.weights, self.scale.scale, offset, unit)
+
+    def choose(self, time: float, available: Domain | None = None) -> Choice:
+        """The best point of each replicate, (S, d)."""
+        domain, now = self.domain if available is None else available, self._time(time)
+        fits = isinstance(domain, Domain) and domain.dim == self.dim
+        validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
+        first = self.search.opening(domain, self._steps, self.replicates, self._seed)
+        if first is not None:
+            return Choice(first)
+        # In units of the mixture and from its origin, so that the search ends alike whatever the rewards' unit.
+        unit = (self.sharing.weights * self.scale.scale).sum(-1).sqrt()
+        points, _ = self.search.maximise(
+            UpperConfidenceBound(self._mixture(torch.zeros_like(unit), unit), self.width),
+            domain,
+            replicates=self.replicates,
+            time=now,
+            starts=self._starts(now),
+            seed=(1_000_003 * self._seed + self._steps) % 2**31,
+        )
+        return Choice(points)
+
+    @torch.no_grad()
+    def _starts(self, now: float) -> Tensor | None:
+        """Where searches begin, (S, 2, d): the latest point, and that of the largest mean now among those held."""
+        if not self._latest.shape[1]:
+            return None
+        members = self.members
+        held = members.inputs * members._side + members.bounds[0]
+        mean, _ = members.moments(held, torch.full_like(members.times, now))
+        best = (self.sharing.weights.unsqueeze(-1) * mean).sum(1).argmax(-1)
+        leader = held[torch.arange(self.replicates, device=best.device), best].to(self._latest)
+        return torch.cat([self._latest, leader.unsqueeze(1)], 1)
+
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the mixture at one point per replicate, (S, d): (S,) each."""
+        posterior = self.mixture().posterior(self._inputs(arm, time).unsqueeze(-2))
+        return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
+
+    @torch.no_grad()
+    def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the mixture at points (N, d), (S, N) each."""
+        posterior = self.mixture().posterior(self._inputs(points, time)[:, None, None])
+        mean, variance = (
+            moment.reshape(len(points), -1).mT for moment in (posterior.mean, posterior.variance)
+        )
+        return mean, variance
+
+    def _inputs(self, points: Tensor, time: float) -> Tensor:
+        return torch.cat([points, torch.full_like(points[..., :1], self._time(time))], -1)
+
+    def _time(self, time: float) -> float:
+        if self.typical_gap:
+            return self.clock.at(time)
+        validation.finite_number("time", time)
+        return 0.0 if self._start is None else float(time) - self._start
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Weigh the members by what they predicted, replace those far behind, let all observe, refine some."""
+        self._check(observation)
+        x, reward = observation.arm.double(), observation.reward.double()
+        self._start = observation.time if self._start is None else self._start
+        now = self.clock.tick(observation.time) if self.typical_gap else self._time(observation.time)
+        self.scale.meet(reward)
+        mean, variance = (
+            m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
+        )
+        residual = reward.unsqueeze(-1) - self.scale.offset
+        density, learned = self.scale.update(residual - mean, variance + self.members.noise_variance)
+        due = self.sharing.update(density)
+        target = mean + learned
+        if bool(due.any()):
+            target = self._replace(due, target, residual)
+        self.members.observe(x, target, now, self.sharing.weights)
+        self._steps += 1
+        self._latest = observation.arm.detach().clone().unsqueeze(1)
+        if self.refined and self._steps % self.refine_every == 0:
+            self._refine()
+
+    def _check(self, observation: Observation) -> None:
+        """Raise ValueError unless there is one finite point and one finite reward per replicate."""
+        for name, shape in (("arm", (self.replicates, self.dim)), ("reward", (self.replicates,))):
+            value = validation.tensor(name, getattr(observation, name))
+            validation.shape_is(name, value, value.shape == shape, f"{shape}")
+            validation.require(value.is_floating_point(), name, value.dtype, "floating point")
+            validation.finite_tensor(name, value)
+        validation.finite_number("time", observation.time)
+        validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
+
+    def _replace(self, due: Tensor, target: Tensor, residual: Tensor) -> Tensor:
+        """Members that are due follow the heaviest one, its unit too; the targets (S, P) to learn then."""
+        leader = self.sharing.log_weight.argmax(-1)
+        run = torch.arange(self.replicates, device=leader.device)
+        for name in ("count", "squares"):
+            own = getattr(self.scale, name)
+            setattr(self.scale, name, torch.where(due, own[run, leader].unsqueeze(1), own))
+        target = torch.where(due, target[run, leader].unsqueeze(1), target)
+        return torch.where(self.members.follow(due, leader), residual, target)
+
+    def _refine(self) -> None:
+        """Likelier hyperparameters for the heaviest member and some others in turn."""
+        members, best = self.members, self.sharing.log_weight.argmax(-1)
+        turn = (self._steps // self.refine_every) * (self.refined - 1)
+        others = (torch.arange(self.refined - 1, device=best.device) + turn) % self.num_members
+        chosen = torch.cat([best.unsqueeze(-1), others.expand(self.replicates, -1)], -1)
+        theta = refine(members, chosen, best, self.rounds)
+        enough = (members.num_held >= _LEAST_HELD).gather(-1, chosen)
+        known = torch.cat([members.lengthscale.log(), members.noise_variance.log().unsqueeze(-1)], -1)
+        where = torch.zeros_like(members.num_held, dtype=torch.bool).scatter(-1, chosen, enough)
+        index = chosen.unsqueeze(-1).expand_as(theta)
+        new = known.scatter(1, index, theta).exp()
+        members.adopt(where, new[..., :-1], new[..., -1])
+        self.scale.squares = torch.where(where, self.scale.count * self._unit(), self.scale.squares)
+
+    def _unit(self) -> Tensor:
+        """The squared unit that the observations held have under each member's hyperparameters, (S, P)."""
+        return self.members.squares / (self.members.num_held - 1).clamp_min(1)
+
+    # -- what it tells ---------------------------------------------------------------------------------
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """What is believed of the change, the noise, the scale and the length-scales, (S,) each."""
+        weights, scale, members = self.sharing.weights, self.scale.scale, self.members
+        return {
+            "effective_rate": (weights * members.effective_rate).sum(-1),
+            "effective_members": self.sharing.effective_members,
+            "noise_scale": (weights * scale * members.noise_variance).sum(-1).sqrt(),
+            "scale": (weights * scale).sum(-1).sqrt(),
+            "lengthscale": (weights * members.lengthscale.log().mean(-1)).sum(-1).exp(),
+            "resets": self.sharing.resets,
+        }
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget everything; with ``where`` (S,), in those replicates, and clock and opening go on."""
+        for part in (self.members, self.sharing, self.scale):
+            part.reset(where)
+        if where is None:
+            self.clock.reset()
+            self._start, self._steps, self._latest = None, 0, self._latest[:, :0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Members, weights, scale, clock, and where the next search begins."""
+        parts = {name: getattr(self, name).state_dict() for name in ("members", "sharing", "scale", "clock")}
+        return parts | {"start": self._start, "steps": self._steps, "latest": self._latest.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        for name in ("members", "sharing", "scale", "clock"):
+            getattr(self, name).load_state_dict(state[name])
+        self._start, self._steps, self._latest = state["start"], state["steps"], state["latest"].clone()

@@ -1,0 +1,54 @@
+"""Time counted in typical gaps between observations, whatever its unit."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from bandits_torch import validation
+
+_GAPS = 64  # the latest gaps between observations, of which the typical one is the median
+
+
+class TypicalClock:
+    """The time since the first observation, each stretch in the median of the 64 gaps between observations before it.
+
+    So rates are per observation, and the same whether time is counted in seconds or in days. What is past counts as
+    now.
+    """
+
+    _gaps: list[float]
+    _latest: float | None
+    _now: float
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def at(self, time: float) -> float:
+        """``time`` on this clock; ValueError unless it is a finite number."""
+        validation.finite_number("time", time)
+        if self._latest is None or time <= self._latest:
+            return self._now
+        gap = time - self._latest
+        return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)
+
+    def tick(self, time: float) -> float:
+        """An observation is made at ``time``; that on this clock."""
+        self._now = self.at(time)
+        if self._latest is not None and time > self._latest:
+            self._gaps = [*self._gaps[1 - _GAPS :], time - self._latest]
+        self._latest = time if self._latest is None else max(time, self._latest)
+        return self._now
+
+    def reset(self) -> None:
+        """Before the first observation."""
+        self._gaps, self._latest, self._now = [], None, 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gaps and times."""
+        return {"gaps": list(self._gaps), "latest": self._latest, "now": self._now}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the clock that gave ``state`` stood."""
+        self._gaps, self._latest, self._now = list(state["gaps"]), state["latest"], state["now"]

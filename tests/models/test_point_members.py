@@ -1,0 +1,233 @@
+"""Gaussian processes over the same points: moments, what is dropped and what that costs, likelier hyperparameters."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+
+from bandits_torch.kernels import ExponentialForgettingKernel
+from bandits_torch.models.member_mixture import MemberMixture
+from bandits_torch.models.member_refinement import log_posterior, refine
+from bandits_torch.models.point_members import PointMembers
+from tests.reference.plain_points import Process
+
+BOX = torch.tensor([[-2.0, 0.0, 10.0], [2.0, 1.0, 30.0]], dtype=torch.float64)
+RATES, SCALES = [0.0, 0.1, 0.0], [math.inf, math.inf, 7.0]
+LENGTHS = torch.tensor([[0.2, 0.4, 0.8], [0.5, 0.5, 0.5], [1.0, 0.1, 0.3]], dtype=torch.float64)
+NOISES = [0.1, 0.03, 0.3]
+
+
+def members(replicates=1, **options):
+    number = LENGTHS.new_tensor
+    return PointMembers(
+        BOX, LENGTHS, number(NOISES), number(RATES), number(SCALES), replicates=replicates, **options
+    )
+
+
+def filled(steps, model, seed=0):
+    """Members that have seen random points and targets at times 0, 1, ...; all of it: points, targets (n, S, P)."""
+    g = torch.Generator().manual_seed(seed)
+    S, P = model.batch_shape
+    X = BOX[0] + (BOX[1] - BOX[0]) * torch.rand(steps, S, 3, generator=g, dtype=torch.float64)
+    Y = torch.randn(steps, S, P, generator=g, dtype=torch.float64)
+    for t, (x, y) in enumerate(zip(X, Y, strict=True)):
+        model.observe(x, y, float(t), torch.full((S, P), 1 / P, dtype=torch.float64))
+    return X, Y
+
+
+def somewhere(n, S=1, seed=9):
+    g = torch.Generator().manual_seed(seed)
+    return BOX[0] + (BOX[1] - BOX[0]) * torch.rand(S, n, 3, generator=g, dtype=torch.float64)
+
+
+def test_moments_are_those_of_gpytorchs_kernels():
+    model = members(capacity=50)
+    X, Y = filled(20, model)
+    new = somewhere(5)
+    U, V = ((x - BOX[0]) / (BOX[1] - BOX[0]) for x in (X[:, 0], new[0]))
+    times, now = torch.arange(20.0).double(), 23.5
+    for p in range(3):
+        space = MaternKernel(nu=2.5, ard_num_dims=3).double()
+        space.lengthscale = LENGTHS[p]
+        if math.isinf(SCALES[p]):
+            time = (
+                ExponentialForgettingKernel(torch.tensor(RATES[p], dtype=torch.float64)) if RATES[p] else None
+            )
+        else:
+            time = MaternKernel(nu=1.5).double()
+            time.lengthscale = SCALES[p]
+
+        def k(A, s, B, t, space=space, time=time):
+            K = 1 + space(A, B).to_dense()
+            return K if time is None else K * time(s.unsqueeze(-1), t.unsqueeze(-1)).to_dense()
+
+        there = torch.full((5,), now, dtype=torch.float64)
+        K = k(U, times, U, times) + NOISES[p] * torch.eye(20).double()
+        c = k(V, there, U, times)
+        mean, variance = model.moments(new, there.unsqueeze(0))
+        torch.testing.assert_close(mean[0, p], c @ torch.linalg.solve(K, Y[:, 0, p]), rtol=1e-7, atol=1e-8)
+        expected = 2 - (c * torch.linalg.solve(K, c.T).T).sum(-1)
+        torch.testing.assert_close(variance[0, p], expected, rtol=1e-7, atol=1e-8)
+
+
+def test_what_is_dropped_tells_least_and_the_latest_half_stays():
+    model = members(capacity=8)
+    processes = [Process(LENGTHS[p].tolist(), NOISES[p], RATES[p], SCALES[p]) for p in range(3)]
+    X, _ = filled(8, model)
+    places = [(((x[0] - BOX[0]) / (BOX[1] - BOX[0])).tolist(), float(t)) for t, x in enumerate(X)]
+    now = 8.0
+    told = torch.tensor(
+        [[process.information(places, i, now) for i in range(8)] for process in processes],
+        dtype=torch.float64,
+    )
+    torch.testing.assert_close(model.information(now)[0], told, rtol=1e-6, atol=1e-9)
+    weights = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
+    gone = int((weights[0] @ told)[:4].argmin())
+    model.observe(somewhere(1)[:, 0], told.new_zeros(1, 3), now, weights)
+    assert model.times[0].tolist() == [t for t in range(8) if t != gone] + [now]
+    for t in range(9, 40):
+        model.observe(somewhere(1, seed=t)[:, 0], told.new_zeros(1, 3), float(t), weights)
+        assert model.times.shape == (1, 8)
+        assert model.times[0, -4:].tolist() == [t - 3, t - 2, t - 1, t]
+
+
+def variances(model, points, now):
+    return model.moments(points, points.new_full(points.shape[:2], now))[1]
+
+
+def test_dropped_observations_cost_at_most_rho_squared_of_the_variance():
+    worst = 1.0
+    for seed in range(8):
+        short, whole = members(capacity=10), members(capacity=1000)
+        filled(60, short, seed), filled(60, whole, seed)
+        points = somewhere(200, seed=seed + 100)
+        now = 62.0
+        held, everything = variances(short, points, now), variances(whole, points, now)
+        assert (everything <= held * (1 + 1e-9)).all()
+        kept = set(short.times[0].tolist())
+        youngest = max(t for t in range(60) if float(t) not in kept)
+        rho2 = (1 - RATES[1]) ** (now - youngest)
+        ratio = everything[0, 1] / held[0, 1]
+        assert (ratio >= 1 - rho2).all()
+        worst = min(worst, float((ratio - (1 - rho2)).min()))
+    assert worst < 0.35  # the bound is not empty
+
+
+@pytest.mark.parametrize("p", [0, 1, 2])
+def test_one_dropped_costs_at_most_its_own_variance_over_the_noise(p):
+    process = Process(LENGTHS[p].tolist(), NOISES[p], RATES[p], SCALES[p])
+    g = torch.Generator().manual_seed(p)
+    places = [(torch.rand(3, generator=g).tolist(), float(t)) for t in range(8)]
+    sharpest = 1.0
+    for i in range(8):
+        others = places[:i] + places[i + 1 :]
+        c = process.moments(others, [0.0] * 7, places[i])[1]
+        for j in range(40):
+            x = places[i][0] if j == 0 else torch.rand(3, generator=g).tolist()
+            new = (x, places[i][1] if j == 0 else 9.0)
+            without, with_it = (process.moments(at, [0.0] * len(at), new)[1] for at in (others, places))
+            ratio = with_it / without
+            assert NOISES[p] / (NOISES[p] + c) * (1 - 1e-9) <= ratio <= 1 + 1e-9
+            sharpest = min(sharpest, ratio * (NOISES[p] + c) / NOISES[p])
+    assert sharpest < 1 + 1e-6  # at the point itself there is equality
+
+
+def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors():
+    model = members(2, capacity=50)
+    filled(12, model)
+    anew = model.follow(torch.tensor([[False] * 3, [True, False, False]]), torch.tensor([0, 1]))
+    assert anew.tolist() == [[False] * 3, [True, False, False]]  # it forgets slower than what it follows
+    filled(6, model, seed=5)
+    theta = torch.tensor([[-1.0, -0.5, 0.2, -3.0], [0.1, 0.3, -2.0, -1.0]], dtype=torch.float64)
+    for s, p in ((0, 1), (1, 0), (1, 2)):
+        h = model.held[s, p]
+        n, y = int(h.sum()), model.targets[s, p][h]
+        values = []
+        for row in theta:
+            process = Process(row[:3].exp().tolist(), math.exp(row[3]), RATES[p], SCALES[p])
+            places = list(zip(model.inputs[s][h].tolist(), model.times[s][h].tolist(), strict=True))
+            A = process.matrix(places)
+            unit = float(y @ torch.linalg.solve(A, y)) / n
+            normal = torch.distributions.MultivariateNormal(torch.zeros(n).double(), unit * A)
+            middle = float(row[:3].mean())
+            prior = (
+                torch.distributions.Normal(math.sqrt(2) + math.log(3) / 2, math.sqrt(3))
+                .log_prob(row[:3])
+                .sum()
+            )
+            prior = prior + torch.distributions.Normal(middle, 0.3).log_prob(row[:3]).sum()
+            prior = prior + torch.distributions.Normal(-4.0, 1.0).log_prob(row[3])
+            values.append(float(normal.log_prob(y) + prior))
+        own = log_posterior(theta, model, torch.tensor([3 * s + p] * 2))
+        assert math.isclose(float(own[1] - own[0]), values[1] - values[0], rel_tol=1e-6)
+
+
+def test_refinement_finds_likelier_hyperparameters_each_on_its_own():
+    model = members(2, capacity=60)
+    X, _ = filled(40, model)
+    wave = torch.sin(4 * X[..., 0]) + 0.05 * X[..., 2]  # (n, S)
+    model.targets = (wave - wave.mean(0)).T.unsqueeze(1).expand(2, 3, 40).clone()
+    model.rebuild()
+    chosen, like = torch.tensor([[0, 2], [1, 2]]), torch.tensor([0, 2])
+    rows = torch.tensor([0, 2, 4, 5])
+    theta = torch.cat([model.lengthscale.log(), model.noise_variance.log().unsqueeze(-1)], -1).reshape(6, -1)
+    before = log_posterior(theta[rows], model, rows)
+    found = refine(model, chosen, like, rounds=15)
+    after = log_posterior(found.reshape(4, -1), model, rows)
+    assert (after > before).all()
+    assert (after[[0, 1, 3]] > before[[0, 1, 3]] + 10).all()  # the other forgets too fast for this function
+    alone = refine(model, chosen[:, 1:], like, rounds=15)
+    torch.testing.assert_close(alone[:, 0], found[:, 1], rtol=0, atol=1e-6)
+    # The second coordinate tells nothing: its length-scale ends the longest of the three.
+    assert (found[..., 1] > found[..., 0]).all()
+
+
+def test_the_mixture_is_a_botorch_model_with_gradients():
+    model = members(2, capacity=20)
+    filled(15, model)
+    w = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], dtype=torch.float64)
+    scale = torch.tensor([[2.0, 3.0, 4.0], [1.0, 1.0, 2.0]], dtype=torch.float64)
+    mixture = MemberMixture(model, w, scale, w.new_tensor([5.0, -5.0]), w.new_tensor([2.0, 10.0]))
+    points = torch.cat([somewhere(4, 2), torch.full((2, 4, 1), 16.0, dtype=torch.float64)], -1)
+    X = points.movedim(1, 0).unsqueeze(-2).requires_grad_()
+    posterior = mixture.posterior(X)
+    mean, variance = model.moments(points[..., :-1], points[..., -1])
+    m = (w.unsqueeze(-1) * mean).sum(1)
+    v = (w.unsqueeze(-1) * (scale.unsqueeze(-1) * variance + mean.square())).sum(1) - m.square()
+    unit = w.new_tensor([[2.0], [10.0]])
+    expected = (m + w.new_tensor([[5.0], [-5.0]])) / unit
+    torch.testing.assert_close(posterior.mean[..., 0, 0], expected.mT, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(posterior.variance[..., 0, 0], (v / unit.square()).mT, rtol=1e-8, atol=1e-10)
+
+    def index(at):
+        posterior = mixture.posterior(at)
+        return posterior.mean.sum() + posterior.variance.sqrt().sum()
+
+    assert torch.autograd.gradcheck(index, (X,), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"lengthscale": LENGTHS[:2]}, "lengthscale"),
+        ({"lengthscale": -LENGTHS}, "lengthscale"),
+        ({"noise_variance": LENGTHS.new_tensor([0.1, 0.0, 0.1])}, "noise_variance"),
+        ({"noise_variance": LENGTHS.new_tensor([0.1, 0.1])}, "noise_variance"),
+        ({"forgetting_rate": LENGTHS.new_tensor([0.1, 1.0, 0.1])}, "forgetting_rate"),
+        ({"timescale": LENGTHS.new_tensor([0.0, 1.0, 0.1])}, "timescale"),
+        ({"capacity": 1}, "capacity"),
+        ({"replicates": 0}, "replicates"),
+    ],
+)
+def test_bad_input_is_refused_by_name(changed, named):
+    number = LENGTHS.new_tensor
+    given = {
+        "bounds": BOX,
+        "lengthscale": LENGTHS,
+        "noise_variance": number(NOISES),
+        "forgetting_rate": number(RATES),
+        "timescale": number(SCALES),
+    }
+    with pytest.raises(ValueError, match=named):
+        PointMembers(**given | changed)

@@ -1,0 +1,321 @@
+"""Model averaging over points: its slow twin, units and clocks that do not matter, outliers, members that adapt."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.domain import Domain
+from bandits_torch.loop import run
+from bandits_torch.models.point_members import PointMembers
+from bandits_torch.policies import Observation
+from bandits_torch.policies.point_averaging import PointAveraging
+from bandits_torch.problems import make
+from bandits_torch.recipes.point_averaging import auto_over_points
+from tests.reference.plain_points import PlainPointAveraging, Process
+
+BOX = Domain(torch.tensor([[-1.0, 0.0], [3.0, 2.0]], dtype=torch.float64))
+GRID = [
+    (x, rate, scale) for x in (0.2, 0.7) for rate, scale in ((0.0, math.inf), (0.2, math.inf), (0.0, 5.0))
+]
+NOISES = [0.01, 0.05, 0.1, 0.02, 0.3, 0.04]
+S = 2
+
+
+def averaging(domain=BOX, replicates=S, capacity=9, **options):
+    """A policy over six members, and as many processes for its twin."""
+    lengthscale, rate, timescale = zip(*GRID, strict=True)
+    double = {"dtype": torch.float64}
+    members = PointMembers(
+        domain.bounds,
+        torch.tensor(lengthscale, **double),
+        torch.tensor(NOISES, **double),
+        torch.tensor(rate, **double),
+        torch.tensor(timescale, **double),
+        replicates=replicates,
+        capacity=capacity,
+    )
+    return PointAveraging(domain, members, **({"typical_gap": False} | options))
+
+
+def reward_of(x, step):
+    sign = -2.0 if step >= 25 else 1.0
+    return sign * torch.sin(2 * x[..., 0] + x[..., 1])
+
+
+def test_agrees_with_the_plain_twin():
+    policy = averaging(refined=0, share=0.02, behind=4.0)
+    rules = {"share": 0.02, "behind": 4.0, "memory": 0.9, "forget": 0.99, "tail": 8.0, "clip": 4.0}
+    twins = [
+        PlainPointAveraging(
+            [Process([x] * 2, noise, *t) for (x, *t), noise in zip(GRID, NOISES, strict=True)],
+            capacity=9,
+            **rules,
+        )
+        for _ in range(S)
+    ]
+    g = torch.Generator().manual_seed(3)
+    low, high = BOX.bounds
+    time = 0.0
+    for step in range(40):
+        points = low + (high - low) * torch.rand(3, 2, generator=g, dtype=torch.float64)
+        mean, variance = policy.marginals(time + 5, points)
+        for k, twin in enumerate(twins):
+            for i, point in enumerate((points - low) / (high - low)):
+                m, v = twin.predict(point.tolist(), time)
+                assert math.isclose(mean[k, i], m, rel_tol=1e-7, abs_tol=1e-8)
+                assert math.isclose(variance[k, i], v, rel_tol=1e-6, abs_tol=1e-8)
+        x = low + (high - low) * torch.rand(S, 2, generator=g, dtype=torch.float64)
+        reward = reward_of(x, step) + 0.1 * torch.randn(S, generator=g, dtype=torch.float64)
+        reward = reward + (15.0 if step % 15 == 7 else 0.0)
+        policy.learn(Observation(time + 5, x, reward))
+        for k, twin in enumerate(twins):
+            twin.learn(((x[k] - low) / (high - low)).tolist(), float(reward[k]), time)
+        weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
+        torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-7)
+        assert policy.trace()["resets"].tolist() == [twin.resets for twin in twins]
+        time += 0.3 + float(torch.rand(1, generator=g))
+    assert policy.members.inputs.shape[1] == 9  # so the run has seen observations dropped
+    assert any(0 < twin.anew < twin.resets for twin in twins)  # members that follow, with and without data
+    loss = torch.tensor([twin.log_loss for twin in twins], dtype=torch.float64)
+    torch.testing.assert_close(policy.sharing.log_loss, loss, rtol=1e-7, atol=1e-7)
+
+
+def test_plays_the_largest_upper_bound_of_the_mixture():
+    policy = averaging(replicates=1, search=PointSearch(initial=0), width=1.3, capacity=30)
+    g = torch.Generator().manual_seed(0)
+    low, high = BOX.bounds
+    for step in range(12):
+        x = low + (high - low) * torch.rand(1, 2, generator=g, dtype=torch.float64)
+        policy.learn(Observation(float(step), x, reward_of(x, 0)))
+    played = policy.choose(13.0).arm
+    points = low + (high - low) * torch.rand(4000, 2, generator=g, dtype=torch.float64)
+    mean, variance = policy.marginals(13.0, torch.cat([played, points]))
+    bounds = mean[0] + 1.3 * variance[0].sqrt()
+    assert bounds[0] >= bounds[1:].max() - 1e-6
+    at, deviation = policy.predict(played, 13.0)
+    assert math.isclose(at, mean[0, 0])
+    assert math.isclose(deviation, variance[0, 0].sqrt())
+
+
+# -- auto over points ----------------------------------------------------------------------------------
+
+
+def played(reward, steps=24, times=None, domain=BOX, **options):
+    """The points that ``auto_over_points`` plays for a ``reward`` of points and step, and the policy."""
+    options = {"search": {"initial": 6, "raw_samples": 32}, "capacity": 15} | options
+    policy, points = auto_over_points(domain, **options), []
+    for step in range(steps):
+        time = float(step) if times is None else times[step]
+        choice = policy.choose(time)
+        points.append(choice.arm)
+        policy.learn(Observation(time, choice.arm, reward(choice.arm, step), choice.why))
+    return torch.stack(points), policy
+
+
+def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
+    problem = make("dynamic-griewank", horizon=20)
+    policy = recipes.build("auto", problem, replicates=2, horizon=20, search={"initial": 4}, seed=5)
+    assert isinstance(policy, PointAveraging)
+    told = problem.knowledge.kernel.lengthscale.item()
+    begins = policy.members.beginning[0][:, 0].tolist()
+    assert begins == pytest.approx([0.2 * math.sqrt(3)] * 7 + [told] * 7)
+    assert policy.members.beginning[1].tolist() == pytest.approx([0.02] * 7 + [0.0025] * 7)
+    history = run(policy, make("dynamic-griewank", horizon=20, replicates=2), 20)
+    assert history.arms.shape == (2, 20, 3)
+    assert {"effective_rate", "effective_members", "noise_scale", "scale", "resets"} <= set(history.trace)
+    free = recipes.auto(problem.domain, seed=5)
+    assert free.search.initial == 8  # 2 (d + 1)
+    for name, given in (
+        ("kernel", {"kernel": torch.eye(3)}),
+        ("noise_variance", {"noise_variance": 0.1}),
+        ("history", {"history": torch.ones(4, 3)}),
+        ("prior_mean", {"prior_mean": 1.0}),
+    ):
+        with pytest.raises(ValueError, match=name):
+            recipes.auto(problem.domain, **given)
+
+
+def noisy(seed=0):
+    noise = 0.05 * torch.randn(100, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return lambda x, step: reward_of(x, step) + noise[step]
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(1000.0, 5000.0), (1e-6, -3.0)])
+def test_the_unit_and_the_origin_of_rewards_do_not_matter(factor, shift):
+    reward = noisy()
+    plain, policy = played(reward)
+    other, scaled = played(lambda x, step: shift + factor * reward(x, step))
+    torch.testing.assert_close(other, plain, rtol=0, atol=1e-3)
+    where = BOX.sample(20, 0)
+    for ours, theirs, units in zip(
+        policy.marginals(25.0, where), scaled.marginals(25.0, where), (1, 2), strict=True
+    ):
+        moved = theirs - shift if units == 1 else theirs
+        torch.testing.assert_close(moved / factor**units, ours, rtol=1e-2, atol=1e-3)
+
+
+def test_the_unit_of_time_does_not_matter():
+    reward = noisy()
+    gaps = torch.rand(24, generator=torch.Generator().manual_seed(1), dtype=torch.float64).cumsum(0)
+    seconds = [float(t) for t in gaps]
+    plain, _ = played(reward, times=seconds)
+    other, _ = played(reward, times=[1e9 + 86400.0 * t for t in seconds])
+    torch.testing.assert_close(other, plain, rtol=0, atol=1e-3)
+
+
+def test_one_outlier_restarts_nothing_and_moves_the_mean_little():
+    reward = noisy()
+    where = BOX.sample(200, 0)
+
+    def spoilt(x, step):
+        return reward(x, step) + (50.0 if step == 18 else 0.0)
+
+    _, policy = played(reward, 19)
+    _, with_outlier = played(spoilt, 19)
+    assert with_outlier.trace()["resets"].item() == policy.trace()["resets"].item()
+    mean, other = policy.marginals(19.0, where)[0], with_outlier.marginals(19.0, where)[0]
+    assert (other - mean).abs().max() < 5.0  # a tenth of the outlier
+
+
+def test_after_a_switch_members_begin_anew_and_it_finds_the_new_best():
+    def switching(x, step):
+        middle = 0.2 if step < 25 else 0.8
+        return -((x[..., 0] - (4 * middle - 1)) / 4).square() * 10
+
+    line = Domain(torch.tensor([[-1.0], [3.0]], dtype=torch.float64))
+    points, policy = played(switching, 50, domain=line, capacity=60)
+    assert (points[20:25, 0, 0] - (-0.2)).abs().max() < 0.4
+    assert (points[42:, 0, 0] - 2.2).abs().max() < 0.4
+    _, still = played(lambda x, step: switching(x, 0), 50, domain=line, capacity=60)
+    assert (policy.members.num_held <= 26).all()  # what came before is gone
+    assert (still.members.num_held == 50).all()
+
+
+def test_the_bound_of_fixed_share_holds_for_the_members_as_they_adapt():
+    policy = averaging(replicates=1, share=0.02, capacity=12, refine_every=3, behind=6.0)
+    losses, g = [], torch.Generator().manual_seed(5)
+    low, high = BOX.bounds
+    update = policy.sharing.update
+    policy.sharing.update = lambda density: losses.append(-density[0]) or update(density)
+    T, reward = 60, noisy()
+    for step in range(T):
+        x = low + (high - low) * torch.rand(1, 2, generator=g, dtype=torch.float64)
+        policy.learn(Observation(float(step), x, reward(x, step)))
+    table, P, a = torch.stack(losses), len(GRID), 0.02
+    assert policy.trace()["resets"].item() > 0
+    total = policy.sharing.log_loss.item()
+    for changes in ([], [25], [10, 25], [25, 40]):
+        k, ends = len(changes), [0, *changes, T]
+        best = sum(float(table[i:j].sum(0).min()) for i, j in pairwise(ends))
+        cost = math.log(P) + k * math.log(P / a) - (T - 1 - k) * math.log(1 - a + a / P)
+        assert total <= best + cost + 1e-9
+
+
+def test_a_run_that_is_taken_up_again_goes_on_bit_for_bit():
+    reward = noisy()
+    points, _ = played(reward)
+    _, policy = played(reward, 13)
+    state = policy.state_dict()
+    other = auto_over_points(BOX, search={"initial": 6, "raw_samples": 32}, capacity=15)
+    played(reward, 3)  # that nothing is shared
+    other.load_state_dict(state)
+    for step in range(13, 24):
+        choice = other.choose(float(step))
+        assert torch.equal(choice.arm, points[step])
+        other.learn(Observation(float(step), choice.arm, reward(choice.arm, step)))
+
+
+def test_a_replicate_of_three_is_the_replicate_alone():
+    problem = {"horizon": 22, "noise_scale": 0.2}
+
+    def history(replicates, first):
+        policy = auto_over_points(BOX_UNIT, replicates=replicates, capacity=15, search={"initial": 5})
+        return run(
+            policy,
+            make("dynamic-griewank", replicates=replicates, **problem),
+            22,
+            seed=7,
+            first_replicate=first,
+        )
+
+    together = history(3, 0)
+    for k in range(3):
+        alone = history(1, k)
+        torch.testing.assert_close(alone.arms[0], together.arms[k], rtol=0, atol=1e-5)
+        for name, values in alone.trace.items():
+            torch.testing.assert_close(values.reshape(-1), together.trace[name][k], rtol=1e-5, atol=1e-5)
+
+
+BOX_UNIT = Domain(torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.float64))
+
+
+def test_constraints_and_a_context_of_each_replicate_are_kept():
+    constraint = (torch.tensor([0, 1]), torch.tensor([1.0, 1.0], dtype=torch.float64), 2.0)
+    tilted = Domain(BOX.bounds, [constraint])
+    points, _ = played(lambda x, step: -x.sum(-1), 14, domain=tilted)
+    assert tilted.contains(points).all()
+    assert (points[-3:].sum(-1) - 2).abs().max() < 0.2  # the best lies on the edge
+    policy = averaging(capacity=30, search=PointSearch(initial=2))
+    for step in range(12):
+        context = Domain(BOX.bounds, fixed_features={1: torch.tensor([0.3, 1.5], dtype=torch.float64)})
+        choice = policy.choose(float(step), context)
+        assert choice.arm[:, 1].tolist() == [0.3, 1.5]
+        policy.learn(Observation(float(step), choice.arm, reward_of(choice.arm, 0)))
+    with pytest.raises(ValueError, match="available"):
+        policy.choose(12.0, BOX_UNIT)
+
+
+def test_some_replicates_begin_anew_and_all_do():
+    _, policy = played(lambda x, step: noisy()(x, step), 14, replicates=2)
+    before = policy.members.targets[1].clone()
+    policy.reset(torch.tensor([True, False]))
+    assert policy.members.num_held[0].sum() == 0
+    assert torch.equal(policy.members.targets[1], before)
+    assert policy.scale.origin.isnan().tolist() == [True, False]
+    policy.reset()
+    again, _ = played(noisy(), 10)
+    points = []
+    for step in range(10):
+        choice = policy.choose(float(step))
+        points.append(choice.arm[:1])
+        policy.learn(Observation(float(step), choice.arm, noisy()(choice.arm, step)))
+    torch.testing.assert_close(torch.stack(points), again, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"width": -1.0}, "width"),
+        ({"share": 1.0}, "share"),
+        ({"behind": 0.0}, "behind"),
+        ({"refine_every": 0}, "refine_every"),
+        ({"refined": 7}, "refined"),
+        ({"rounds": 0}, "rounds"),
+        ({"seed": -1}, "seed"),
+        ({"search": 3}, "search"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(changed, named):
+    with pytest.raises(ValueError, match=named):
+        averaging(**changed)
+
+
+def test_bad_observations_change_nothing():
+    _, policy = played(noisy(), 8)
+    before = policy.state_dict()
+    good = {"time": 8.0, "arm": BOX.bounds[:1], "reward": torch.ones(1, dtype=torch.float64)}
+    for name, value in (
+        ("reward", torch.tensor([math.nan])),
+        ("reward", torch.ones(2)),
+        ("arm", BOX.bounds),
+        ("arm", torch.full((1, 2), math.inf)),
+        ("time", math.nan),
+    ):
+        with pytest.raises(ValueError, match=name):
+            policy.learn(Observation(**good | {name: value}))
+    after = policy.state_dict()
+    assert str(before) == str(after)
