@@ -83,7 +83,7 @@ class ArmBelief(torch.nn.Module):
         if time is None or kernel is None or kernel.is_stationary or form == "covariance":
             return
         if self.noise_variance.is_cpu:
-            prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.over_time(time, time)
+            prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.present(time)
             ratio = float((self.noise_variance / prior).min())
             expected = (
                 f"where noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance of then (it is "
@@ -202,7 +202,7 @@ class ArmBelief(torch.nn.Module):
 
     def _present(self) -> Tensor | float:
         """Prior variance now, in units of that over the arms."""
-        return 1.0 if self.now is None else self.form.prior.over_time(self.now, self.now)
+        return 1.0 if self.now is None else self.form.prior.present(self.now)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""
@@ -225,7 +225,7 @@ class ArmBelief(torch.nn.Module):
 
     def _move_to(self, time: float) -> None:
         if self.now is None:
-            self.form.reset(self.form.prior.over_time(time, time))
+            self.form.reset(self.form.prior.present(time))
         elif time != self.now:
             self.form.advance(*self.form.prior.drift(self.now, time))
         self.now = time

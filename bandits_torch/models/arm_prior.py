@@ -49,6 +49,7 @@ class ArmPrior(torch.nn.Module):
         self.batch_shape = torch.broadcast_shapes(self.space_kernel.batch_shape, self.inputs.shape[:-2])
         self.model_batch_shape = self.batch_shape
         self._last_drift: tuple[tuple[float, float], tuple[Tensor, Tensor]] | None = None
+        self._present: tuple[float, Tensor | float] | None = None
 
     @property
     def flat_batch(self) -> int:
@@ -130,9 +131,16 @@ class ArmPrior(torch.nn.Module):
             self._last_drift = (asked, self.transition(*asked))
         return self._last_drift[1]
 
+    def present(self, now: float) -> Tensor | float:
+        """``over_time(now, now)``, (b, 1) or (1, 1), or 1 when static. The last answer is kept."""
+        asked = 0.0 if self.time_kernel is None or self.time_kernel.is_stationary else now
+        if self._present is None or self._present[0] != asked:
+            self._present = asked, self.over_time(asked, asked)
+        return self._present[1]
+
     def forget_hyperparameters(self) -> None:
         """Read the time kernel's hyperparameters again when next asked."""
-        self._last_drift = None
+        self._last_drift = self._present = None
 
     def _apply(self, *args: Any, **kwargs: Any) -> ArmPrior:
         self.forget_hyperparameters()

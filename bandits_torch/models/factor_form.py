@@ -75,6 +75,7 @@ class FactorForm(PointsInTime):
         self.register_buffer("surprise", new(batch))
         self.register_buffer("removed", torch.zeros_like(self.gain))
         self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
+        self._measure_depth()
 
     # -- the three moves ------------------------------------------------------------------------------
 
@@ -91,21 +92,25 @@ class FactorForm(PointsInTime):
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
         told = known  # of these P_jj is known, of others it is what the column says
+        deep, weight = self._deep(now), self._weights(now)
         if not arm.is_cpu or not bool(known.all()):
-            point, told = self._open_points(arm, own_row, known, point, now)
+            point, told = self._open_points(arm, own_row, known, point, now, weight, deep)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
+        present = self.prior.present(now)
+        if isinstance(weight, Tensor):
+            weight = weight.scatter(-1, at_point, torch.as_tensor(present).expand(at.shape))
         among_points = self.covariance[self._member, point]  # P_j
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
-        column = own_row if self.prior.time_kernel is None else own_row * self.prior.over_time(now, now)
-        column = self.rows.minus_through(column, self.point_arm, z * self._weights(now))
-        if self._wanders:
-            column = self._column_since(
-                column, among_points, z, own_row, torch.full_like(at, now, dtype=z.dtype), now
-            )
+        column = own_row if self.prior.time_kernel is None else own_row * present
+        column = self.rows.minus_through(column, self.point_arm, z * weight)
+        wanders = deep if self._wanders else None
+        if wanders is not None:
+            time = torch.full_like(at, now, dtype=z.dtype)
+            column = self._column_since(column, among_points, z, own_row, time, now, wanders)
         variance = torch.where(told.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
-        if self._wanders:
-            column = column.scatter(-1, at, variance)
+        if wanders is not None:
+            column = column.scatter(-1, at, torch.where(wanders, variance, column.gather(-1, at)))
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
@@ -117,8 +122,9 @@ class FactorForm(PointsInTime):
         self.mean.addcmul_(unit, innovation)
         self.surprise.add_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit, value=-1)
-        if self._wanders:
-            self.variance.scatter_(-1, at, variance * left)  # the difference without one
+        if wanders is not None:  # the difference without one
+            exact = torch.where(wanders, variance * left, self.variance.gather(-1, at))
+            self.variance.scatter_(-1, at, exact)
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
@@ -127,7 +133,14 @@ class FactorForm(PointsInTime):
         self._count(point, 1.0, residual, where)
 
     def _open_points(
-        self, arm: Tensor, own_row: Tensor, known: Tensor, point: Tensor, now: float
+        self,
+        arm: Tensor,
+        own_row: Tensor,
+        known: Tensor,
+        point: Tensor,
+        now: float,
+        weight: Tensor | float,
+        deep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Give ``arm`` a point, with its row of P, in the members where it is not ``known``.
 
@@ -140,14 +153,16 @@ class FactorForm(PointsInTime):
         point = torch.where(known, point, (~held).to(torch.uint8).argmax(-1))
         at, at_point, old = arm.unsqueeze(-1), point.unsqueeze(-1), known.unsqueeze(-1)
         prior_to_points = own_row.gather(-1, self.point_arm)
-        cross = prior_to_points * self._weights(now) * held
-        if self.prior.time_kernel is None:
+        cross = prior_to_points * weight * held
+        if deep is None:
             row, told = self._spread() * self._solve(cross.unsqueeze(-1)).squeeze(-1), known  # P_i = D z
         else:
-            row, told = self._row_since(arm, own_row.gather(-1, at), prior_to_points, cross, at_point, now)
+            row, told = self._row_since(
+                arm, own_row.gather(-1, at), prior_to_points, cross, at_point, now, deep
+            )
             told = told | known
         self._set_row(self.covariance, point, torch.where(old, self.covariance[self._member, point], row))
-        row = cross.scatter(-1, at_point, own_row.gather(-1, at) * self.prior.over_time(now, now))
+        row = cross.scatter(-1, at_point, own_row.gather(-1, at) * self.prior.present(now))
         row = torch.where(old, self.prior_covariance[self._member, point], row)
         self._set_row(self.prior_covariance, point, row)
         self.point_arm.scatter_(-1, at_point, at)
@@ -174,9 +189,10 @@ class FactorForm(PointsInTime):
         column = self.rows.of(arm, self._member) * own_weight
         z = among_points * (self.point_count / self.noise_variance)
         column = self.rows.minus_through(column, self.point_arm, z * weight)
-        if self._wanders:
+        deep = self._deep(now) if self._wanders else None
+        if deep is not None:
             own_row = self.rows.of(arm, self._member)
-            column = self._column_since(column, among_points, z, own_row, time.unsqueeze(-1), now)
+            column = self._column_since(column, among_points, z, own_row, time.unsqueeze(-1), now, deep)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
@@ -233,7 +249,7 @@ class FactorForm(PointsInTime):
             self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
             weight = torch.as_tensor(self._weights(now)).expand(self.point_count.shape)[m, held].unsqueeze(-1)
             self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
-            present = torch.as_tensor(self.prior.over_time(now, now)).expand(len(self.mean), 1)[m]
+            present = torch.as_tensor(self.prior.present(now)).expand(len(self.mean), 1)[m]
             self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
             self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
         return drifted
@@ -250,7 +266,7 @@ class FactorForm(PointsInTime):
         off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
-        present = torch.as_tensor(self.prior.over_time(now, now)).squeeze(-1)
+        present = torch.as_tensor(self.prior.present(now)).squeeze(-1)
         scale, tolerance = self.prior_variance.amax(-1) * present, TOLERANCE[torch.float64]
         return ~(
             (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
@@ -260,7 +276,7 @@ class FactorForm(PointsInTime):
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
-        present = self.prior.over_time(now, now)
+        present = self.prior.present(now)
         prior = self.prior.among(arm) * (present.unsqueeze(-1) if isinstance(present, Tensor) else present)
         cross = self.rows.between(self.point_arm, arm, self._member)  # (T, b, points, n)
         cross = cross * (self._weights(now) * (self.point_count > 0)).unsqueeze(-1)
@@ -287,3 +303,4 @@ class FactorForm(PointsInTime):
             prefix + "removed", torch.zeros_like(self.gain)
         )  # not kept before it was looked at
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self._measure_depth()

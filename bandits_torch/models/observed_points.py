@@ -93,7 +93,7 @@ class ObservedPoints(ResizableState):
         """
         held = live = self.point_count > 0
         if self.prior.time_kernel is not None and not self.keeps_faint_points:
-            live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.over_time(now, now))
+            live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.present(now))
             self._dropped_any = self._dropped_any or bool((held != live).any())
         used = int(live.sum(-1).max())
         capacity = used + max(32, used // 4)

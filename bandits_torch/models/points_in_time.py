@@ -7,6 +7,8 @@ from torch import Tensor
 
 from bandits_torch.models.observed_points import ObservedPoints
 
+_DEEP = 1e4  # so large may the prior variance be, in units of the noise, before a difference with it costs too much
+
 
 class PointsInTime(ObservedPoints):
     """P among points of a function that moves on.
@@ -19,23 +21,47 @@ class PointsInTime(ObservedPoints):
 
     and the covariance of f(i, now) with any point of row r and z = r / D is a r_l + k_g(its time) - k_g^T z. The prior
     variance at s, which under a Wiener process is as large as the clock stands high, appears in none of them.
+
+    While the prior variance is not that large beside the noise, a difference with it costs figures nobody misses, and
+    rows and columns are written from the prior, as ``FactorForm`` says: O(u n) less a step under a Wiener kernel.
     """
 
     noise_variance: Tensor
+    prior_variance: Tensor
+    _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
+
+    def _measure_depth(self) -> None:
+        depth = self.prior_variance.amax(-1, keepdim=True) / self.noise_variance
+        self.register_buffer("_depth", depth, persistent=False)
+
+    def _deep(self, now: float) -> Tensor | None:
+        """In which members points are written from the latest of their arms, (b, 1); None: in none of them, as far as
+        can be told without waiting for a GPU."""
+        if self.prior.time_kernel is None:
+            return None
+        deep = self._depth * self.prior.present(now) > _DEEP
+        return None if deep.is_cpu and not bool(deep.any()) else deep
 
     @property
     def _wanders(self) -> bool:
-        """Whether the prior variance grows with time, beyond what a difference with it would leave of the posterior."""
+        """Whether the prior variance grows with time."""
         return self.prior.time_kernel is not None and not self.prior.time_kernel.is_stationary
 
     def _row_since(
-        self, arm: Tensor, own: Tensor, prior_to_points: Tensor, cross: Tensor, at_point: Tensor, now: float
+        self,
+        arm: Tensor,
+        own: Tensor,
+        prior_to_points: Tensor,
+        cross: Tensor,
+        at_point: Tensor,
+        now: float,
+        deep: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Row of P of ``arm`` now, with P_jj ``at_point``, by what happened since its latest point; and where it has
-        one. Where it has none the row is D (K_points + D)^{-1} ``cross``."""
+        one, in the members that are ``deep``. Elsewhere the row is D (K_points + D)^{-1} ``cross``."""
         held = self.point_count > 0
         same = held & (self.point_arm == arm.unsqueeze(-1))
-        seen = same.any(-1, keepdim=True)
+        seen = same.any(-1, keepdim=True) & deep
         latest = torch.where(same, self.point_time, -torch.inf).argmax(-1)
         s = torch.where(seen, self.point_time.gather(-1, latest.unsqueeze(-1)), now)
         kept, gained = self.prior.transition(s, now)
@@ -55,12 +81,12 @@ class PointsInTime(ObservedPoints):
         return row.scatter(-1, at_point, variance - (cross * z).sum(-1, keepdim=True)), seen.squeeze(-1)
 
     def _column_since(
-        self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float
+        self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float, deep: Tensor
     ) -> Tensor:
         """``column``, covariances (b, N) of all arms now with a point at ``time`` (b, 1), with those of the arms that
-        have points written as in ``_row_since``: a P_l + c K - k_g^T z for the arm's latest point l. ``row`` and
-        ``z``: of that point. O(u n)."""
-        held = self.point_count > 0
+        have points, in members that are ``deep``, written as in ``_row_since``: a P_l + c K - k_g^T z for the arm's
+        latest point l. ``row`` and ``z``: of that point. O(u n)."""
+        held = (self.point_count > 0) & deep
         times = torch.where(held, self.point_time, -torch.inf)
         last = torch.full_like(column, -torch.inf).scatter_reduce(-1, self.point_arm, times, "amax")
         latest = held & (self.point_time == last.gather(-1, self.point_arm))
