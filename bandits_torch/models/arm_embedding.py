@@ -127,7 +127,8 @@ class ArmEmbedding(ResizableState):
     def _apply(self, fn: Any, recurse: bool = True) -> ArmEmbedding:
         if self.rows is not None:
             self.rows.apply(fn)
-        return super()._apply(fn, recurse)
+        super()._apply(fn, recurse)
+        return self
 
     def get_extra_state(self) -> dict[str, Any]:
         """The rows."""

@@ -271,9 +271,14 @@ class ArmGP(ArmModel):
         self._belief.relearn(self._belief.form_name)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Take these, ``batch_shape`` each, the mean one for all arms, and ``rebuild``."""
+        """Take these, ``batch_shape`` each, the mean one for all arms, and ``rebuild``.
+
+        Raises ValueError for another shape, and for what the constructor refuses, with nothing changed.
+        """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
             validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
+        arm_arguments.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
+        validation.finite_tensor("prior_mean", prior_mean)
         if self.noise_variance.shape == self._batch_shape:
             self.noise_variance.copy_(noise_variance)
         else:

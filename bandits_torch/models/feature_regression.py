@@ -33,6 +33,7 @@ class FeatureRegression(ResizableState):
     _moment: Tensor
     covariance: Tensor
     weights: Tensor
+    _LOOSE = ("_uncounted",)
 
     def __init__(self, noise_variance: Tensor) -> None:
         super().__init__()

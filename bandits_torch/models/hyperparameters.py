@@ -29,6 +29,7 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
+from bandits_torch.models.arm_arguments import SMALLEST_RATIO
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_gp import OnlineGP
 
@@ -248,6 +249,10 @@ def _fit_one(
             )
         except (ModelFittingError, NotPSDError, NanError):
             return None
+    with torch.no_grad():
+        prior = kernel(X, diag=True).max()
+    if not likelihood.noise >= SMALLEST_RATIO[X.dtype] * prior:
+        return None
     return kernel, likelihood.noise.detach().squeeze(), constant.constant.detach()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -90,6 +92,13 @@ class ObservationBuffer(ResizableState):
         self.end.copy_(self.count)
         self.start.zero_()
         self._end_bound = length
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservationBuffer:
+        """``model.to(float32)`` leaves times in float64: a clock of seconds has more figures than float32."""
+        exact = self.time
+        super()._apply(fn, recurse)
+        self.time = exact.to(self.time.device)
+        return self
 
     def get_extra_state(self) -> int:
         """What the tensors alone do not tell."""

@@ -109,13 +109,13 @@ class ObservedPoints(ResizableState):
         self._points_bound = used
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservedPoints:
-        """``model.to(float32)`` leaves what is in here in float64."""
+        """``model.to(float32)`` leaves what is in here in float64, to the last figure."""
+        exact = [dict(holder._buffers) for holder in (self, self.rows)]
         super()._apply(fn, recurse)
         self.prior = self.prior.in_double()
-        for holder in (self, self.rows):
-            for name, held in holder._buffers.items():
-                if held is not None and held.is_floating_point():
-                    holder._buffers[name] = held.double()
+        for holder, buffers in zip((self, self.rows), exact, strict=True):
+            for name, held in buffers.items():
+                holder._buffers[name] = held.to(holder._buffers[name].device)  # type: ignore[union-attr]
         return self
 
     def get_extra_state(self) -> dict[str, int]:

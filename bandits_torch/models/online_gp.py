@@ -17,6 +17,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.arm_arguments import SMALLEST_RATIO, check_ratio, noise_over
 from bandits_torch.models.batch_inputs import (
     broadcast,
     check_held,
@@ -30,8 +31,6 @@ from bandits_torch.models.conditioning import GaussianPrior, factor_anew, new_ro
 from bandits_torch.models.growing_cholesky import GrowingCholesky, Rows
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
-
-_SMALLEST_NOISE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
 class OnlineGP(OnlineModel):
@@ -48,8 +47,8 @@ class OnlineGP(OnlineModel):
         kernel: any GPyTorch kernel; its batch shape must broadcast to ``batch_shape`` (candidate priors).
             The model has a copy in its ``dtype`` and on its ``device``; call ``rebuild`` after changing that one's
             hyperparameters.
-        noise_variance: lambda, in squared units of the targets: a number or a tensor that broadcasts to
-            ``batch_shape``; at least 1e-10 (1e-5 in float32).
+        noise_variance: lambda > 0, in squared units of the targets: a number or a tensor that broadcasts to
+            ``batch_shape``; at least 1e-10 of the prior variance at the origin (1e-5 in float32).
         prior_mean: m, a number or a ``gpytorch.means.Mean``.
         input_dim: d, how many columns inputs have, the time column included if the kernel has one.
         batch_shape: shape of a batch of models (replicates, priors).
@@ -90,14 +89,10 @@ class OnlineGP(OnlineModel):
     ) -> None:
         super().__init__()
         validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
-        validation.require(dtype in _SMALLEST_NOISE, "dtype", dtype, "torch.float64 or torch.float32")
+        validation.require(dtype in SMALLEST_RATIO, "dtype", dtype, "torch.float64 or torch.float32")
         self.input_dim = validation.positive_integer("input_dim", input_dim)
         shape = torch.Size(batch_shape)
-        noise = validation.numbers(
-            "noise_variance", noise_variance, torch.zeros((), dtype=dtype, device=device)
-        ).clone()
-        enough = bool(((noise >= _SMALLEST_NOISE[dtype]) & torch.isfinite(noise)).all())
-        validation.require(enough, "noise_variance", noise, f"finite and at least {_SMALLEST_NOISE[dtype]}")
+        noise = noise_over(torch.zeros((), dtype=dtype, device=device), noise_variance)
         require_within(shape, noise.shape, "noise_variance")
         require_within(shape, kernel.batch_shape, "kernel.batch_shape")
         if not isinstance(prior_mean, Mean):
@@ -105,6 +100,7 @@ class OnlineGP(OnlineModel):
         self.kernel = copy.deepcopy(kernel).to(dtype=dtype, device=device)
         self.prior_mean = copy.deepcopy(prior_mean).to(dtype=dtype, device=device)
         self.register_buffer("noise_variance", noise)
+        check_ratio(noise, self._variance_at_origin())
         own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
         self.data = GrowingCholesky(input_dim, shape, own, dtype, device)
         self.eval()
@@ -239,15 +235,20 @@ class OnlineGP(OnlineModel):
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
         """Take these, ``batch_shape`` each (or one for all, where the model has one), and ``rebuild``. O(t^3).
 
-        ValueError where the model's prior mean is no ``ConstantMean``.
+        ValueError where the model's prior mean is no ``ConstantMean``, for another shape, and for what the constructor
+        refuses, with nothing changed.
         """
         constant = isinstance(self.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
-        for own, new in ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean)):
+        taken = ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean))
+        for own, new in taken:
             fits = own.numel() == new.numel()
             validation.shape_is(
                 "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
             )
+        check_ratio(noise_variance.to(self.noise_variance), self._variance_at_origin())
+        validation.finite_tensor("prior_mean", prior_mean)
+        for own, new in taken:
             own.copy_(new.reshape(own.shape))
         self.rebuild()
 
@@ -286,6 +287,12 @@ class OnlineGP(OnlineModel):
             "data": self.data.expanded(torch.Size(batch_shape)),
         }
         return model
+
+    def _variance_at_origin(self) -> Tensor:
+        """Of a stationary kernel the prior variance anywhere."""
+        origin = self.noise_variance.new_zeros(1, self.input_dim)
+        with torch.no_grad():
+            return self._prior.variance(origin)
 
     @property
     def _prior(self) -> GaussianPrior:

@@ -54,6 +54,7 @@ class Sketch(ResizableState):
     arm: Tensor
     count: Tensor
     total: Tensor
+    _LOOSE = ("_at_draw", "_ahead")
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class Sketch(ResizableState):
         count, u = self.count.clone(), len(self.arm)
         count[newest] += 1
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
-        coins = self._streams.uniform(room)[0, :u]
+        coins = self._streams.uniform(room)[0, :u].to(count.device)
         wins = coins < self.sampling.probabilities(self._leverage(), count)
         return torch.nonzero(wins).flatten().tolist() or [newest]
 

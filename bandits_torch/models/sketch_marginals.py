@@ -23,6 +23,7 @@ class SketchMarginals(ResizableState):
     mean: Tensor
     variance: Tensor
     prior_variance: Tensor
+    _LOOSE = ("_falls", "_steps", "_shift")
 
     def __init__(self, prior_variance: Tensor) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class SketchMarginals(ResizableState):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _PLAIN = ("kept", "settled", "_falls", "_steps", "_shift")
+    _PLAIN = ("kept", "settled", *_LOOSE)
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the buffers alone do not tell."""

@@ -222,8 +222,12 @@ class WeightedGP(OnlineModel):
             posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
+    def _apply(self, *args: Any, **kwargs: Any) -> WeightedGP:
+        self._belief = self._gain = None
+        return super()._apply(*args, **kwargs)
+
     def _load_from_state_dict(self, *args: Any) -> None:
-        self._belief = None  # of what was held before
+        self._belief = self._gain = None  # of what was held before
         super()._load_from_state_dict(*args)
 
     def expand(self, batch_shape: torch.Size) -> WeightedGP:

@@ -1,12 +1,13 @@
 """Random lives of every model beside twins in extended precision (more: ``tests.reference.attack_models``)."""
 
+import copy
 import math
 
 import pytest
 import torch
 
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models import ArmGP, SketchedGP
+from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
 from bandits_torch.models.arm_prior import ArmPrior
 from bandits_torch.models.cholesky import independent
 from bandits_torch.models.weighted_gp import WeightedGP
@@ -98,3 +99,45 @@ def test_rows_within_the_span_of_others_are_left_out_and_no_others():
     assert kept == [0, 1, 3, 5]
     torch.testing.assert_close(factor @ factor.mT, K[kept][:, kept], rtol=0, atol=1e-15)
     torch.testing.assert_close(factor, torch.linalg.cholesky(K[kept][:, kept]))
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor", "OnlineGP"])
+@pytest.mark.parametrize(
+    ("noise", "mean", "name"),
+    [
+        (1e-12, 0.0, "noise_variance"),
+        (math.nan, 0.0, "noise_variance"),
+        (-1.0, 0.0, "noise_variance"),
+        (0.1, math.inf, "prior_mean"),
+    ],
+)
+def test_what_the_constructor_refuses_is_not_adopted(form, noise, mean, name):
+    if form == "OnlineGP":
+        model = OnlineGP(ArmCovarianceKernel(smooth(3)), 0.1, input_dim=1)
+    else:
+        model = ArmGP(3, smooth(3), 0.1, form=form)
+    model.observe(torch.tensor([[1.0]], dtype=F64), torch.tensor([[0.3]], dtype=F64))
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=name):
+        model.adopt(torch.tensor(noise, dtype=F64), torch.tensor(mean, dtype=F64))
+    after = model.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before if torch.is_tensor(before[key]))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_an_online_gp_takes_rewards_in_any_unit(unit):
+    def model(noise, unit):
+        return OnlineGP(ArmCovarianceKernel(unit**2 * smooth(3)), noise * unit**2, input_dim=1)
+
+    one, other = model(1e-9, 1.0), model(1e-9, unit)
+    for k in range(5):
+        X = torch.tensor([[float(k % 3)]], dtype=F64)
+        one.observe(X, torch.tensor([[0.1 * k]], dtype=F64))
+        other.observe(X, torch.tensor([[0.1 * k * unit]], dtype=F64))
+    X = torch.arange(3.0, dtype=F64).reshape(3, 1, 1)
+    with torch.no_grad():
+        a, b = one.posterior(X), other.posterior(X)
+    torch.testing.assert_close(b.mean / unit, a.mean, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(b.variance / unit**2, a.variance, rtol=1e-5, atol=1e-15)
+    with pytest.raises(ValueError, match=r"noise_variance must be at least 1e-10 of .*1.0e-12"):
+        model(1e-12, unit)
