@@ -14,7 +14,6 @@ from rich.progress import Progress
 from bandits_torch import validation
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
 from bandits_torch.history import History
-from bandits_torch.point_recorder import PointRecorder
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import Recorder, name_of, versions
@@ -70,7 +69,7 @@ def run(
         dtype=problem.arms.dtype,
         device=device,
     )
-    recorder = (PointRecorder if problem.dim else Recorder)(policy, problem, horizon)
+    recorder = Recorder(policy, problem, horizon)
     saved = RunCheckpoint(
         checkpoint,
         every,

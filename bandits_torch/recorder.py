@@ -17,15 +17,11 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch._version import __version__
 from bandits_torch.history import COLUMNS, History
+from bandits_torch.policies.choices import choices_of
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 
 _CHECK_EVERY = 100  # steps between checks that wait for a GPU; on a CPU every step is checked
-
-
-def available_rewards(expected: Tensor, available: Tensor | None) -> Tensor:
-    """The expected rewards ((R, N) or (S, N)), minus infinity where an arm is not available."""
-    return expected if available is None else expected.masked_fill(~available, -math.inf)
 
 
 def versions() -> dict[str, str]:
@@ -47,8 +43,7 @@ class Recorder:
         policy, problem: who plays what; the recorder only asks for sizes, names and expected rewards.
         horizon: T.
 
-    Cost a step: O(S), and O(S N) for the best arm when the expected rewards or the mask are not the same
-    memory, unchanged, as at the step before. A CPU run is checked every step, any other every 100 steps.
+    Cost a step: O(S), and what ``Problem.score`` costs. A CPU run is checked every step, any other every 100 steps.
     """
 
     def __init__(self, policy: Policy, problem: Problem, horizon: int) -> None:
@@ -56,29 +51,23 @@ class Recorder:
         self._shape = (horizon, policy.replicates)
         self._on_cpu = problem.arms.device.type == "cpu"
         zeros = partial(torch.zeros, self._shape, device=problem.arms.device)
-        self._arms = zeros(dtype=torch.long)
         self._rewards, self._expected, self._best = (zeros(dtype=torch.float64) for _ in range(3))
+        self._choices = choices_of(problem.choices, policy.replicates)
+        self._arms = self._choices.none_yet(self._rewards)
         self._times, self._seconds = np.zeros(horizon), np.zeros(horizon)
         self._trace: dict[str, Tensor] = {}
-        self._expected_seen: tuple[Tensor | None, int] = (None, 0)
-        self._mask_seen: tuple[Tensor | None, int] = (None, 0)
         self._checked = self._done = 0
 
     def chosen(self, step: int, arm: Tensor) -> None:
-        """Take down the arms (S,), before they are pulled."""
-        ok = arm.shape == self._shape[1:] and arm.dtype == torch.long
-        validation.shape_is("arm", arm, ok, f"{self._shape[1:]} and dtype torch.int64")
-        if self._on_cpu:
-            low, high = arm.aminmax()
-            ok = int(low) >= 0 and int(high) < self._problem.num_arms
-            validation.require(ok, f"arm of step {step}", arm, f"in 0..{self._problem.num_arms - 1}")
+        """Take down the arms (S,), or points (S, d), before they are pulled."""
+        self._choices.check_choice(arm, f"arm of step {step}")
         self._arms[step - 1] = arm
 
-    def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Tensor | None) -> None:
+    def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Any) -> None:
         """Take down the rewards (S,) and score the arms."""
         validation.shape_is("reward", reward, reward.shape == self._shape[1:], f"{self._shape[1:]}")
         self._rewards[step - 1] = reward
-        self._expected[step - 1], self._best[step - 1] = self._score(step, arm, available)
+        self._expected[step - 1], self._best[step - 1] = self._problem.score(step, arm, available)
         if self._on_cpu or step % _CHECK_EVERY == 0:
             self._check(step)
 
@@ -122,22 +111,6 @@ class Recorder:
         for name, values in state["trace"].items():
             self._trace[name] = self._trace_rows(name, values[0])
             self._trace[name][:done] = values
-
-    def _score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
-        """Expected rewards of what was chosen, (S,), and of the best there was, (S,) or (1,)."""
-        rewards, best = self._truth(self._problem.expected_rewards(step), available)
-        return rewards.gather(1, arm.unsqueeze(1)).squeeze(1), best
-
-    def _truth(self, expected: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Expected rewards of the available arms, (S, N), and the best of them, (S,) or (1,)."""
-        if not (_unchanged(expected, self._expected_seen) and _unchanged(available, self._mask_seen)):
-            shape = (self._problem.replicates, self._problem.num_arms)
-            validation.shape_is("expected_rewards", expected, expected.shape == shape, f"{shape}")
-            rewards = available_rewards(expected, available)
-            self._best_now = rewards.amax(-1)
-            self._rewards_now = rewards.expand(self._shape[1], -1)
-            self._expected_seen, self._mask_seen = _seen(expected), _seen(available)
-        return self._rewards_now, self._best_now
 
     def _check(self, last: int) -> None:
         """Refuse rewards that are no numbers and arms not available, in the steps since the last check."""
@@ -183,19 +156,3 @@ class Recorder:
 def name_of(thing: object) -> str:
     """What a policy or problem is called: its ``name`` if it has one, else its class."""
     return str(getattr(thing, "name", type(thing).__name__))
-
-
-def _seen(tensor: Tensor | None) -> tuple[Tensor | None, int]:
-    return tensor, 0 if tensor is None else tensor._version
-
-
-def _unchanged(tensor: Tensor | None, seen: tuple[Tensor | None, int]) -> bool:
-    """Whether a tensor shows the numbers seen before, going by memory and write count, not by its values.
-
-    The tensor seen is held on to, so its memory cannot have been given to another.
-    """
-    old, version = seen
-    if tensor is None or old is None:
-        return tensor is old
-    same_memory = tensor.data_ptr() == old.data_ptr() and tensor.stride() == old.stride()
-    return version == tensor._version and same_memory and tensor.shape == old.shape

@@ -2,7 +2,8 @@
 
 The file is a NumPy archive: one flat array per dtype with all tensors of that dtype end to end, and a JSON header
 that says what the file is and where each tensor lies. Any NumPy reads it; the archive's checksums tell a damaged one.
-Not ``torch.load``: before torch 2.6 even its restricted reader could be made to execute what a file holds.
+Not ``torch.save``: what it cannot write here is refused with its place in the state, before anything is written; the
+header is read first, so that a file of another kind or of a newer version is named as such; and no torch is needed.
 """
 
 from __future__ import annotations

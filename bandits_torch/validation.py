@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -51,6 +53,12 @@ def at_least_one(name: str, value: float) -> float:
 def below_one(name: str, value: float) -> float:
     """A number in [0, 1), as a float."""
     require(_is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
+    return float(value)
+
+
+def share(name: str, value: float) -> float:
+    """A number in [0, 1], as a float."""
+    require(_is_number(value) and 0 <= value <= 1, name, value, "a number in [0, 1]")
     return float(value)
 
 
@@ -127,3 +135,24 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class ArgumentError(ValueError, TypeError):
+    """An argument that a call does not take, or lacks.
+
+    A TypeError, as Python has it for its own functions, and a ValueError, as every other bad argument gets here: who
+    catches either catches it.
+    """
+
+
+def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise an ``ArgumentError`` that names what is not known, and what was perhaps meant."""
+    unknown = sorted(set(given) - set(known))
+    if not unknown:
+        return
+    close = [get_close_matches(name, list(known), 1) for name in unknown]
+    named = [
+        f"{name} (did you mean {near[0]}?)" if near else name
+        for name, near in zip(unknown, close, strict=True)
+    ]
+    raise ArgumentError(f"{what} must be among {', '.join(known) or 'none'}, got {', '.join(named)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import docstrings
 
 import bandits_torch
+from bandits_torch import recipes
 
 _KINDS = {
     "Classes": inspect.isclass,
@@ -67,7 +68,18 @@ def _room(room: str, members, links) -> str:
         names = [name for name, value in members.items() if is_kind(value)]
         entries = [(f":py:obj:`{name} <{links[name]}>`", _summary(members[name])) for name in names]
         lines += [f".. rubric:: {kind}", "", *_table(entries)] if entries else []
+    lines += _recipes() if room == "bandits_torch.recipes" else []
     return "\n".join(lines + _toctree(own, f"{room}."))
+
+
+def _recipes() -> list[str]:
+    """The recipes with source and what each is told of a problem, as they were registered."""
+    about = [recipes.registered(name) for name in recipes.RECIPES]
+    entries = [
+        (f"``{one.name}``", f"{one.source or 'no paper'}; told: {', '.join(one.told) or 'nothing'}")
+        for one in about
+    ]
+    return [".. rubric:: Sources, and what each is told", "", *_table(entries)]
 
 
 def _page(link: str, value: object) -> str:

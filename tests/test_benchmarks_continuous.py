@@ -28,7 +28,7 @@ def test_every_policy_named_on_the_page_races():
     assert ("W-DBO" in built) == has_wdbo()
     for name in OURS:
         policy = built[name]()
-        assert policy.policy.search.initial == policy.first == INITIAL
+        assert policy.policy.choices.search.initial == policy.first == INITIAL
         assert torch.equal(policy.choose(1.0).arm, problem.domain.sample(INITIAL, 0)[:1])
     over_time = built[SMOOTH]().model.kernel.time_kernel
     assert (over_time.nu, over_time.lengthscale.item()) == (1.5, pytest.approx(20 / 3))

@@ -46,6 +46,7 @@ COLUMNS = {
     "scaling": {"model", "axis", "size", "declared_exponent", "seconds_per_step"},
     "million_arms": {"arms", "lengthscale", "first_step", "last_step", "seconds_per_step", "bytes_per_step"}
     | {"copy_seconds", "dictionary", "draws", "regret_per_step", "peak_mib"},
+    "step_trace": {"step", "files", "functions", "lines"},
 }
 
 

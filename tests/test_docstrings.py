@@ -35,9 +35,10 @@ SOURCE = re.compile(r"\b(1[89]|20)\d\d\b|Source:|derived|no paper|No theorem|BoT
 IMPLEMENTS = ("acquisition", "kernels", "models", "policies", "recipes", "theory")
 # Containers, contracts and helpers: no equation of anybody's.
 NO_SOURCE = """
-AskTell AtTime CandidatePrior Choice ContinuousIndexPolicy Design FeatureSource ForgettingRule IndexPolicy
-KeepEverything LearnedHyperparameters Observation OnlineModel OverPriors PointSearch Policy Question RandomPolicy
-UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build options_of random
+Arms AskTell AtTime CandidatePrior Choice Choices Design FeatureSource ForgettingRule IndexPolicy KeepEverything
+LearnedHyperparameters ModelChoices Observation OnlineModel OverPriors PointSearch Points Policy Question
+RandomPolicy Recipe Setup StepContext UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build
+choices_of choices_over options_of random recipe registered
 """
 
 

@@ -21,7 +21,7 @@ FLOORS = [
     {"acquisition"},
     {"policies", "problems", "history"},
     {"recorder"},
-    {"point_recorder", "checkpoint"},
+    {"checkpoint"},
     {"loop", "policy_files"},
     {"recipes"},
     {"experiments"},

@@ -176,9 +176,9 @@ def test_expected_rewards_that_are_no_numbers_are_refused():
 @pytest.mark.parametrize(
     ("arm", "message"),
     [
-        (torch.tensor([3]), "arm of step 1 must be in 0..2, got .3."),
-        (torch.tensor([-1]), "arm of step 1 must be in 0..2"),
-        (torch.tensor([0.0]), "arm must have shape"),
+        (torch.tensor([3]), "arm of step 1 must be int64 from 0 to 2, got .3."),
+        (torch.tensor([-1]), "arm of step 1 must be int64 from 0 to 2"),
+        (torch.tensor([0.0]), "arm must be int64 from 0 to 2"),
         (torch.tensor([0, 0]), "arm must have shape"),
         (torch.tensor(0), "arm must have shape"),
     ],

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.independent_draws import IndependentDraws
+from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.arm_prior import ArmPrior
@@ -51,8 +52,6 @@ class PathwiseThompsonSampling:
     a draw of its own. Raises ValueError for a kernel that has no such features and more than 2 000 arms.
     """
 
-    _needs_time = True
-
     def __init__(
         self, model: ArmGP, *, seed: int = 0, features: int = 2048, root: Tensor | None = None
     ) -> None:
@@ -81,11 +80,15 @@ class PathwiseThompsonSampling:
 
         return _Draw(model, draw)
 
+    def at_step(self, model: ArmGP, step: StepContext) -> AcquisitionFunction:
+        """The draw of one step of a policy."""
+        return self(model, 1.0 if step.width is None else step.width, step.time)
+
     @torch.no_grad()
     def paths(self, model: ArmGP, time: float | None = None) -> Tensor:
         """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
         now = (model.now or 0.0) if time is None else float(time)
-        arm, reward, moments, valid = model._belief.observations.held()
+        arm, reward, moments, valid = model.held()
         moments = moments.to(reward)
         draws = []
         for k in range(len(arm)):
@@ -104,8 +107,8 @@ class PathwiseThompsonSampling:
     def _path(
         self, model: ArmGP, member: int, arm: Tensor, reward: Tensor, moments: Tensor, now: float
     ) -> Tensor:
-        prior, prior_mean = model.prior, model._belief.prior_mean[member]
-        noise = model._belief.noise_variance[member]
+        prior, prior_mean = model.prior, model.prior_mean.reshape(-1, model.num_arms)[member]
+        noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member]
         to_now = self._over_time(prior, moments, now)
         near = to_now.abs() >= _NEGLIGIBLE
         arm, reward, moments, to_now = arm[near], reward[near], moments[near], to_now[near]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.independent_draws import IndependentDraws
+from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import SpatioTemporalKernel
 from bandits_torch.models.cholesky import safe_cholesky
@@ -50,9 +51,6 @@ class PathwisePointDraw(IndependentDraws):
     Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
     """
 
-    _needs_time = True
-    _needs_seeds = True
-
     def __init__(
         self,
         model: OnlineGP,
@@ -78,6 +76,12 @@ class PathwisePointDraw(IndependentDraws):
         self.register_buffer("_scale", scale)
         self._scale: Tensor
         self._draws = [self._drawn(self.seeds)]
+
+    @classmethod
+    def at_step(cls, model: OnlineGP, step: StepContext) -> PathwisePointDraw:
+        """The draws of one step of a policy."""
+        width = 1.0 if step.width is None else step.width
+        return cls(model, width, time=step.time, seeds=step.seeds() or (0,))
 
     @torch.no_grad()
     def _drawn(self, seeds: list[int]) -> list[_Draw]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.independent_draws import IndependentDraws
+from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.arm_model import ArmModel
 from bandits_torch.models.cholesky import batched_cholesky
@@ -44,8 +45,6 @@ class ThompsonSampling(IndependentDraws):
     lack of them.
     """
 
-    _needs_base_samples = True
-
     def __init__(
         self,
         model: Model,
@@ -62,6 +61,12 @@ class ThompsonSampling(IndependentDraws):
         self.register_buffer("_scale", width_now(width, model))
         self._scale: Tensor
         self._draws = [self._drawn(base_samples)]
+
+    @classmethod
+    def at_step(cls, model: Model, step: StepContext) -> ThompsonSampling:
+        """The draw of one step of a policy, from its random numbers."""
+        width = 1.0 if step.width is None else step.width
+        return cls(model, width, base_samples=step.base_samples(), choices=step.choices(), time=step.time)
 
     @torch.no_grad()
     def _drawn(self, base_samples: Tensor | None = None) -> Tensor:

@@ -43,19 +43,25 @@ class UpperConfidenceBound(AcquisitionFunction):
     Raises ValueError for a ``model`` that is none, a ``width`` that is negative or of another shape, and X with q > 1.
     """
 
+    width: Tensor
+    _hallucinated: Model | None
+
     def __init__(
         self,
         model: Model,
         width: float | Tensor | Width,
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
-        validation.instance("model", model, Model, "a BoTorch model")
+        right = (
+            isinstance(width, Tensor) and isinstance(model, Model) and width.shape in ((), model.batch_shape)
+        )
+        if not (right and (not width.is_cpu or (width >= 0).all())):  # else looked at closely
+            validation.instance("model", model, Model, "a BoTorch model")
+            width = width_now(width, model)
         super().__init__(model=model)
-        self.register_buffer("width", width_now(width, model))
-        self.width: Tensor
+        self.register_buffer("width", width)
         self.posterior_transform = posterior_transform
-        self.X_pending = None  # type: ignore[assignment]
-        self._hallucinated: Model | None = None
+        self.X_pending = self._hallucinated = None  # type: ignore[assignment]
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Points chosen and not yet observed, ``m x d``; None: there are none. Cost: that of m observations."""
@@ -70,21 +76,16 @@ class UpperConfidenceBound(AcquisitionFunction):
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Upper confidence bounds of X, ``t_batch x 1 x d``."""
-        q = X.shape[-2]
-        validation.require(q == 1, "q", q, "1: qUpperConfidenceBound values several points jointly")
-        posterior = self._posterior(self.model, X)
+        if X.shape[-2] != 1:
+            validation.require(
+                False, "q", X.shape[-2], "1: qUpperConfidenceBound values several points jointly"
+            )
+        posterior: Any = self.model.posterior(X, posterior_transform=self.posterior_transform)
         mean = posterior.mean.squeeze(-1).squeeze(-1)
         if self._hallucinated is not None:
-            posterior = self._posterior(self._hallucinated, X)
+            posterior = self._hallucinated.posterior(X, posterior_transform=self.posterior_transform)
         deviation = posterior.variance.squeeze(-1).squeeze(-1).clamp_min(1e-12).sqrt()
         return torch.addcmul(mean, self.width.to(mean), deviation)
-
-    def _posterior(self, model: Model, X: Tensor) -> GPyTorchPosterior:
-        transform = self.posterior_transform
-        posterior = (
-            model.posterior(X) if transform is None else model.posterior(X, posterior_transform=transform)
-        )
-        return cast(GPyTorchPosterior, posterior)
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:

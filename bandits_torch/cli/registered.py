@@ -15,17 +15,21 @@ from bandits_torch.experiments.engines import ENGINES
 def registered() -> Catalogue:
     """What the registrations say, all of them imported."""
 
-    def entry(thing: object, options: dict[str, object], needs_data: bool = False) -> Entry:
+    def entry(about: str, options: dict[str, object], needs_data: bool = False) -> Entry:
         empty = inspect.Parameter.empty
         written = {key: None if value is empty else repr(value) for key, value in options.items()}
-        return Entry(inspect.getdoc(thing) or "", {k: written[k] for k in settable(written)}, needs_data)
+        return Entry(about, {k: written[k] for k in settable(written)}, needs_data)
+
+    def about_policy(name: str) -> str:
+        told = ", ".join(recipes.registered(name).told) or "nothing"
+        return f"{inspect.getdoc(recipes.RECIPES[name]) or ''}\n\nTold of the problem: {told}."
 
     return Catalogue(
         {
-            name: entry(problem, problems.options_of(name), problems.needs_data(name))
+            name: entry(inspect.getdoc(problem) or "", problems.options_of(name), problems.needs_data(name))
             for name, problem in problems.PROBLEMS.items()
         },
-        {name: entry(recipe, recipes.options_of(name)) for name, recipe in recipes.RECIPES.items()},
+        {name: entry(about_policy(name), recipes.options_of(name)) for name in recipes.RECIPES},
         list(ENGINES),
     )
 

@@ -12,7 +12,7 @@ from bandits_torch import validation
 from bandits_torch.history import History, standard_error
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recorder import available_rewards
+from bandits_torch.problems.scoring import available_rewards
 
 
 def random_regret(problem: Problem, horizon: int) -> Tensor:

@@ -44,16 +44,11 @@ class ArmBelief(torch.nn.Module):
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
-        self.prior = prior
+        self.prior, self.drifts = prior, prior.time_kernel is not None
         self.register_buffer("prior_mean", prior_mean)  # b x N
         self.register_buffer("noise_variance", noise_variance)  # b x 1
         self.forgets = False
         self.start(form)
-
-    @property
-    def drifts(self) -> bool:
-        """Whether f changes as time passes."""
-        return self.prior.time_kernel is not None
 
     @property
     def form_name(self) -> str:
@@ -93,8 +88,10 @@ class ArmBelief(torch.nn.Module):
 
     def learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
         """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True."""
-        self._move_to(time)
-        self.form.add(arm, self._residual(arm, reward), time, where)
+        if time != self.now:
+            self._move_to(time)
+        residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        self.form.add(arm, residual, time, where)
         self.observations.append(arm, reward, time, where)
         self._learned += 1
         if self._learned >= self._next_look:
@@ -168,37 +165,36 @@ class ArmBelief(torch.nn.Module):
         Under drift the first call may have to relearn the others, for which the form has dropped what it would
         need, or is the wrong one. From then on nothing held is dropped.
         """
-        self.check_spread(self.now, "factor")
-        self.forgets = True
-        if self.form.can_forget:
+        if not self.forgets:
+            self.check_spread(self.now, "factor")
+            self.forgets = True
             if isinstance(self.form, FactorForm):
                 self.form.keeps_faint_points = True
+        if self.drifts and not self.form.can_forget:
             for _ in range(count):
-                self._remove_oldest(where)
-            frail = self.form.frail
-            if frail.is_cpu and bool(frail.any()):  # a GPU is not waited for: the next look will see to it
-                self._mend(self.now or 0.0, frail.tolist())
+                self.observations.drop_oldest(where & (self.observations.count > 0))
+            self.relearn("factor")
             return
         for _ in range(count):
-            self.observations.drop_oldest(where & (self.observations.count > 0))
-        self.relearn("factor")
+            arm, reward, moment, held = self.observations.pop(where)
+            residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+            self.form.remove(arm, residual, moment, self.now or 0.0, held)
+        frail, emptied = self.form.frail, where & (self.observations.count == 0)
+        if not frail.is_cpu or (frail | emptied).any():
+            self._settle(frail, emptied)
 
-    def _remove_oldest(self, where: Tensor) -> None:
-        arm, reward, time = self.observations.oldest()
-        holding = where & (self.observations.count > 0)
-        self.form.remove(arm, self._residual(arm, reward), time, self.now or 0.0, holding)
-        self.observations.drop_oldest(holding)
-        self._empty(holding & (self.observations.count == 0))
+    def _settle(self, frail: Tensor, emptied: Tensor) -> None:
+        """Learn frail members again; those that hold nothing are as before the first observation, to the last bit.
 
-    def _empty(self, where: Tensor) -> None:
-        """Members that hold nothing are as they were before the first observation, to the last bit."""
-        if (
-            not where.is_cpu
-        ):  # which is not waited for: a covariance that keeps rounding errors is for the next look
+        A GPU is not waited for: the next look will see to what is frail, and to the covariance of what is empty.
+        """
+        if not frail.is_cpu:
             for state in (self.form.gain, self.form.surprise, self.form.mean):
-                state.masked_fill_(where if state.dim() == 1 else where.unsqueeze(-1), 0.0)
-        elif bool(where.any()):
-            self.form.reset(self._present(), where)
+                state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
+            return
+        self.form.reset(self._present(), emptied)
+        if bool((frail & ~emptied).any()):
+            self._mend(self.now or 0.0, (frail & ~emptied).tolist())
 
     def _present(self) -> Tensor | float:
         """Prior variance now, in units of that over the arms."""
@@ -230,9 +226,6 @@ class ArmBelief(torch.nn.Module):
             self.form.advance(*self.form.prior.drift(self.now, time))
         self.now = time
 
-    def _residual(self, arm: Tensor, reward: Tensor) -> Tensor:
-        return reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
         self.prior_mean, self.noise_variance = self.prior_mean[source], self.noise_variance[source]
@@ -261,7 +254,7 @@ class ArmBelief(torch.nn.Module):
                 kept, gained = self.form.prior.drift(self.now, time)
                 mean = mean * kept
                 variance = torch.addcmul(self.form.prior_variance * gained, variance, kept * kept)
-        return self._own(mean + self.prior_mean), self._own(variance.clamp_min(0.0))
+        return (mean + self.prior_mean).to(self.prior_mean), variance.clamp_min(0.0).to(self.prior_mean)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean (b, N) and covariance (b, N, N) over all arms at ``time`` (default: now)."""

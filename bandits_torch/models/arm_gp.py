@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -85,6 +86,7 @@ class ArmGP(ArmModel):
         noise = arm_arguments.noise_over(arms, noise_variance)
         mean = arm_arguments.prior_mean_over(arms, prior_mean)
         time_kernel = self.prior.time_kernel
+        self.drifts = time_kernel is not None
         self._batch_shape = arm_arguments.common_batch(
             batch_shape=batch_shape,
             kernel_and_arms=self.prior.batch_shape,
@@ -118,11 +120,6 @@ class ArmGP(ArmModel):
         return self._batch_shape
 
     @property
-    def drifts(self) -> bool:
-        """Whether the kernel has a time part, so that inputs have a time column."""
-        return self.prior.time_kernel is not None
-
-    @property
     def now(self) -> float | None:
         """Time of the latest observation, None before the first; always 0 for a static kernel."""
         return self._belief.now
@@ -150,17 +147,29 @@ class ArmGP(ArmModel):
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
-        arm, _, time = self._held()
+        arm, _, time = self._rectangular()
         columns = [c.to(self.arms.dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
 
     @property
     def train_targets(self) -> Tensor:
         """Rewards of the observations held, ``batch_shape x n``."""
-        return self._held()[1].reshape(*self._batch_shape, -1)
+        return self._rectangular()[1].reshape(*self._batch_shape, -1)
 
-    def _held(self) -> tuple[Tensor, Tensor, Tensor]:
-        arm, reward, time, valid = self._belief.observations.held()
+    @property
+    def prior_mean(self) -> Tensor:
+        """Prior mean of every arm, ``batch_shape x N``."""
+        return self._belief.prior_mean.reshape(*self._batch_shape, -1)
+
+    def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
+
+        b members, ``batch_shape`` flattened; n the most that a member holds, padding last.
+        """
+        return self._belief.observations.held()
+
+    def _rectangular(self) -> tuple[Tensor, Tensor, Tensor]:
+        arm, reward, time, valid = self.held()
         same = bool(valid.all())
         validation.require(
             same, "num_observations", self.num_observations, "the same in every batch member to list them"
@@ -228,6 +237,17 @@ class ArmGP(ArmModel):
             self._mask(where),
         )
 
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked."""
+        learn, moment, b = self._belief.learn, 0.0, self._batch_shape
+        if self.drifts:
+            moment = float(time)
+            if late and self.now is not None and moment < self.now:
+                learn = self._belief.learn_late
+            else:
+                self._check_not_past(moment)
+        learn(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
+
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
 
@@ -247,6 +267,10 @@ class ArmGP(ArmModel):
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
             mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
         self._belief.forget(count, mask)
+
+    def slide(self, window: int) -> None:
+        """Unlearn the oldest observation of the members that hold more than ``window``."""
+        self._belief.forget(1, self._belief.observations.count > window)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
@@ -296,6 +320,11 @@ class ArmGP(ArmModel):
         self.prior, self.noise_variance, self._belief = own.prior, own.noise_variance, belief
         belief.relearn(taken.form_name)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
+        """``model.to(...)``: the candidates kept have another dtype or device."""
+        self._candidates = None
+        return super()._apply(fn, recurse)
+
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else arm_inputs.flat_mask(where, self._batch_shape)
 
@@ -306,11 +335,11 @@ class ArmGP(ArmModel):
 
         An acquisition called with this very tensor is answered from the cached marginals, without look-ups.
         """
+        if not self.drifts and self._candidates is not None:
+            return self._candidates
         if not self.drifts:
-            kept, like = self._candidates, self.arms  # the model may have moved since
-            if kept is None or kept.dtype != like.dtype or kept.device != like.device:
-                kept = self._candidates = self._arm_inputs()
-            return kept
+            self._candidates = self._arm_inputs()
+            return self._candidates
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         self._check_not_past(time)  # type: ignore[arg-type]
         moment = float(time)  # type: ignore[arg-type]
@@ -332,22 +361,28 @@ class ArmGP(ArmModel):
         added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
         observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
         """
-        noise = noise_added(output_indices, observation_noise, self.noise_variance)
-        if X is self._candidates and X is not None:
+        plain = observation_noise is False and output_indices is None
+        noise = 0.0 if plain else noise_added(output_indices, observation_noise, self.noise_variance)
+        if X is not None and X is self._candidates:
             mean, variance = self.marginals(self._candidates_time)
-            posterior: GPyTorchPosterior = MarginalPosterior(
-                mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
-            )
+            mean, variance = mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1)
+            posterior: GPyTorchPosterior = MarginalPosterior(mean, variance + noise)
         else:
             posterior = self._posterior_at(X, noise)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    def _noise(self, observation_noise: bool | Tensor) -> float | Tensor:
+        """Variances to add, broadcasting to ``t_batch x q``."""
+        if isinstance(observation_noise, Tensor):
+            return observation_noise.squeeze(-1)
+        return self.noise_variance.expand(self._batch_shape).unsqueeze(-1) if observation_noise else 0.0
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
         if self.drifts and time is not None:
             self._check_not_past(time)
         mean, variance = self._belief.marginals(time)
-        shape = (*self._batch_shape, self.num_arms)
+        shape = (*self._batch_shape, -1)
         return mean.reshape(shape), variance.reshape(shape)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:

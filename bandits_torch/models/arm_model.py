@@ -15,19 +15,16 @@ class ArmModel(OnlineModel):
 
     Attributes:
         arms: ``(*arms_batch, N, d)`` features.
+        drifts: whether inputs have a time column.
     """
 
     arms: Tensor
+    drifts: bool = False
 
     @property
     def num_arms(self) -> int:
         """N."""
         return self.arms.shape[-2]
-
-    @property
-    @abstractmethod
-    def drifts(self) -> bool:
-        """Whether inputs have a time column."""
 
     @abstractmethod
     def candidates(self, time: float | None = None) -> Tensor:
@@ -50,12 +47,12 @@ class ArmModel(OnlineModel):
         mean, covariance = self.joint(time)
         return mean, batched_cholesky(covariance)
 
-    def trace(self) -> dict[str, Tensor | float]:
-        """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
-        return {}
-
     @abstractmethod
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
     ) -> None:
         """Observe one reward of one arm per member: integers and numbers that broadcast to ``batch_shape``."""
+
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked; ``late``: of a past time too, if it can."""
+        self.observe_arms(arm, reward, time)

@@ -13,11 +13,9 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, StackedKernel
-from bandits_torch.models.candidate_priors import CandidatePrior, check_priors
+from bandits_torch.models.candidate_priors import ALMOST_STATIC, CandidatePrior, check_priors
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_gp import OnlineGP
-
-_ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
 
 
 def online_gp_over_priors(
@@ -88,7 +86,7 @@ def _kernel(p: int, prior: CandidatePrior) -> Kernel:
 
 
 def _static(kernel: Kernel) -> Kernel:
-    rate = torch.tensor(_ALMOST_STATIC, dtype=torch.float64)
+    rate = torch.tensor(ALMOST_STATIC, dtype=torch.float64)
     return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(rate))
 
 

@@ -20,7 +20,7 @@ from bandits_torch.kernels import (
 from bandits_torch.models import arm_inputs
 from bandits_torch.models.arm_gp import ArmGP
 
-_ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
+ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def arm_gp_over_priors(
     kernel: Kernel = _kernel(priors, features)
     rates = [prior.forgetting_rate for prior in priors]
     if any(rates):
-        positive = features.new_tensor([max(rate, _ALMOST_STATIC) for rate in rates]).unsqueeze(-1)
+        positive = features.new_tensor([max(rate, ALMOST_STATIC) for rate in rates]).unsqueeze(-1)
         time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
         kernel = SpatioTemporalKernel(kernel, time_kernel)
     given = validation.numbers("noise_variance", noise_variance, features)

@@ -101,7 +101,8 @@ class CovarianceForm(ResizableState):
         self.mean.addcmul_(unit, innovation)
         self.surprise.add_(innovation.squeeze(-1).square())
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
-        self._turn_root(arm, 1, where)
+        if self.root is not None:
+            self._turn_root(self.root, arm, 1, where)
         self._set_row(arm, column * left)  # C_i - C_i C_ii / s without the difference
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
 
@@ -110,34 +111,31 @@ class CovarianceForm(ResizableState):
         at, mask = arm.unsqueeze(-1), where.unsqueeze(-1)
         column = self.covariance[self._member, arm]
         variance = column.gather(-1, at)
-        tiny = torch.finfo(column.dtype).eps * self.noise_variance
-        rest = (self.noise_variance - variance).clamp_min(tiny)
-        # error / rest: what is left of an arm that one observation alone told of is mostly rounding
-        self.frail |= (rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1)
+        eps = torch.finfo(column.dtype).eps
+        rest = (self.noise_variance - variance).clamp_min(eps * self.noise_variance)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
-        gone = innovation.squeeze(-1).square()
-        self.surprise.sub_(gone)
-        self.removed.add_(gone)
-        self.frail |= self.removed > REMOVED * (1 + self.surprise)
+        self.surprise.sub_(gone := innovation.squeeze(-1).square())
+        lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
+        # error / rest: what is left of an arm that one observation alone told of is mostly rounding
+        self.frail.logical_or_((rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1) | lost)
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
-        self._turn_root(arm, -1, where)
+        if self.root is not None:
+            self._turn_root(self.root, arm, -1, where)
         self._set_row(arm, column * left)
-        below_one = 1 - torch.finfo(column.dtype).eps  # 1 - 1e-15 is 1 in float32, and its logarithm infinite
-        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(below_one), where))
+        # 1 - 1e-15 is 1 in float32, and its logarithm infinite
+        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(1 - eps), where))
 
-    def _turn_root(self, arm: Tensor, sign: int, where: Tensor | None) -> None:
-        """The root after an observation (sign 1) or a removal (-1) of ``arm``, if one is kept."""
-        if self.root is None:
-            return
-        column = self.root[self._member, :, arm]  # f, (b, N)
+    def _turn_root(self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None) -> None:
+        """The root after an observation (sign 1) or a removal (-1) of ``arm``, in place."""
+        column = root[self._member, :, arm]  # f, (b, N)
         tiny = torch.finfo(column.dtype).eps * self.noise_variance
         total = (self.noise_variance + sign * column.square().sum(-1, keepdim=True)).clamp_min(tiny)
         scale = sign / (total + (self.noise_variance * total).sqrt())
         scale = scale if where is None else scale * where.unsqueeze(-1)
-        self.root.addcmul_((column * scale).unsqueeze(-1), column.unsqueeze(-2) @ self.root, value=-1)
+        root.addcmul_((column * scale).unsqueeze(-1), column.unsqueeze(-2) @ root, value=-1)
 
     def joint_root(self) -> Tensor | None:
         """A root of C, (b, N, N), times its transpose C; None under drift, where none is kept."""

@@ -159,7 +159,7 @@ def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
         held = rows.held.expand(*batch, t).reshape(b, t)[member]
         inputs = rows.inputs.expand(*batch, t, d).reshape(b, t, d)[member]
         return inputs[held], rows.targets.reshape(b, t)[member][held]
-    arm, reward, time, valid = (column[member] for column in model._belief.observations.held())
+    arm, reward, time, valid = (column[member] for column in model.held())
     X = torch.stack([arm[valid].to(time), time[valid]], -1)[:, : 1 + model.drifts]
     return kernel_inputs(model, X, member), reward[valid]
 
@@ -274,6 +274,6 @@ def _write(kernel: Kernel, learned: Kernel, member: int) -> None:
 def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
     """The constant prior mean of each member, (S,)."""
     if isinstance(model, ArmGP):
-        return model._belief.prior_mean[:, 0].clone()
+        return model.prior_mean.reshape(-1, model.num_arms)[:, 0].clone()
     constant = model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))
     return constant.detach().reshape(-1).clone()

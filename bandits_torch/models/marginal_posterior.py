@@ -20,8 +20,7 @@ class MarginalPosterior(GPyTorchPosterior):
     """
 
     def __init__(self, mean: Tensor, variance: Tensor) -> None:
-        self._is_mt = False
-        self._mean, self._variance = mean, variance
+        self._mean, self._variance, self._is_mt = mean, variance, False
         self._device, self._dtype = mean.device, mean.dtype
 
     @property

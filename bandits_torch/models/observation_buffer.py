@@ -50,17 +50,23 @@ class ObservationBuffer(ResizableState):
         self.arm.scatter_(-1, at, arm.unsqueeze(-1))
         self.reward.scatter_(-1, at, reward.unsqueeze(-1))
         self.time.scatter_(-1, at, time)
-        self.end += 1 if where is None else where
-        self._end_bound += 1
+        self.end.add_(1 if where is None else where)
+        # Past the look at buffers and submodules that assigning to a module is: it takes longer than the sum.
+        self.__dict__["_end_bound"] += 1
 
-    def oldest(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The oldest (arm, reward, time) of each member, (b,) each; meaningless where a member is empty."""
-        at = self.start.clamp(max=self.arm.shape[-1] - 1).unsqueeze(-1)
-        return tuple(column.gather(-1, at).squeeze(-1) for column in (self.arm, self.reward, self.time))  # type: ignore[return-value]
+    def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Remove the oldest observation of the members with ``where`` True that hold any.
+
+        Gives the oldest (arm, reward, time) of each member, (b,) each, meaningless where it is empty, and who lost it.
+        """
+        held, at = where & (self.end > self.start), self.start.clamp(max=self.arm.shape[-1] - 1).unsqueeze(-1)
+        arm, reward, time = self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at)
+        self.start.add_(held)
+        return arm.squeeze(-1), reward.squeeze(-1), time.squeeze(-1), held
 
     def drop_oldest(self, where: Tensor) -> None:
         """Remove the oldest observation of the members with ``where`` True."""
-        self.start += where
+        self.start.add_(where)
 
     def clear(self, where: Tensor | None) -> None:
         """Remove everything (of the members with ``where`` True)."""

@@ -279,14 +279,8 @@ class OnlineGP(OnlineModel):
     def expand(self, batch_shape: torch.Size) -> OnlineGP:
         """A copy of shape ``batch_shape``, to which the model's own must broadcast; shares no memory."""
         require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
-        model = copy.copy(self)
-        model._buffers = {"noise_variance": self.noise_variance.clone()}
-        model._modules = {
-            "kernel": copy.deepcopy(self.kernel),
-            "prior_mean": copy.deepcopy(self.prior_mean),
-            "data": self.data.expanded(torch.Size(batch_shape)),
-        }
-        return model
+        expanded = self.data.expanded(torch.Size(batch_shape))
+        return copy.deepcopy(self, {id(self.data): expanded})  # a copy whose data are these
 
     def _variance_at_origin(self) -> Tensor:
         """Of a stationary kernel the prior variance anywhere."""

@@ -63,6 +63,10 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations."""
 
+    def slide(self, window: int) -> None:
+        """Unlearn the oldest observation of the members that hold more than ``window``, if the model can."""
+        self.forget(1, where=self.num_observations > window)
+
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior."""
@@ -70,6 +74,14 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
     @abstractmethod
     def expand(self, batch_shape: torch.Size) -> OnlineModel:
         """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
+
+    def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
+        """A model that has these arms too, (n, d), where it has arms of its own (``ArmGP``); ValueError where not."""
+        raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
+        return {}
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineModel:
         """A copy that has observed (X, Y); extra batch dimensions of X or Y (fantasies) widen the copy.

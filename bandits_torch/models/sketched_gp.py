@@ -112,11 +112,6 @@ class SketchedGP(ArmModel):
         return self._batch_shape
 
     @property
-    def drifts(self) -> bool:
-        """False: the kernel is static."""
-        return False
-
-    @property
     def can_forget(self) -> bool:
         """False."""
         return False

@@ -41,6 +41,8 @@ class WeightedGP(OnlineModel):
     Args:
         arms, kernel, noise_variance, batch_shape: as for ``ArmGP``; the kernel without a time part, lambda is
             the regulariser, at least 1e-10 of the largest prior variance (1e-5 in float32).
+        prior_mean: prior mean reward, a number, (N,) or (*batch_shape, N); what is weighted is how far rewards lie
+            above it.
         discount: weight per step, in (0, 1].
 
     Cost: O(N^2) memory; an observation O(N), the next prediction O(N^3), whatever t. It cannot ``forget``.
@@ -55,6 +57,7 @@ class WeightedGP(OnlineModel):
         kernel: Kernel | Tensor,
         noise_variance: float | Tensor,
         *,
+        prior_mean: float | Tensor = 0.0,
         discount: float = 0.999,
         batch_shape: tuple[int, ...] | torch.Size = (),
     ) -> None:
@@ -62,7 +65,7 @@ class WeightedGP(OnlineModel):
         ok = isinstance(discount, (int, float)) and 0 < discount <= 1
         validation.require(ok, "discount", discount, "a number in (0, 1]")
         self.discount = float(discount)
-        prior = ArmGP(arms, kernel, noise_variance, batch_shape=batch_shape)
+        prior = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=batch_shape)
         validation.require(
             not prior.drifts, "kernel", kernel, "without a time part: the weights do the forgetting"
         )
@@ -73,6 +76,8 @@ class WeightedGP(OnlineModel):
         K = prior.prior.matrix()
         self.register_buffer("prior_covariance", K.reshape(*prior.prior.batch_shape, *K.shape[-2:]))
         self.prior_covariance: Tensor
+        self.register_buffer("prior_mean", prior.marginals()[0].clone(), persistent=False)  # *batch x N
+        self.prior_mean: Tensor
         zeros = K.new_zeros(*self._batch_shape, self.num_arms)
         for name in ("weight", "square", "reward"):  # sums over s by arm of w_s, w_s^2, w_s y_s
             self.register_buffer(name, zeros.clone())
@@ -128,6 +133,7 @@ class WeightedGP(OnlineModel):
         shape, where = self._batch_shape, self._mask(where)
         index = arm_inputs.flat("X", index, shape, n).reshape(*shape, n)
         rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
+        rewards = rewards - self.prior_mean.gather(-1, index)
         for k in range(n):
             self._learn(index[..., k : k + 1], rewards[..., k : k + 1], where)
 
@@ -210,7 +216,7 @@ class WeightedGP(OnlineModel):
         mean, C = self._now()
         batch, q = arm_inputs.broadcast(X, self._batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
-        at = mean.expand(*batch, -1).gather(-1, arm)
+        at = (mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
         rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
         lost = ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
         covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * lost) @ rows.mT
@@ -236,5 +242,6 @@ class WeightedGP(OnlineModel):
         model._batch_shape, model._belief, model._gain = torch.Size(batch_shape), None, None
         for name in ("weight", "square", "reward"):
             setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
+        model.prior_mean = self.prior_mean.expand(*batch_shape, self.num_arms).clone()
         model.count = self.count.expand(batch_shape).clone()
         return model

@@ -119,7 +119,8 @@ def prior_moments(model: OnlineModel, X: Tensor) -> tuple[Tensor, Tensor]:
     assert isinstance(model, ArmGP)
     columns = X.reshape(-1, *X.shape[-2:])
     arm = columns[..., 0].long()
-    mean, covariance = model._belief.prior_mean.gather(-1, arm), model.prior.among(arm.unsqueeze(0))[0]
+    mean = model.prior_mean.reshape(-1, model.num_arms).gather(-1, arm)
+    covariance = model.prior.among(arm.unsqueeze(0))[0]
     if model.drifts:
         s, t = (times.expand_as(covariance).flatten(-2) for times in (columns[..., 1:], columns[..., 1:].mT))
         covariance = covariance * cast(Tensor, model.prior.over_time(s, t)).unflatten(-1, (n, n))

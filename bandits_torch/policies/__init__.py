@@ -1,12 +1,8 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
-from bandits_torch.policies.ada_opkb import AdaOPKB
 from bandits_torch.policies.ask_tell import AskTell, Question
 from bandits_torch.policies.batch_bkb import BatchBKB
-from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
-from bandits_torch.policies.continuous import ContinuousIndexPolicy
-from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
-from bandits_torch.policies.features import FeatureSource, FixedFeatures
+from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -18,9 +14,12 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.master import Master, MasterThresholds
-from bandits_torch.policies.neural import NeuralFeatures
-from bandits_torch.policies.opkb import OPKB
-from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
+from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
+from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
+from bandits_torch.policies.opkb.neural import NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
@@ -38,10 +37,9 @@ __all__ = [
     "BatchBKB",
     "BayesianPriorPolicy",
     "CalibratedOPKB",
+    "CentredPolicy",
     "Choice",
     "Constants",
-    "ContinuousIndexPolicy",
-    "ContinuousPriorElimination",
     "EventTriggeredRestart",
     "FeatureSource",
     "FixedFeatures",

@@ -12,7 +12,8 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.sketched_gp import SketchedGP
 from bandits_torch.models.watched_arms import WatchedArms
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_available, check_observation
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.theory.widths import Width
 
 _WATCHED_FIRST = 32  # arms watched in a batch; twice as many until the best is certain
@@ -28,15 +29,16 @@ class BatchBKB(Policy):
     needed inside a batch: ``choose_batch`` picks q arms before any of theirs arrives.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
-    resparsification (from general knowledge of it). Their width allows for the frozen mean: pass
-    ``BKBWidth(..., stretch=growth)``.
+    resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
+    not taken from the print. Verified here: every choice is that of full scoring, means stay frozen inside a batch, and
+    growth 1 is BKB step by step. Their width allows for the frozen mean: pass ``BKBWidth(..., stretch=growth)``.
 
     Args:
         model: a ``SketchedGP`` of batch shape () or (S,).
         width: a ``Width``, evaluated at the start of every batch.
 
     Cost: a step inside a batch O(N + a m + m^2), a the arms watched; a new batch the model's O(m N) to O(m^2 N).
-    Ties go to the arm of the smallest index among those of equal index.
+    Ties go to the arm of the smallest index among those of equal index. Rewards are learnt in any order.
 
     Raises ValueError for a model with a batch beside replicates.
     """
@@ -49,8 +51,9 @@ class BatchBKB(Policy):
         one_batch = len(model.batch_shape) <= 1
         shape = tuple(model.batch_shape)
         validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")
-        self.model, self.width = model, width
+        self.model, self.width = model, width.bind(model, None)
         self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
+        self._choices = Arms(self.num_arms, self.replicates)
         S, N, new = self.replicates, self.num_arms, model.arms.new_zeros
         self._mean, self._bound, self._width = new(S, N), new(S, N), new(S)
         self._draws: list[int | None] = [
@@ -72,7 +75,7 @@ class BatchBKB(Policy):
     def learn(self, observation: Observation) -> None:
         """Take up one reward per replicate; the mean in use changes with the next batch."""
         arm, reward = observation.arm, observation.reward
-        check_observation(observation, self.replicates, self.num_arms)
+        self._choices.check(observation)
         shape = self.model.batch_shape
         self.model.observe_arms(arm.reshape(shape), reward.reshape(shape))
 
@@ -129,7 +132,9 @@ class BatchBKB(Policy):
         if not begin:
             return
         width = (
-            self.width(self.model.num_observations + 1, self.model).expand(self.model.batch_shape).reshape(-1)
+            self.width.at(self.model.num_observations + 1, self.model)
+            .expand(self.model.batch_shape)
+            .reshape(-1)
         )
         for k in begin:
             sketch = self.model.sketches[k]
@@ -175,7 +180,7 @@ class BatchBKB(Policy):
     def _available(self, available: Tensor | None) -> Tensor | None:
         if available is None:
             return None
-        check_available(available, self.replicates, self.num_arms)
+        self._choices.check_available(available)
         return available.expand(self.replicates, -1)
 
     # -- state -----------------------------------------------------------------------------------------

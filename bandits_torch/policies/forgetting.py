@@ -95,7 +95,7 @@ class SlidingWindow(ForgettingRule):
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
         """Drop the oldest observation of the replicates that hold more than the window."""
         if isinstance(clock, Tensor) or clock > self.window:
-            model.forget(1, where=model.num_observations > self.window)
+            model.slide(self.window)
         return False
 
 
@@ -126,7 +126,8 @@ class EventTriggeredRestart(ForgettingRule):
         delta: failure probability.
         noise_scale: standard deviation of the noise; by default the square root of the model's noise variance.
 
-    Whether any replicate restarts is looked at in every step, so a GPU waits once a step.
+    Whether any replicate restarts is looked at in every step, so a GPU waits once a step. A reward of the past of an
+    ``ArmGP`` that drifts cannot be predicted: ValueError.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """

@@ -1,99 +1,178 @@
-"""Index policies: score every arm with an acquisition function over an online model, play the best."""
+"""Index policies: score what can be chosen with an acquisition function over an online model, play the best."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.step_context import AtStep
+from bandits_torch.domain import Domain
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.forgetting import ForgettingRule
-from bandits_torch.policies.model_policy import ModelPolicy
-from bandits_torch.policies.policy import (
-    Choice,
-    Observation,
-    best_available,
-    check_available,
-    check_observation,
-)
+from bandits_torch.policies.choices import choices_over
+from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
+from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
 
-class IndexPolicy(ModelPolicy):
-    """argmax over the available arms of acquisition(model): GP-UCB, GP-TS, EI, their windows and restarts.
+class IndexPolicy(Policy):
+    """argmax of acquisition(model) over what can be chosen: GP-UCB, GP-TS, EI, their windows and restarts.
 
     Args:
         model: an ``OnlineModel`` of batch shape () or (S,): S replicates advance together.
         acquisition: called once a step as ``acquisition(model)``, with ``width=`` where the policy has one; an
-            acquisition class or any function that returns a BoTorch acquisition function for q = 1.
-            ``ThompsonSampling`` is also given ``base_samples=`` and ``time=``.
+            acquisition class or any function that returns a BoTorch acquisition function for q = 1. One that has a
+            method ``at_step`` (``AtStep``, such as ``ThompsonSampling``) gets the step's ``StepContext`` in place.
+        choices: None for a model that has arms of its own (``ArmGP``, ``SketchedGP``); for any other ``(N, d)``
+            candidates, or the ``Domain`` whose points are played (``OnlineGP``; the acquisition must then be
+            differentiable). A model with one input more than d gets the time in the last column.
         width: a ``Width``, evaluated at the step since the last restart.
         forgetting: when the model forgets what; default: never.
-        arms: ``(N, d)`` candidates, for a model over any inputs (``OnlineGP``); a model with one input more
-            than d gets the time in the last column. ``ArmGP`` and ``SketchedGP`` bring their own.
-        seed: of the policy's random numbers (Thompson sampling).
+        search: how the acquisition is maximised over a domain.
+        seed: of the policy's random numbers (Thompson sampling, searches).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
-    Ties go to the arm of the smallest index. An arm whose index is NaN is chosen only where no available arm's
-    index is a finite number; an arm that is not available never is.
+    Ties between arms go to the one of the smallest index. An arm whose index is NaN is chosen only where no available
+    arm's index is a finite number; an arm that is not available never is. On a domain ``choose`` takes a ``Domain`` in
+    place of a mask of arms: other bounds, constraints, or a context, for this step.
 
-    Raises ValueError for a model with a batch beside replicates, for ``arms`` where the model has its own or the lack
-    of them where it has none, for an acquisition that needs a width and has none, and for a model that cannot forget
-    what the rule forgets.
+    Late rewards: under drift a model that is an ``ArmGP`` learns a reward of the past exactly, at the cost of learning
+    all it holds again, and a window then goes by time; for an ``OnlineGP`` it costs nothing extra. Windows and restarts
+    otherwise go by arrival.
+
+    Raises ValueError for a model with a batch beside replicates, for ``choices`` that do not fit the model, for an
+    acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
     """
+
+    changeable = ("acquisition", "width", "search")
+    told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
 
     def __init__(
         self,
         model: OnlineModel,
-        acquisition: Callable[..., AcquisitionFunction],
+        acquisition: Callable[..., AcquisitionFunction] | AtStep,
         *,
+        choices: Tensor | Domain | None = None,
         width: Width | None = None,
         forgetting: ForgettingRule | None = None,
-        arms: Tensor | None = None,
+        search: PointSearch | None = None,
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
         validation.instance("model", model, OnlineModel, "an OnlineModel")
-        has_arms = isinstance(model, ArmModel) != (arms is not None)
-        validation.require(
-            has_arms, "arms", arms, "None with a model over arms, an N x d tensor with any other model"
+        batch = tuple(model.batch_shape)
+        validation.require(len(batch) <= 1, "model.batch_shape", batch, "() or (S,), replicates alone")
+        validation.function("acquisition", acquisition, "an acquisition class, or a function that makes one")
+        if width is not None:
+            validation.instance("width", width, Width, "a Width")
+        if forgetting is not None:
+            validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
+        own = choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
+        if width is None:
+            _check_needs_no_width(acquisition, model)
+        self.forgetting = (forgetting or KeepEverything()).begin(model)
+        self.acquisition: Any = acquisition
+        self.model, self.choices = model, own
+        self.width = None if width is None else width.bind(model, self.forgetting)
+        self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
+        self.dim = self.choices.dim
+        noise = model.noise_variance
+        self._streams = ReplicateStreams(
+            seed,
+            self.replicates,
+            purpose="policy",
+            first=first_replicate,
+            dtype=noise.dtype,
+            device=noise.device,
         )
-        super().__init__(
-            model,
-            acquisition,
-            width=width,
-            forgetting=forgetting,
-            seed=seed,
-            first_replicate=first_replicate,
-        )
-        self.arms = cast(ArmModel, model).arms if arms is None else arms
-        self.num_arms = self.arms.shape[-2]
+        self._clock: int | Tensor = 0
+        self._restarts = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
+        self._width: Tensor | None = None
 
     # -- one step --------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The best available arm of each replicate; its index is ``why["index"]``, (S,)."""
+    def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
+        """The best that is available, (S,) arms or (S, d) points; its index is ``why["index"]``, (S,)."""
         if available is not None:
-            check_available(available, self.replicates, self.num_arms)
-        inputs = self._inputs(time)
-        scores = self._acquisition_now(time)(inputs).reshape(self.num_arms, -1)  # N x S
-        best, arm = best_available(scores, available)
-        return Choice(arm.expand(self.replicates), {"index": best.expand(self.replicates)})
+            self.choices.check_available(available)
+        arm, index = self.choices.best(self._acquisition_now(time), time, available)
+        return Choice(arm, {"index": index})
+
+    def _acquisition_now(self, time: float) -> AcquisitionFunction:
+        if self.width is not None:
+            self._width = self.width.at(self._clock + 1, self.model)
+        at_step = getattr(self.acquisition, "at_step", None)
+        if at_step is not None:
+            return at_step(self.model, self.choices.step(time, self._width, self._streams))
+        return self.acquisition(self.model, **({} if self.width is None else {"width": self._width}))
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Restart where the observation refutes the model, observe, then forget what the rule says."""
+        self.choices.check(observation)
+        self.learn_checked(observation)
+
+    def learn_checked(self, observation: Observation) -> None:
+        """``learn`` of what ``choices.check`` has seen, without looking at it again."""
+        arm, reward, time = observation.arm, observation.reward, observation.time
+        refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self._clock, self.model)
+        if refuted is not None and bool(refuted.any()):
+            validation.finite_tensor("reward", reward)
+            self._restart(refuted)
+        self.choices.observe(arm, reward, time, late=True)
+        self._clock = self._clock + 1
+        self.forgetting.observed(lambda: self.choices.inputs_of(arm, time), reward, self.model)
+        over = self.forgetting.after(self.model, self._clock)
+        if over is True or (isinstance(over, Tensor) and bool(over.any())):
+            self._restart(over)
+
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and standard deviation of one arm (or point) per replicate, (S,) each."""
+        return self.choices.predict(arm, time)
+
+    @torch.no_grad()
+    def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance at ``time`` of every arm, or of ``points`` (N, d) of a domain, (S, N) each."""
+        return self.choices.marginals(time, points)
+
+    @property
+    def restarts(self) -> Tensor:
+        """How often each replicate has restarted since the policy was reset, (S,) integers."""
+        return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The width used, the number of restarts so far, and what the model tells."""
-        trace = super().trace()
-        if isinstance(self.model, ArmModel):
-            trace.update(self.model.trace())
-        return trace
+        """The width used, the number of restarts so far, what the forgetting rule tells, and what the model does."""
+        trace: dict[str, Tensor | float] = {"restarts": self._restarts, **self.forgetting.trace()}
+        if self._width is not None:
+            trace["width"] = self._width
+        return trace | self.model.trace()
+
+    # -- what changes beside observations --------------------------------------------------------------
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget everything, the width's clock too; random streams go on."""
+        self._restart(True if where is None else where, counts=False)
+
+    def refitted(self, where: Tensor) -> None:
+        """The model's hyperparameters have been learned anew in the replicates with ``where`` (S,) True."""
+        self.forgetting.refitted(self.model, where)
+
+    def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
+        if isinstance(where, Tensor):
+            self.model.reset(where.reshape(self.model.batch_shape))
+            self._clock = torch.where(where, 0, self._clock)
+        else:
+            self.model.reset()
+            self._clock = 0
+        self.forgetting.reset(where if isinstance(where, Tensor) else None)
+        self._restarts = self._restarts + where if counts else self._restarts * (~torch.as_tensor(where))
 
     def add_arms(
         self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
@@ -106,76 +185,56 @@ class IndexPolicy(ModelPolicy):
 
         A saved state is loaded into a policy that has all the arms. Raises ValueError, with nothing changed.
         """
-        own = isinstance(self.model, ArmGP)
-        validation.require(own, "model", type(self.model).__name__, "an ArmGP to take up more arms")
         counts = width is None and hasattr(self.width, "num_arms")
         validation.require(
             not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
         )
-        self.model = cast(ArmGP, self.model).with_arms(arms, prior_mean)
-        self.arms, self.num_arms = self.model.arms, self.model.num_arms
-        self.width = width or self.width
+        self.model = self.model.with_arms(arms, prior_mean)
+        self.choices = choices_over(self.model)
+        self.num_arms = self.choices.num_arms
+        self.width = self.width if width is None else width.bind(self.model, self.forgetting)
 
-    # -- parts -----------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
 
-    def _check(self, observation: Observation) -> None:
-        check_observation(observation, self.replicates, self.num_arms)
-
-    def _acquisition_now(self, time: float) -> AcquisitionFunction:
-        arguments: dict[str, Any] = self._width_argument()
-        if getattr(self.acquisition, "_needs_base_samples", False):
-            samples = self._streams.normal(self.num_arms)
-            arguments["base_samples"] = samples.reshape(*self.model.batch_shape, self.num_arms)
-            if isinstance(self.model, ArmModel):
-                arguments["time"] = time
-            else:
-                arguments["choices"] = self._inputs(time).reshape(self.num_arms, -1)
-        elif getattr(self.acquisition, "_needs_time", False):
-            arguments["time"] = time
-        return self.acquisition(self.model, **arguments)
-
-    def _inputs(self, time: float) -> Tensor:
-        """Inputs of all arms, N x 1 x d, with a 1 for the replicates in between if the model has any."""
-        if isinstance(self.model, ArmModel):
-            return self.model.candidates(time)
-        inputs = self.arms
-        if cast(int, self.model.input_dim) > inputs.shape[-1]:
-            inputs = torch.cat([inputs, torch.full_like(inputs[:, :1], time)], -1)
-        return inputs.reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
-
-    def _inputs_of(self, arm: Tensor, time: float) -> Tensor:
-        if isinstance(self.model, ArmModel):
-            index = arm.to(self.arms.dtype).reshape(*self.model.batch_shape, 1, 1)
-            return torch.cat([index, torch.full_like(index, time)], -1) if self.model.drifts else index
-        return self._inputs(time).reshape(self.num_arms, -1)[arm].reshape(*self.model.batch_shape, 1, -1)
-
-    def _observe(self, arm: Tensor, reward: Tensor, time: float) -> None:
-        shape = self.model.batch_shape
-        if isinstance(self.model, ArmGP):
-            self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time, late=True)
-        elif isinstance(self.model, ArmModel):
-            self.model.observe_arms(arm.reshape(shape), reward.reshape(shape), time)
-        else:
-            self.model.observe(self._inputs_of(arm, time), reward.reshape(*shape, 1, 1))
-
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """Posterior mean and standard deviation of one arm per replicate, (S,) each."""
-        if isinstance(self.model, ArmModel):
-            mean, variance = (m.reshape(self.replicates, -1) for m in self.model.marginals(time))
-            at = arm.unsqueeze(-1)
-            return mean.gather(-1, at).squeeze(-1), variance.gather(-1, at).squeeze(-1).sqrt()
-        posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs_of(arm, time)))
-        return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
-
-    @torch.no_grad()
-    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of every arm at ``time``, (S, N) each."""
-        if isinstance(self.model, ArmModel):
-            mean, variance = self.model.marginals(time)
-        else:
-            posterior = cast(GPyTorchPosterior, self.model.posterior(self._inputs(time)))  # N x batch x 1 x 1
-            mean, variance = (m.reshape(self.num_arms, -1).mT for m in (posterior.mean, posterior.variance))
-        shape = (self.replicates, self.num_arms)
-        return mean.reshape(-1, self.num_arms).expand(shape), variance.reshape(-1, self.num_arms).expand(
-            shape
+    def state_dict(self) -> dict[str, Any]:
+        """Model, clock, restarts and random streams, those of an acquisition that has its own among them; and what
+        the forgetting rule remembers, if it does, and the choices."""
+        rule = self.forgetting.state_dict()
+        own = getattr(self.acquisition, "state_dict", None)
+        return (
+            {
+                "model": copied_state(self.model),
+                "clock": self._clock,
+                "restarts": self._restarts.clone(),
+                "streams": self._streams.state_dict(),
+                "acquisition": None if isinstance(self.acquisition, type) or own is None else own(),
+            }
+            | ({"forgetting": rule} if rule else {})
+            | self.choices.state_dict()
         )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.model.load_state_dict(state["model"])
+        self._clock, self._restarts = state["clock"], state["restarts"].clone()
+        self._streams.load_state_dict(state["streams"])
+        if "forgetting" in state:
+            self.forgetting.load_state_dict(state["forgetting"])
+        if state["acquisition"] is not None:
+            self.acquisition.load_state_dict(state["acquisition"])
+        self.choices.load_state_dict(state)
+
+
+def _check_needs_no_width(acquisition: object, model: OnlineModel) -> None:
+    """Raise ValueError for an acquisition class that the model alone does not build."""
+    if not isinstance(acquisition, type) or hasattr(acquisition, "at_step"):
+        return
+    try:
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # a class that draws must not move the caller's random numbers
+            acquisition(model)
+    except TypeError as error:
+        raise ValueError(
+            f"width must be a Width where acquisition needs more than the model, got None: {error}"
+        ) from error

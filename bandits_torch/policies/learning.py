@@ -12,8 +12,8 @@ from bandits_torch import validation
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
-from bandits_torch.policies.model_policy import ModelPolicy
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Choice, Observation, Policy
 
 
@@ -48,7 +48,7 @@ class LearnedHyperparameters(Policy):
 
     def __init__(
         self,
-        policy: ModelPolicy | ContinuousPriorElimination,
+        policy: IndexPolicy | PriorElimination,
         *,
         every: int = 20,
         first: int = 5,
@@ -56,8 +56,9 @@ class LearnedHyperparameters(Policy):
         memory: int = 10,
         most: int = 200,
     ) -> None:
-        kinds = isinstance(policy, ModelPolicy | ContinuousPriorElimination)
-        fits = kinds and isinstance(policy.model, ArmGP | OnlineGP)
+        self._remembers = isinstance(policy, IndexPolicy)  # prior elimination forgets nothing
+        kinds = ArmGP | OnlineGP if self._remembers else OnlineGP
+        fits = isinstance(policy, IndexPolicy | PriorElimination) and isinstance(policy.model, kinds)
         validation.require(fits, "policy", policy, "an index policy over an ArmGP or OnlineGP")
         self.policy = policy
         self.dim = policy.dim
@@ -93,14 +94,14 @@ class LearnedHyperparameters(Policy):
 
     def learn(self, observation: Observation) -> None:
         """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""
-        self.policy._check(observation)
+        self.policy.choices.check(observation, *self.policy.told)
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
             surprise = (observation.reward - mean).square() / (deviation.square() + self._noise())
-        before = self._restarts()
-        self.policy.learn(observation)
+        before = self.policy.restarts
+        self.policy.learn_checked(observation)
         self._remember(observation)
-        restarted = self._restarts() > before
+        restarted = self.policy.restarts > before
         self._since += 1
         share = 1 / self.memory
         self._shortfall = (1 - share) * self._shortfall + share * 0.5 * (surprise - 1)
@@ -111,25 +112,24 @@ class LearnedHyperparameters(Policy):
             members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
             fitted = members.reshape(-1).nonzero().flatten().tolist()
             fit_hyperparameters(self.model, fitted, self.most, self._remembered(fitted))
-            if isinstance(self.policy, ContinuousPriorElimination):
-                self.policy.acquit(due)
-            else:
-                self.policy.refitted(due)
+            self.policy.refitted(due)
             self._refits += due
             self._since.masked_fill_(due, 0)
             self._shortfall.masked_fill_(due, 0.0)
 
     def _remember(self, observation: Observation) -> None:
         self._seen += 1
-        if isinstance(self.policy, ModelPolicy):  # prior elimination forgets nothing
-            X = self.policy._inputs_of(observation.arm, observation.time).reshape(self.replicates, 1, -1)
+        if self._remembers:
+            X = self.policy.choices.inputs_of(observation.arm, observation.time).reshape(
+                self.replicates, 1, -1
+            )
             before = self._X if self._X.shape[-1] else X[:, :0]
             self._X = torch.cat([before, X], 1)[:, -self.most :]
             self._y = torch.cat([self._y, observation.reward.to(self._y).unsqueeze(-1)], 1)[:, -self.most :]
 
     def _remembered(self, replicates: list[int]) -> dict[int, tuple[Tensor, Tensor]]:
         """The latest observations of those whose model holds too few."""
-        if not isinstance(self.policy, ModelPolicy):
+        if not self._remembers:
             return {}
         held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
         return {
@@ -150,10 +150,6 @@ class LearnedHyperparameters(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy reports; the number of refits so far and the noise variance."""
         return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()}
-
-    def _restarts(self) -> Tensor:
-        """How often the policy has restarted, (S,); prior elimination never does."""
-        return self.policy.restarts if isinstance(self.policy, ModelPolicy) else torch.zeros_like(self._since)
 
     def _noise(self) -> Tensor:
         """Noise variance, (S,), a mean over the priors where there are several."""

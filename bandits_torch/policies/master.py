@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import (
     Choice,
     Observation,
     Policy,
-    check_available,
-    check_observation,
     check_turn,
-    check_why,
 )
 from bandits_torch.streams import ReplicateStreams
 
@@ -113,6 +111,8 @@ class Master(Policy):
 
     Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
 
+    A reward is credited to what is being played: one whose choice was made before the last reward is a ValueError.
+
     Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 
@@ -130,6 +130,7 @@ class Master(Policy):
     ) -> None:
         self.replicates = validation.positive_integer("replicates", replicates)
         self.num_arms = validation.positive_integer("num_arms", num_arms)
+        self._choices = Arms(num_arms, replicates)
         validation.function("base", base, "a function that makes a policy of one replicate")
         validation.function("rho", rho, "a function of the number of steps")
         validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")
@@ -147,7 +148,7 @@ class Master(Policy):
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The choice of the active copy of smallest order in each replicate."""
         if available is not None:
-            check_available(available, self.replicates, self.num_arms)
+            self._choices.check_available(available)
         arms, optimism = [], []
         for s, block in enumerate(self._blocks):
             mask = available[s] if available is not None and available.dim() == 2 else available
@@ -159,9 +160,8 @@ class Master(Policy):
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
         arm, reward = observation.arm, observation.reward
-        check_observation(observation, self.replicates, self.num_arms)
+        self._choices.check(observation, "index")
         check_turn(observation, self._turn)
-        check_why(observation, self.replicates, "index")
         self._turn += 1
         optimism = observation.why["index"]
         self._detected = torch.zeros_like(self._detected)

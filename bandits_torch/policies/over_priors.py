@@ -16,47 +16,56 @@ from bandits_torch.acquisition.over_priors import (
     OptimisticOverPriors,
     OverPriors,
 )
+from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.policies.policy import (
-    Choice,
-    Observation,
-    Policy,
-    best_available,
-    check_available,
-    check_observation,
-    check_why,
-    copied_state,
-)
-from bandits_torch.theory.prior_widths import elimination_xi
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.policies.choices import choices_over
+from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.theory.prior_widths import elimination_xi, xi_at
 from bandits_torch.theory.widths import Width
 
 
 class UnknownPriorPolicy(Policy):
-    """UCB under every prior of a set, reduced to one value per arm; every prior learns every reward.
+    """UCB under every prior of a set, reduced to one value for each choice; every prior learns every reward.
 
     Args:
-        model: an ``ArmGP`` of batch shape (S, P): replicates, candidate priors (``arm_gp_over_priors``).
+        model: of batch shape (S, P), replicates and candidate priors: an ``ArmGP`` (``arm_gp_over_priors``), or an
+            ``OnlineGP`` (``online_gp_over_priors``) over the inputs of ``choices``.
         width: multiplies sigma; its value may differ between priors.
+        choices: None for an ``ArmGP``; the ``Domain`` whose points are played for an ``OnlineGP``.
+        search, seed: how and where a domain is searched, see ``IndexPolicy``.
 
     A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the
-    smallest index, ties between priors to the first. An index that is NaN is never chosen.
+    smallest index, ties between priors to the first. An index that is NaN is never chosen. Rewards are learnt in any
+    order where the function stays as it is; under drift of an ``ArmGP`` one of the past is a ValueError.
 
-    Raises ValueError for a model of another batch shape than (S, P).
+    Raises ValueError for a model of another kind or batch shape.
     """
 
     changeable = ("width", "search")
-    _MODELS: tuple[type, ...] = (ArmGP,)
-    _TOLD: tuple[str, ...] = ("prior",)  # what ``learn`` needs of the choice
+    told: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
 
-    def __init__(self, model: ArmGP, width: Width) -> None:
-        validation.instance("model", model, self._MODELS, "an ArmGP")
+    def __init__(
+        self,
+        model: ArmGP | OnlineGP,
+        width: Width,
+        *,
+        choices: Domain | None = None,
+        search: PointSearch | None = None,
+        seed: int = 0,
+    ) -> None:
+        validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP, or an OnlineGP over a domain")
         validation.instance("width", width, Width, "a Width")
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
-        self.model, self.width = model, width
-        self.replicates, self.num_priors = model.batch_shape
-        self.num_arms = getattr(model, "num_arms", 0)
+        if choices is not None:
+            validation.instance("choices", choices, Domain, "a Domain")
+        own = choices_over(model, choices, search=search, seed=seed)
+        self.model, self.width, self.choices = model, width.bind(model, None), own
+        self.replicates, self.num_priors = self._batch_shape = model.batch_shape
+        self.num_arms, self.dim = self.choices.num_arms, self.choices.dim
         self._clock: int | Tensor = 0  # steps since the start, (S,) once replicates differ in it
         self._prior = torch.zeros(self.replicates, dtype=torch.long, device=model.noise_variance.device)
 
@@ -65,33 +74,35 @@ class UnknownPriorPolicy(Policy):
         """How the scores under the priors become one."""
 
     @torch.no_grad()
-    def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The best available arm of each replicate, and the prior it was chosen by."""
+    def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
+        """The best that is available to each replicate, (S,) arms or (S, d) points, and the prior it was chosen by."""
         if available is not None:
-            check_available(available, self.replicates, self.num_arms)
-        width = self.width(self._step(1), self.model).expand(self.model.batch_shape)
-        base = UpperConfidenceBound(self.model, width)
-        scores = base(self.model.candidates(time))  # N x S x P
-        values, priors = self._over(base).reduce(scores)  # N x S each
-        _, arm = best_available(values, available)
-        prior = priors.gather(0, arm.unsqueeze(0)).squeeze(0)
+            self.choices.check_available(available)
+        width = self.width.at(self._step(1), self.model).expand(self._batch_shape)
+        over = self._over(UpperConfidenceBound(self.model, width))
+        arm, prior = self.choices.best_under(over, time, available)
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward."""
-        self._check(observation)
-        self._observe(observation)
+        self.choices.check(observation, *self.told)
+        self.learn_checked(observation)
+
+    def learn_checked(self, observation: Observation) -> None:
+        """``learn`` of what ``choices.check`` has seen, without looking at it again."""
+        self.choices.observe(observation.arm, observation.reward, observation.time)
         self._clock = self._clock + 1
         self._prior = observation.why["prior"]
 
-    def _check(self, observation: Observation) -> None:
-        check_observation(observation, self.replicates, self.num_arms)
-        check_why(observation, self.replicates, *self._TOLD)
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and deviation of a choice under the prior played last, (S,) each."""
+        return self._under(self._prior, arm, time)
 
-    def _observe(self, observation: Observation) -> None:
-        arm, reward = observation.arm.unsqueeze(-1), observation.reward.unsqueeze(-1)
-        self.model.observe_arms(arm, reward, observation.time)
+    def _under(self, prior: Tensor, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        mean, deviation = self.choices.predict(arm, time)
+        at = prior.unsqueeze(-1)
+        return mean.gather(-1, at).squeeze(-1), deviation.gather(-1, at).squeeze(-1)
 
     def _step(self, ahead: int = 0) -> int | Tensor:
         """The step, or the one so many ahead, as widths take it: broadcasting to (S, P)."""
@@ -112,13 +123,15 @@ class UnknownPriorPolicy(Policy):
             self._clock = torch.where(where, 0, self._clock)
 
     def state_dict(self) -> dict[str, Any]:
-        """Model, clock and the prior played last."""
-        return {"model": copied_state(self.model), "clock": self._clock, "prior": self._prior.clone()}
+        """Model, clock, the prior played last, and what the choices remember."""
+        own = {"model": copied_state(self.model), "clock": self._clock, "prior": self._prior.clone()}
+        return own | self.choices.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the policy that gave ``state`` stood."""
         self.model.load_state_dict(state["model"])
         self._clock, self._prior = state["clock"], state["prior"].clone()
+        self.choices.load_state_dict(state)
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
@@ -154,28 +167,32 @@ class PriorElimination(UnknownPriorPolicy):
     (tests/claims). And xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3 delta)): the print loses the 2 of a two-sided event.
 
     Args:
-        model, width: see ``UnknownPriorPolicy``; the theorem's widths are ``PriorEliminationFiniteWidth`` and
-            ``PriorEliminationContinuousWidth``.
+        model, width, choices, search, seed: see ``UnknownPriorPolicy``; the theorem's widths are
+            ``PriorEliminationFiniteWidth`` over arms and ``PriorEliminationContinuousWidth`` (their Theorem 4.1 B).
         delta: failure probability.
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
     The last surviving prior is never dropped. ``trace`` records the prior played, how many survive, the one
     dropped in this step (-1: none), and whether the last one was refuted too (so that none of the set fits).
+    A reward of the past cannot be predicted under drift of an ``ArmGP``: ValueError.
 
     Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
 
     def __init__(
         self,
-        model: ArmGP,
+        model: ArmGP | OnlineGP,
         width: Width,
         *,
+        choices: Domain | None = None,
+        search: PointSearch | None = None,
+        seed: int = 0,
         delta: float = 0.1,
         noise_scale: float | Tensor | None = None,
         xi: str = "two-sided",
     ) -> None:
-        super().__init__(model, width)
+        super().__init__(model, width, choices=choices, search=search, seed=seed)
         self.delta, self.xi = validation.probability("delta", delta), xi
         if noise_scale is None:
             noise_scale = model.noise_variance.sqrt()
@@ -185,6 +202,7 @@ class PriorElimination(UnknownPriorPolicy):
         )
         self._noise_scale = scale.expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
+        self._sides = 2 if xi == "two-sided" else 1
         self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=scale.device)
         self._errors, self._bounds, self._plays = (
             torch.zeros(model.batch_shape, dtype=scale.dtype, device=scale.device) for _ in range(3)
@@ -193,30 +211,20 @@ class PriorElimination(UnknownPriorPolicy):
         self._refuted = torch.zeros_like(self._prior, dtype=torch.bool)
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
-        return OptimisticOverPriors(base, self.surviving)
+        over = OptimisticOverPriors(base)
+        over.surviving = self.surviving  # of the right shape, and one survives: nothing to be looked at
+        return over
 
-    @torch.no_grad()
-    def learn(self, observation: Observation) -> None:
+    def learn_checked(self, observation: Observation) -> None:
         """Every prior observes the reward; then the prior played is judged by what it had predicted."""
-        self._check(observation)
-        mean, deviation = self._predicted(observation)
-        super().learn(observation)
-        self._judge(observation.reward - mean, observation.why["width"] * deviation)
-
-    def _predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of the arm played under the prior it was played by, (S,) each."""
-        mean, variance = self.model.marginals(observation.time)
-        run = torch.arange(self.replicates, device=mean.device)
-        played = (run, observation.why["prior"], observation.arm)
-        return mean[played], variance[played].sqrt()
-
-    def _judge(self, error: Tensor, bound: Tensor) -> None:
-        """Add a prediction error of the prior played and its confidence bound, (S,) each; drop it if they disagree."""
-        at = self._prior.unsqueeze(-1)
+        told = observation.why
+        mean, deviation = self._under(told["prior"], observation.arm, observation.time)
+        super().learn_checked(observation)
+        error, bound, at = observation.reward - mean, told["width"] * deviation, self._prior.unsqueeze(-1)
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(bound).unsqueeze(-1))
-        xi = elimination_xi(self._step(), self.num_priors, self._noise_scale, self.delta, self.xi)
+        xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, self._sides)
         threshold = torch.sqrt(xi * self._plays) + self._bounds
         failed = (self._errors.abs() > threshold).gather(-1, at).squeeze(-1)
         last = self.surviving.sum(-1) == 1
@@ -239,6 +247,15 @@ class PriorElimination(UnknownPriorPolicy):
         super().reset(where)
         self.acquit(where)
 
+    @property
+    def restarts(self) -> Tensor:
+        """How often each replicate has restarted, (S,): never."""
+        return torch.zeros_like(self._prior)
+
+    def refitted(self, where: Tensor) -> None:
+        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True."""
+        self.acquit(where)
+
     def acquit(self, where: Tensor | None = None) -> None:
         """Every prior is back, its record empty: they are others than those that were judged."""
         of_replicate = torch.ones_like(self._refuted) if where is None else where
@@ -258,5 +275,5 @@ class PriorElimination(UnknownPriorPolicy):
         for name in self._RECORD:
             setattr(self, name, state[name].clone())
 
-    _TOLD = ("prior", "width")
+    told = ("prior", "width")
     _RECORD = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")

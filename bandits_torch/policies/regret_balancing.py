@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation, check_why
+from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.theory.prior_widths import elimination_xi
 
 
@@ -34,7 +35,8 @@ class RegretBalancing(Policy):
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda) of each policy.
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
-    ``trace`` records the policy followed as ``prior``, and how many survive. A step costs one of every policy.
+    ``trace`` records the policy followed as ``prior``, and how many survive. A step costs one of every policy. Rewards
+    are learnt in any order.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
@@ -50,6 +52,7 @@ class RegretBalancing(Policy):
         validation.instance("policies", policies, Sequence, "a sequence of IndexPolicy")
         self.policies = list(policies)
         self.replicates, self.num_arms = _common_sizes(self.policies)
+        self._choices = Arms(self.num_arms, self.replicates)
         self.delta, self.xi = validation.probability("delta", delta), xi
         like = self.policies[0].model.noise_variance
         if noise_scale is None:
@@ -81,8 +84,7 @@ class RegretBalancing(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every policy learns the reward; then the survivors' records are compared."""
-        check_observation(observation, self.replicates, self.num_arms)
-        check_why(observation, self.replicates, "prior", "bound")
+        self._choices.check(observation, "prior", "bound")
         for policy in self.policies:
             policy.learn(Observation(observation.time, observation.arm, observation.reward))
         self._clock = self._clock + 1

@@ -23,7 +23,8 @@ from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.moving_peaks import MovingPeaks
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise
-from bandits_torch.problems.registry import PROBLEMS, describe, make, needs_data, options_of
+from bandits_torch.problems.registration import NamedProblem, named
+from bandits_torch.problems.registry import PROBLEMS, describe, make, needs_data, options_of, registered
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import SimulatedProblem
 from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock, StandardFunction
@@ -50,6 +51,7 @@ __all__ = [
     "MoleneTemperature",
     "MoleneWind",
     "MovingPeaks",
+    "NamedProblem",
     "Problem",
     "RKHSFunctions",
     "RegressionTable",
@@ -70,7 +72,9 @@ __all__ = [
     "fit_forgetting_rate",
     "gaussian_noise",
     "make",
+    "named",
     "needs_data",
     "options_of",
     "read_table",
+    "registered",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
@@ -55,6 +56,17 @@ class ContinuousProblem(Problem):
 
         Differentiable in X. For the scorer and ``pull`` only.
         """
+
+    @property
+    def choices(self) -> Domain:
+        """The domain."""
+        return self.domain
+
+    def score(self, step: int, points: Tensor, available: Domain | None) -> tuple[Tensor, Tensor]:
+        """Of points (S, d), minus infinity outside the domain of the step, beside the maximum over it."""
+        domain = self.domain if available is None else available
+        inside = domain.contains(points) & (points - domain.fix(points)).eq(0).all(-1)
+        return self.expected(step, points).where(inside, -math.inf), self.best(step)
 
     def expected_rewards(self, step: int) -> Tensor:
         """(replicates, 0): there are no arms."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.table_files import Arrays, read_arrays
 from bandits_torch.problems.tables import RewardTable
@@ -24,6 +25,7 @@ _HOUR = 3_600
 _LEAST_SHARE_SEEN = 0.5  # of the played day's readings, for a sensor to be an arm
 
 
+@named("intel-temperature")
 class IntelTemperature(Replay):
     """Find the hottest spot of the Intel Berkeley laboratory: one day of temperatures.
 
@@ -58,6 +60,7 @@ class IntelTemperature(Replay):
         super().__init__(**_intel_days(arrays, played, readings, day, days), **options)
 
 
+@named("intel-light")
 class IntelLight(Replay):
     """Find the brightest spot of the Intel Berkeley laboratory: one day of light.
 
@@ -77,6 +80,7 @@ class IntelLight(Replay):
         super().__init__(**_intel_raw(data, "light", day, days), **options)
 
 
+@named("intel-humidity")
 class IntelHumidity(Replay):
     """Find the dampest spot of the Intel Berkeley laboratory: one day of relative humidity.
 
@@ -93,6 +97,7 @@ class IntelHumidity(Replay):
         super().__init__(**_intel_raw(data, "humidity", day, days), **options)
 
 
+@named("molene-wind")
 class MoleneWind(Replay):
     """Find the windiest weather station of Brittany: January 2014, hour by hour.
 
@@ -108,6 +113,7 @@ class MoleneWind(Replay):
         super().__init__(**_molene(data, "wind"), **options)
 
 
+@named("molene-temperature")
 class MoleneTemperature(Replay):
     """Find the warmest weather station of Brittany: January 2014, hour by hour.
 
@@ -122,6 +128,7 @@ class MoleneTemperature(Replay):
         super().__init__(**_molene(data, "temperature"), **options)
 
 
+@named("beijing-pm25")
 class BeijingPM25(Replay):
     """Find the most polluted of twelve sites in Beijing: fine dust (PM2.5), hour by hour.
 

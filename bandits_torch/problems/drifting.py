@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.problems.problem import Knowledge, per_replicate
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (
     SMALLEST_RIDGE,
     SimulatedProblem,
@@ -31,6 +32,7 @@ _FREQUENCY = 3.0
 _PHASE_BREAKS = (0.1, 0.3, 0.4, 0.6)  # of the horizon: the phase rises between the first two and the last two
 
 
+@named("switching", random=True)
 class SwitchingFunctions(SimulatedProblem):
     """Gaussian-process draws that are replaced, or change sign, at given steps.
 
@@ -104,6 +106,7 @@ class SwitchingFunctions(SimulatedProblem):
         return self.functions[bisect.bisect_right(self.switches, step)]
 
 
+@named("sphere-one-switch", random=True)
 class SphereOneSwitch(SwitchingFunctions):
     """The first environment of Hong, Li & Tewari (2023), section 6: arms on the sphere of R^10, a switch at 0.3 T.
 
@@ -123,6 +126,7 @@ class SphereOneSwitch(SwitchingFunctions):
         super().__init__(switches=switches, change=change, dim=dim, layout=layout, **options)
 
 
+@named("sphere-two-switches", random=True)
 class SphereTwoSwitches(SphereOneSwitch):
     """The second environment of Hong, Li & Tewari (2023), section 6: the first, with switches at 0.15 T and 0.5 T.
 
@@ -143,6 +147,7 @@ def _switch_steps(switches: Sequence[float], horizon: int) -> list[int]:
     return [int(s) for s in steps]
 
 
+@named("cosine", random=True)
 class DriftingCosine(SimulatedProblem):
     """A cosine wave whose phase moves: r_t(x) = 0.8 cos(3 x^T theta + phi(t)).
 

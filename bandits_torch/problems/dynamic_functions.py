@@ -17,6 +17,7 @@ from bandits_torch.kernels import SpatioTemporalKernel
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Knowledge
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import SMALLEST_RIDGE, covariance, regularised_norm
 
 _POINTS, _MOMENTS = 256, 11  # what the knowledge is estimated from
@@ -123,6 +124,7 @@ def _candidates(kernel: Kernel, rate: float, horizon: int) -> list[CandidatePrio
     ]
 
 
+@named("dynamic-ackley")
 class DynamicAckley(DynamicFunction):
     """Ackley's function, its last input time: many local optima around one basin whose floor rises and falls.
 
@@ -136,6 +138,7 @@ class DynamicAckley(DynamicFunction):
         super().__init__(Ackley(dim=dim + 1, dtype=torch.float64), **options)
 
 
+@named("dynamic-hartmann6")
 class DynamicHartmann6(DynamicFunction):
     """Hartmann's function in six dimensions, the sixth time: hills that rise and sink by turns.
 
@@ -147,6 +150,7 @@ class DynamicHartmann6(DynamicFunction):
         super().__init__(Hartmann(dim=6, dtype=torch.float64), **options)
 
 
+@named("dynamic-shekel")
 class DynamicShekel(DynamicFunction):
     """Shekel's function in four dimensions, the fourth time: narrow peaks that come and go.
 
@@ -158,6 +162,7 @@ class DynamicShekel(DynamicFunction):
         super().__init__(Shekel(m=10, dtype=torch.float64), **options)
 
 
+@named("dynamic-griewank")
 class DynamicGriewank(DynamicFunction):
     """Griewank's function, its last input time: ripples that move over a wide bowl.
 
@@ -172,6 +177,7 @@ class DynamicGriewank(DynamicFunction):
         super().__init__(Griewank(dim=dim + 1, bounds=bounds, dtype=torch.float64), **options)
 
 
+@named("dynamic-levy")
 class DynamicLevy(DynamicFunction):
     """Levy's function, its last input time: a ridged valley that is lifted as time passes.
 
@@ -185,6 +191,7 @@ class DynamicLevy(DynamicFunction):
         super().__init__(Levy(dim=dim + 1, dtype=torch.float64), **options)
 
 
+@named("dynamic-styblinski-tang")
 class DynamicStyblinskiTang(DynamicFunction):
     """Styblinski and Tang's function, its last input time: two wells a coordinate, lifted as time passes.
 

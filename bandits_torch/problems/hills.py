@@ -9,6 +9,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.problem import Knowledge, per_replicate
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (
     SMALLEST_RIDGE,
     covariance,
@@ -23,6 +24,7 @@ from bandits_torch.problems.synthetic import StationaryProblem
 _ROUNDING = 1e-9  # of distances between arms and hills, so that both ends of a region count
 
 
+@named("hills", stationary=True)
 class Hills(StationaryProblem):
     """Find the tall hill: draws of one of eleven Gaussian-process priors whose means differ in one hill.
 

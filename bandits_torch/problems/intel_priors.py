@@ -17,11 +17,13 @@ from bandits_torch.problems.datasets import IntelTemperature
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.joint_fit import without_noise
 from bandits_torch.problems.problem import gaussian_noise
+from bandits_torch.problems.registration import named
 from bandits_torch.streams import ReplicateStreams
 
 _STEPS_A_DAY = 144
 
 
+@named("intel-temperature-priors")
 class IntelTemperaturePriors(IntelTemperature):
     """Find the hottest spot of the Intel laboratory, with a candidate prior from every earlier day.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.problems.problem import Knowledge
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (
     SimulatedProblem,
     covariance,
@@ -22,6 +23,7 @@ from bandits_torch.problems.synthetic import GPDraws, StationaryProblem
 from bandits_torch.problems.table_files import read_arrays
 
 
+@named("grid")
 class GridDraws(SimulatedProblem):
     """Draws of a Gaussian process on a large grid of [0, 1]^dim, drifting or not, without an N x N matrix.
 
@@ -103,6 +105,7 @@ class GridDraws(SimulatedProblem):
         return weights.reshape(self.replicates, -1)
 
 
+@named("regression-table")
 class RegressionTable(StationaryProblem):
     """A table of regression data as a bandit: every row is an arm, its target the expected reward.
 
@@ -148,6 +151,7 @@ class RegressionTable(StationaryProblem):
         )
 
 
+@named("variance-starvation", stationary=True)
 class VarianceStarvation(GPDraws):
     """Where approximate posteriors starve: a draw on [0, 1] of which only [0, 0.5] can be pulled.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.problems.problem import Knowledge, per_replicate
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (
     SMALLEST_RIDGE,
     SimulatedProblem,
@@ -26,6 +27,7 @@ _WIDTHS = (1.0, 12.0)
 _LANDSCAPES = 256  # drawn to learn what a user of the benchmark knows of its mean and variance
 
 
+@named("moving-peaks", random=True)
 class MovingPeaks(SimulatedProblem):
     """Moving peaks (Branke 1999): f_t(x) = max_i (height_i - width_i |x - centre_i|), changing now and then.
 

@@ -11,7 +11,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.problems.scoring import ArmScores
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -82,9 +84,23 @@ class Problem(ABC):
         """N."""
         return self.arms.shape[-2]
 
+    @property
+    def choices(self) -> Tensor | Domain:
+        """What a policy chooses from: the features of the arms; the ``Domain`` of a ``ContinuousProblem``."""
+        return self.arms
+
     @abstractmethod
     def expected_rewards(self, step: int) -> Tensor:
         """Mean reward of every arm at step 1, 2, ...: (replicates, N). For the scorer only."""
+
+    _scores: ArmScores | None = None
+
+    def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
+        """Expected rewards (S,) of what was chosen, minus infinity where it was not available, and of the best there
+        was, (S,) or (1,). For the scorer only. O(S); O(S N) where expected rewards or mask have changed."""
+        if self._scores is None:
+            self._scores = ArmScores((self.replicates, self.num_arms))
+        return self._scores(self.expected_rewards(step), arm, available)
 
     def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Rewards (S,) of the arms (S,) pulled at this step: the expected ones plus ``noise``."""

@@ -13,6 +13,7 @@ from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_c
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting, without_noise
 from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import regularised_norm
 from bandits_torch.problems.table_reading import read_table
 from bandits_torch.problems.tables import RewardTable
@@ -151,6 +152,7 @@ class Replay(Problem):
         return self._times[step - 1]
 
 
+@named("replay")
 def replay(
     data: str | Path,
     *,

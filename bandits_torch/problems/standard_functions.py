@@ -10,6 +10,7 @@ from botorch.test_functions import Rosenbrock as BoTorchRosenbrock
 from botorch.test_functions.synthetic import SyntheticTestFunction
 
 from bandits_torch import validation
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (
     SMALLEST_RIDGE,
     covariance,
@@ -77,6 +78,7 @@ class StandardFunction(StationaryProblem):
         self.knowledge = stationary_knowledge(self, k, norm.expand(replicates))
 
 
+@named("rosenbrock", stationary=True)
 class Rosenbrock(StandardFunction):
     """Rosenbrock's valley, negated, on 100 d random points of its domain.
 
@@ -92,6 +94,7 @@ class Rosenbrock(StandardFunction):
         super().__init__(BoTorchRosenbrock(dim=dim), **options)
 
 
+@named("hartmann3", stationary=True)
 class Hartmann3(StandardFunction):
     """Hartmann's function in three dimensions, negated, on 300 random points of its domain.
 

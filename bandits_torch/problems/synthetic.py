@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.problems.problem import Knowledge, per_replicate
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (
     SimulatedProblem,
     covariance,
@@ -44,6 +45,7 @@ class StationaryProblem(SimulatedProblem):
         return self.functions
 
 
+@named("gp", stationary=True, random=True)
 class GPDraws(StationaryProblem):
     """Draws of a Gaussian process, f ~ GP(0, k), on a finite set of arms.
 
@@ -83,6 +85,7 @@ class GPDraws(StationaryProblem):
         self.knowledge = stationary_knowledge(self, k, weights[:, : root.shape[1]].norm(dim=-1))
 
 
+@named("rkhs", random=True, stationary=True)
 class RKHSFunctions(StationaryProblem):
     """Functions of known RKHS norm: posterior means of a Gaussian process given a noisy sample of a draw.
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.problems.problem import Knowledge
+from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (
     SimulatedProblem,
     covariance,
@@ -23,6 +24,7 @@ _BLOCK_STEPS = 128
 _FAILURE_PROBABILITY = 0.1
 
 
+@named("tv-gp", random=True)
 class TVGPDraws(SimulatedProblem):
     """Gaussian-process draws that drift: f_{t+1} = sqrt(1 - eps) f_t + sqrt(eps) g_t.
 

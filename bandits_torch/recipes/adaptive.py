@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -19,81 +20,76 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.weighted_gp import WeightedGP
-from bandits_torch.policies.ada_opkb import AdaOPKB
-from bandits_torch.policies.calibrated_opkb import CalibratedOPKB
-from bandits_torch.policies.features import FixedFeatures
+from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
-from bandits_torch.policies.neural import NeuralFeatures
-from bandits_torch.policies.opkb import OPKB
-from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
+from bandits_torch.policies.opkb.blocks import BlockPolicy
+from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
+from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
+from bandits_torch.policies.opkb.neural import NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB
 from bandits_torch.policies.policy import Policy
+from bandits_torch.recipes.parts import as_width, model_over, one_prior_mean
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
+from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.optimal_design import features_of_covariance
-from bandits_torch.theory.widths import ConstantWidth, IGPWidth, Width
+from bandits_torch.theory.parameters import checked
+from bandits_torch.theory.widths import IGPWidth, Width
 
-Number = float | Tensor
+Arms = Tensor | int
+_TAKES = (*RUN, "prior_mean")
+_NETWORK = {"hidden": 16, "training_steps": 5}
+_RACED_NETWORK: dict[str, dict[str, Any]] = {"": {"hidden": 64, "training_steps": 50}}
 _SIMULATED = 16  # runs that MASTER's calibrated rho rests on
 
 
+@recipe(takes=_TAKES, seeded=True, one_mean=True)
 def opkb(
-    arms: Tensor | int,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
     constants: str | Constants = "tuned",
-    replicates: int = 1,
-    seed: int = 0,
-    first_replicate: int = 0,
 ) -> Policy:
     """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
-    features = FixedFeatures(_features(arms, kernel, noise_variance), replicates)
-    return OPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+    return _in_blocks(OPKB, setup, FixedFeatures(_features(setup), setup.replicates), horizon, constants)
 
 
+@recipe(takes=_TAKES, seeded=True, one_mean=True)
 def ada_opkb(
-    arms: Tensor | int,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
     constants: str | Constants = "tuned",
-    replicates: int = 1,
-    seed: int = 0,
-    first_replicate: int = 0,
 ) -> Policy:
     """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
-    features = FixedFeatures(_features(arms, kernel, noise_variance), replicates)
-    return AdaOPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+    return _in_blocks(AdaOPKB, setup, FixedFeatures(_features(setup), setup.replicates), horizon, constants)
 
 
+@recipe(takes=_TAKES, seeded=True)
 def ada_opkb_calibrated(
-    arms: Tensor | int,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     run_length: float = 1e5,
-    prior_mean: Number = 0.0,
-    replicates: int = 1,
-    seed: int = 0,
-    first_replicate: int = 0,
 ) -> Policy:
     """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
 
-    ``run_length``: mean number of steps between false alarms. Source: Hong et al. 2023, changed as ``CalibratedOPKB``
-    says. Raises ValueError for ``replicates`` below 1.
+    ``run_length``: mean number of steps between false alarms. Its source (Hong et al. 2023) is changed as
+    ``CalibratedOPKB`` says. Raises ValueError for ``replicates`` below 1.
     """
-    validation.positive_integer("replicates", replicates)
-    model = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=(replicates,))
-    return CalibratedOPKB(model, run_length=run_length, seed=seed, first_replicate=first_replicate)
+    model = model_over(setup)
+    validation.instance("model", model, ArmGP, "over arms")
+    return CalibratedOPKB(
+        cast(ArmGP, model), run_length=run_length, seed=setup.seed, first_replicate=setup.first_replicate
+    )
 
 
+@recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
 def opnn(
-    arms: Tensor,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
     hidden: int = 256,
@@ -101,9 +97,6 @@ def opnn(
     training_steps: int = 200,
     regulariser: float = 0.01,
     constants: str | Constants = "tuned",
-    replicates: int = 1,
-    seed: int = 0,
-    first_replicate: int = 0,
 ) -> Policy:
     """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
 
@@ -111,23 +104,13 @@ def opnn(
     ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
     for sizes below 1.
     """
-    features = NeuralFeatures(
-        arms,
-        validation.positive_integer("hidden", hidden),
-        depth,
-        training_steps,
-        regulariser,
-        replicates,
-        seed=seed,
-        first_replicate=first_replicate,
-    )
-    return OPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+    features = _network(setup, hidden, depth, training_steps, regulariser)
+    return _in_blocks(OPKB, setup, features, horizon, constants)
 
 
+@recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
 def ada_opnn(
-    arms: Tensor,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
     hidden: int = 256,
@@ -135,31 +118,18 @@ def ada_opnn(
     training_steps: int = 200,
     regulariser: float = 0.01,
     constants: str | Constants = "tuned",
-    replicates: int = 1,
-    seed: int = 0,
-    first_replicate: int = 0,
 ) -> Policy:
     """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
 
     ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
     """
-    features = NeuralFeatures(
-        arms,
-        validation.positive_integer("hidden", hidden),
-        depth,
-        training_steps,
-        regulariser,
-        replicates,
-        seed=seed,
-        first_replicate=first_replicate,
-    )
-    return AdaOPKB(features, horizon, _constants(constants), seed=seed, first_replicate=first_replicate)
+    features = _network(setup, hidden, depth, training_steps, regulariser)
+    return _in_blocks(AdaOPKB, setup, features, horizon, constants)
 
 
+@recipe(takes=_TAKES, seeded=True, quick={"rkhs_bound": 4.0}, race=OWN_WIDTH_AND_CONSTANT)
 def master_gp_ucb(
-    arms: Tensor | int,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
     thresholds: str | MasterThresholds = "calibrated",
@@ -167,9 +137,6 @@ def master_gp_ucb(
     noise_scale: float | None = None,
     delta: float = 0.1,
     width: Any = None,
-    replicates: int = 1,
-    seed: int = 0,
-    first_replicate: int = 0,
 ) -> Policy:
     """MASTER over GP-UCB (Wei & Luo 2021; Hong et al. 2023, appendix E).
 
@@ -189,28 +156,30 @@ def master_gp_ucb(
             thresholds in named, "thresholds", thresholds, "'theory', 'calibrated' or MasterThresholds"
         )
     validation.positive_integer("horizon", horizon)
-    lam = _one_noise(noise_variance)
-    scale = math.sqrt(lam) if noise_scale is None else noise_scale
-    bound = torch.as_tensor(rkhs_bound)
-    kernel = copy.deepcopy(kernel)  # copies of the base are made later, when the caller may have changed it
+    lam = _one_noise(setup)
+    bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
+    # Copies of the base are made later, when the caller may have changed the kernel.
+    setup = replace(setup, kernel=copy.deepcopy(setup.kernel))
 
     def gp_ucb(B: float, copies: int = 1) -> IndexPolicy:
-        used = _width(width) or IGPWidth(B, scale, delta, RealisedGain())
-        model = ArmGP(arms, kernel, lam, batch_shape=(copies,))
+        used = as_width(width) or IGPWidth(B, noise_scale, delta, RealisedGain())
+        model = _gp(setup, lam, copies)
         return IndexPolicy(model, UpperConfidenceBound, width=used)
 
     def base(replicate: int) -> Policy:
-        return gp_ucb(float(bound if bound.dim() == 0 else bound[replicate - first_replicate]))
+        return gp_ucb(float(bound if bound.dim() == 0 else bound[replicate - setup.first_replicate]))
 
-    prior, largest = ArmGP(arms, kernel, lam), float(bound.max())
+    prior, largest = _gp(setup, lam), float(bound.max())
     if thresholds == "theory":
         limits = MasterThresholds.theory(horizon, delta)
-        rho = _lemma_e3(prior, _width(width), largest, scale, delta, horizon)
+        rho = _lemma_e3(prior, as_width(width), largest, noise_scale, delta, horizon)
     else:
         limits = thresholds if isinstance(thresholds, MasterThresholds) else MasterThresholds.calibrated()
         phi = features_of_covariance(prior.prior.matrix().squeeze(0))
-        streams = ReplicateStreams(seed, _SIMULATED, purpose="policy", dtype=phi.dtype, device=phi.device)
-        functions = streams.normal(phi.shape[1]) @ phi.mT
+        streams = ReplicateStreams(
+            setup.seed, _SIMULATED, purpose="policy", dtype=phi.dtype, device=phi.device
+        )
+        functions = streams.normal(phi.shape[1]) @ phi.mT + prior.marginals()[0]
         noise = math.sqrt(lam) * torch.stack([streams.normal() for _ in range(horizon)])
         rate = simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist()
         rho = lambda t: rate[min(t, horizon) - 1]  # noqa: E731
@@ -219,15 +188,15 @@ def master_gp_ucb(
         rho,
         limits,
         prior.num_arms,
-        replicates=replicates,
-        seed=seed,
-        first_replicate=first_replicate,
+        replicates=setup.replicates,
+        seed=setup.seed,
+        first_replicate=setup.first_replicate,
         device=prior.arms.device,
     )
 
 
 def _lemma_e3(
-    prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float, delta: float, horizon: int
+    prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float | None, delta: float, horizon: int
 ) -> Callable[[int], float]:
     """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T."""
     gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)
@@ -242,41 +211,76 @@ def _lemma_e3(
     return rho
 
 
+@recipe(takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def w_gp_ucb(
-    arms: Tensor | int,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     discount: float = 0.9995,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width: Any = None,
-    replicates: int = 1,
-) -> IndexPolicy:
+) -> Policy:
     """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022).
 
     Raises ValueError for a ``discount`` outside (0, 1] and ``replicates`` below 1.
     """
-    validation.positive_integer("replicates", replicates)
-    model = WeightedGP(arms, kernel, noise_variance, discount=discount, batch_shape=(replicates,))
-    scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
-    own = IGPWidth(rkhs_bound, scale, delta, RealisedGain())
+    model = WeightedGP(
+        cast(Arms, setup.choices),
+        cast(Kernel, setup.kernel),
+        cast(Number, setup.noise_variance),
+        prior_mean=setup.prior_mean,
+        discount=discount,
+        batch_shape=(setup.replicates,),
+    )
+    own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
     noise = model.noise_variance
     index = torch.arange(model.num_arms, dtype=noise.dtype, device=noise.device).unsqueeze(-1)
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own, arms=index)
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own, choices=index)
 
 
-def _one_noise(noise_variance: Number) -> float:
+def _one_noise(setup: Setup) -> float:
     """lambda, the average where replicates differ."""
     like = torch.zeros((), dtype=torch.float64)
-    return float(validation.numbers("noise_variance", noise_variance, like).mean())
+    return float(validation.numbers("noise_variance", setup.noise_variance, like).mean())
 
 
-def _features(arms: Tensor | int, kernel: Kernel | Tensor, noise_variance: Number) -> Tensor:
+def _gp(setup: Setup, noise_variance: float, copies: int | None = None) -> ArmGP:
+    """A GP over the arms, of ``copies`` replicates."""
+    arms, kernel = cast(Arms, setup.choices), cast(Kernel, setup.kernel)
+    batch_shape = () if copies is None else (copies,)
+    return ArmGP(arms, kernel, noise_variance, prior_mean=setup.prior_mean, batch_shape=batch_shape)
+
+
+def _features(setup: Setup) -> Tensor:
     """phi (N, p) with the kernel's Gram matrix over the arms."""
-    lam = _one_noise(noise_variance)
-    return features_of_covariance(ArmGP(arms, kernel, lam).prior.matrix().squeeze(0))
+    arms, kernel = cast(Arms, setup.choices), cast(Kernel, setup.kernel)
+    return features_of_covariance(ArmGP(arms, kernel, _one_noise(setup)).prior.matrix().squeeze(0))
+
+
+def _network(
+    setup: Setup, hidden: int, depth: int, training_steps: int, regulariser: float
+) -> NeuralFeatures:
+    return NeuralFeatures(
+        cast(Tensor, setup.choices),
+        validation.positive_integer("hidden", hidden),
+        depth,
+        training_steps,
+        regulariser,
+        setup.replicates,
+        seed=setup.seed,
+        first_replicate=setup.first_replicate,
+    )
+
+
+def _in_blocks(
+    kind: type[BlockPolicy], setup: Setup, features: FeatureSource, horizon: int, constants: str | Constants
+) -> Policy:
+    """A policy of this kind on rewards without their prior mean, which it knows nothing of."""
+    seeds: dict[str, int] = {"seed": setup.seed, "first_replicate": setup.first_replicate}
+    mean = one_prior_mean(setup)
+    policy = kind(features, horizon, _constants(constants), **seeds)
+    return CentredPolicy(policy, mean) if mean else policy
 
 
 def _constants(constants: str | Constants) -> Constants:
@@ -286,7 +290,3 @@ def _constants(constants: str | Constants) -> Constants:
         constants in ("tuned", "theory"), "constants", constants, "'tuned', 'theory' or Constants"
     )
     return Constants.tuned() if constants == "tuned" else Constants.theory()
-
-
-def _width(width: float | Width | None) -> Width | None:
-    return width if width is None or isinstance(width, Width) else ConstantWidth(width)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
@@ -26,131 +26,109 @@ from bandits_torch.models.arm_inputs import features_of
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.random import RandomPointPolicy, RandomPolicy
+from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (
-    Choices,
-    Number,
     as_width,
     as_window,
     bayesian_width,
     incumbent,
     memory_length,
     model_over,
-    noise_scale_of,
     policy_over,
 )
+from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, recipe
+from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth
+from bandits_torch.theory.widths import GPTSWidth, IGPWidth
 
 
-def random(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
-    *,
-    replicates: int = 1,
-    seed: int = 0,
-    first_replicate: int = 0,
-) -> Policy:
+@recipe(belief=None, seeded=True, points=True)
+def random(setup: Setup) -> Policy:
     """Uniformly random arms: the floor of every race."""
-    if isinstance(arms, Domain):
-        return RandomPointPolicy(arms, replicates, seed=seed, first_replicate=first_replicate)
-    arms = features_of(arms, None, None)
-    device = arms.device
-    return RandomPolicy(arms.shape[-2], replicates, seed=seed, first_replicate=first_replicate, device=device)
+    choices = setup.domain or features_of(cast(Tensor | int, setup.choices), None, None)
+    device = "cpu" if isinstance(choices, Domain) else choices.device
+    seeds: dict[str, int] = {"seed": setup.seed, "first_replicate": setup.first_replicate}
+    return RandomPolicy(choices, setup.replicates, **seeds, device=device)
 
 
+@recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
 def gp_ucb(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     delta: float = 0.1,
     width: Any = None,
-    **prior: Any,
 ) -> Policy:
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
-    model = model_over(arms, kernel, noise_variance, **prior)
-    own = bayesian_width(arms, model, delta)
-    return policy_over(arms, model, UpperConfidenceBound, width=as_width(width) or own, **prior)
+    model = model_over(setup)
+    own = bayesian_width(setup, model, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own)
 
 
+@recipe(takes=GP, points=True)
 def igp_ucb(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width_form: str = "theory",
     width: Any = None,
-    **prior: Any,
 ) -> Policy:
     """IGP-UCB with the realised information gain (Chowdhury & Gopalan 2017, Algorithm 1)."""
-    model = model_over(arms, kernel, noise_variance, **prior)
-    own = IGPWidth(rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain(), form=width_form)
-    return policy_over(arms, model, UpperConfidenceBound, width=as_width(width) or own, **prior)
+    model = model_over(setup)
+    own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own)
 
 
+@recipe(takes=GP, points=True, seeded=True, race={"": {}, " w=1": {"width": 1.0}})
 def gp_ts(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width_form: str = "theory",
     width: Any = None,
-    seed: int = 0,
-    first_replicate: int = 0,
-    **prior: Any,
 ) -> Policy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2)."""
-    model = model_over(arms, kernel, noise_variance, **prior)
-    own = GPTSWidth(rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain(), form=width_form)
+    model = model_over(setup)
+    own = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
     return policy_over(
-        arms,
+        setup,
         model,
-        PathwisePointDraw if isinstance(arms, Domain) else ThompsonSampling,
+        ThompsonSampling if setup.domain is None else PathwisePointDraw,
         width=as_width(width) or own,
-        seed=seed,
-        first_replicate=first_replicate,
-        **prior,
     )
 
 
-def gp_ei(arms: Choices, kernel: Kernel, noise_variance: Number, **prior: Any) -> Policy:
+@recipe(takes=GP, points=True)
+def gp_ei(setup: Setup) -> Policy:
     """GP-EI: BoTorch's expected improvement over the largest posterior mean."""
     return policy_over(
-        arms,
-        model_over(arms, kernel, noise_variance, **prior),
+        setup,
+        model_over(setup),
         lambda model: LogExpectedImprovement(model, best_f=incumbent(model)),
-        **prior,
     )
 
 
-def gp_pi(
-    arms: Choices, kernel: Kernel, noise_variance: Number, *, margin: float = 0.01, **prior: Any
-) -> Policy:
+@recipe(takes=GP, points=True)
+def gp_pi(setup: Setup, *, margin: float = 0.01) -> Policy:
     """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward).
 
     Raises ValueError for a ``margin`` that is no finite number.
     """
     validation.finite_number("margin", margin)
     return policy_over(
-        arms,
-        model_over(arms, kernel, noise_variance, **prior),
+        setup,
+        model_over(setup),
         lambda model: LogProbabilityOfImprovement(model, best_f=incumbent(model) + margin),
-        **prior,
     )
 
 
+@recipe(takes=GP, points=True, quick={"interval": 7}, race=OWN_WIDTH_AND_CONSTANT)
 def r_gp_ucb(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
     interval: int | None = None,
@@ -159,30 +137,24 @@ def r_gp_ucb(
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width: Any = None,
-    **prior: Any,
 ) -> Policy:
     """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1).
 
     Raises ValueError unless ``interval`` is an integer >= 1.
     """
     validation.positive_integer("horizon", horizon)
-    model = model_over(arms, kernel, noise_variance, **prior)
+    model = model_over(setup)
     if interval is None:
-        interval = memory_length(model, horizon, variation_budget, _domain(arms))
+        interval = memory_length(model, horizon, variation_budget, setup.domain)
     validation.positive_integer("interval", interval)
-    own = RestartWidth(
-        math.ceil(horizon / interval), rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain()
-    )
     rule = PeriodicRestart(interval)
-    return policy_over(
-        arms, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule, **prior
-    )
+    own = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
+@recipe(takes=GP, points=True, quick={"window": 9}, race=OWN_WIDTH_AND_CONSTANT)
 def sw_gp_ucb(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
     window: int | str | Mapping[str, Any] | None = None,
@@ -191,7 +163,6 @@ def sw_gp_ucb(
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width: Any = None,
-    **prior: Any,
 ) -> Policy:
     """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2).
 
@@ -202,29 +173,23 @@ def sw_gp_ucb(
     Raises ValueError for a ``window`` of another kind.
     """
     validation.positive_integer("horizon", horizon)
-    model = model_over(arms, kernel, noise_variance, **prior)
+    model = model_over(setup)
     if window is None:
-        window = memory_length(model, horizon, variation_budget, _domain(arms))
+        window = memory_length(model, horizon, variation_budget, setup.domain)
     rule = as_window(window, horizon)
     choices = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
-    own = SlidingWindowWidth(
-        rule.window, choices * horizon, rkhs_bound, noise_scale_of(noise_scale, model), delta, RealisedGain()
-    )
-    return policy_over(
-        arms, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule, **prior
-    )
+    own = SlidingWindowWidth(None, choices * horizon, rkhs_bound, noise_scale, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
+@recipe(takes=GP, points=True, quick={"forgetting_rate": 0.1}, race=OWN_WIDTH_AND_CONSTANT)
 def tv_gp_ucb(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     forgetting_rate: float = 0.03,
     time_kernel: Kernel | None = None,
     delta: float = 0.1,
     width: Any = None,
-    **prior: Any,
 ) -> Policy:
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016).
 
@@ -236,55 +201,47 @@ def tv_gp_ucb(
     """
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
-            return gp_ucb(arms, kernel, noise_variance, delta=delta, width=width, **prior)
+            return gp_ucb(setup, delta=delta, width=width)
         time_kernel = ExponentialForgettingKernel(_float64("forgetting_rate", forgetting_rate))
-    drifting = SpatioTemporalKernel(_kernel(kernel), time_kernel)
-    return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
+    return gp_ucb(_drifting(setup, time_kernel), delta=delta, width=width)
 
 
+@recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
 def ui_gp_ucb(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     drift_variance: float = 0.01,
     delta: float = 0.1,
     width: Any = None,
-    **prior: Any,
 ) -> Policy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
 
-    A random walk in place of the stationary drift of Bogunovic et al. 2016; ``WienerKernel`` has the equation.
+    A random walk in place of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); ``WienerKernel`` has the
+    equation.
     """
-    drifting = SpatioTemporalKernel(_kernel(kernel), WienerKernel(_float64("drift_variance", drift_variance)))
-    return gp_ucb(arms, drifting, noise_variance, delta=delta, width=width, **prior)
+    walk = WienerKernel(_float64("drift_variance", drift_variance))
+    return gp_ucb(_drifting(setup, walk), delta=delta, width=width)
 
 
+@recipe(takes=GP, points=True, quick={"delta": 0.5}, race=OWN_WIDTH_AND_CONSTANT)
 def et_gp_ucb(
-    arms: Choices,
-    kernel: Kernel,
-    noise_variance: Number,
+    setup: Setup,
     *,
     delta: float = 0.1,
     noise_scale: float | None = None,
     width: Any = None,
-    **prior: Any,
 ) -> Policy:
     """ET-GP-UCB: GP-UCB restarted when an observation refutes its prediction (Brunzema et al. 2022)."""
-    model = model_over(arms, kernel, noise_variance, **prior)
-    own = bayesian_width(arms, model, delta)
+    model = model_over(setup)
+    own = bayesian_width(setup, model, delta)
     rule = EventTriggeredRestart(delta, noise_scale)
-    return policy_over(
-        arms, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule, **prior
-    )
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
-def _domain(arms: Choices) -> Domain | None:
-    return arms if isinstance(arms, Domain) else None
-
-
-def _kernel(kernel: Kernel | Tensor) -> Kernel:
-    return ArmCovarianceKernel(kernel) if isinstance(kernel, Tensor) else kernel
+def _drifting(setup: Setup, time_kernel: Kernel) -> Setup:
+    """The same with rewards that correlate over time as ``time_kernel`` says."""
+    kernel = ArmCovarianceKernel(setup.kernel) if isinstance(setup.kernel, Tensor) else setup.kernel
+    return replace(setup, kernel=SpatioTemporalKernel(cast(Kernel, kernel), time_kernel))
 
 
 def _float64(name: str, value: float) -> Tensor:

@@ -15,61 +15,53 @@ from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import CANDIDATES, LikelihoodWindow
-from bandits_torch.policies.model_policy import ModelPolicy
 from bandits_torch.policies.policy import Policy
+from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
 from bandits_torch.theory.widths import ConstantWidth, Width
 
-Number = float | Tensor
-Choices = Tensor | int | Domain  # features of arms, their number, or where points may be played
 _DOMAIN_POINTS = 256  # that stand for a domain where a finite set is needed
 
 
-def model_over(
-    choices: Choices,
-    kernel: Kernel | Tensor,
-    noise_variance: Number,
-    *,
-    replicates: int = 1,
-    prior_mean: Number = 0.0,
-    form: str = "auto",
-    learn_hyperparameters: bool | Mapping[str, Any] = False,
-    **_of_policy: Any,
-) -> ArmGP | OnlineGP:
+def model_over(setup: Setup) -> ArmGP | OnlineGP:
     """An ``ArmGP`` over arms, an ``OnlineGP`` over the points of a domain (and time, if the kernel has a time part)."""
-    validation.positive_integer("replicates", replicates)
-    if learn_hyperparameters:
+    choices, kernel, replicates = setup.choices, setup.kernel, setup.replicates
+    if setup.learn_hyperparameters:
         over_features = isinstance(choices, Domain | Tensor) and isinstance(kernel, Kernel)
         validation.require(
             over_features, "learn_hyperparameters", True, "False without features or a kernel over them"
         )
         dim = choices.dim if isinstance(choices, Domain) else cast(Tensor, choices).shape[-1]
-        anisotropy, _ = as_learning(learn_hyperparameters)
+        anisotropy, _ = as_learning(setup.learn_hyperparameters)
         kernel = learnable(cast(Kernel, kernel), dim, replicates, anisotropy)
+    noise_variance = cast(Number, setup.noise_variance)  # None is refused by name where it is used
     if not isinstance(choices, Domain):
         return ArmGP(
-            choices, kernel, noise_variance, prior_mean=prior_mean, form=form, batch_shape=(replicates,)
+            choices,
+            cast(Kernel, kernel),
+            noise_variance,
+            prior_mean=setup.prior_mean,
+            form=setup.form,
+            batch_shape=(replicates,),
         )
     of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
     validation.require(of_points, "kernel", kernel, "a kernel over points, where there are no arms")
     mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
-    mean.constant.data.fill_(validation.finite_number("prior_mean", prior_mean))  # type: ignore[arg-type]
+    mean.constant.data.fill_(one_prior_mean(setup))
     noise = torch.as_tensor(noise_variance, dtype=choices.bounds.dtype, device=choices.bounds.device)
     return OnlineGP(
         cast(Kernel, kernel),
-        noise.expand(replicates) if learn_hyperparameters else noise,
+        noise.expand(replicates) if setup.learn_hyperparameters else noise,
         prior_mean=mean.requires_grad_(False),
         input_dim=choices.dim + has_time(cast(Kernel, kernel)),
         batch_shape=(replicates,),
@@ -79,40 +71,36 @@ def model_over(
 
 
 def policy_over(
-    choices: Choices,
+    setup: Setup,
     model: ArmGP | OnlineGP,
     acquisition: Callable[..., AcquisitionFunction],
     *,
     width: Width | None = None,
     forgetting: ForgettingRule | None = None,
-    search: PointSearch | Mapping[str, Any] | None = None,
-    learn_hyperparameters: bool | Mapping[str, Any] = False,
-    seed: int = 0,
-    first_replicate: int = 0,
-    **_of_model: Any,
 ) -> Policy:
-    """An ``IndexPolicy`` over arms, a ``ContinuousIndexPolicy`` over points; learning its hyperparameters, if asked."""
+    """An ``IndexPolicy`` over arms or points; learning its hyperparameters, if asked."""
     parts: dict[str, Any] = {
         "width": width,
         "forgetting": forgetting,
-        "seed": seed,
-        "first_replicate": first_replicate,
+        "seed": setup.seed,
+        "first_replicate": setup.first_replicate,
     }
-    policy: ModelPolicy
-    if isinstance(choices, Domain):
-        over = cast(OnlineGP, model)
-        policy = ContinuousIndexPolicy(over, acquisition, choices, search=as_search(search), **parts)
-    else:
-        policy = IndexPolicy(model, acquisition, **parts)
-    if not learn_hyperparameters:
+    if setup.domain is not None:
+        parts |= {"choices": setup.domain, "search": setup.point_search}
+    policy = IndexPolicy(model, acquisition, **parts)
+    if not setup.learn_hyperparameters:
         return policy
-    _, schedule = as_learning(learn_hyperparameters)
+    _, schedule = as_learning(setup.learn_hyperparameters)
     return LearnedHyperparameters(policy, **schedule)
 
 
-def as_search(search: PointSearch | Mapping[str, Any] | None) -> PointSearch | None:
-    """A ``PointSearch``, from its arguments if those are given."""
-    return PointSearch(**search) if isinstance(search, Mapping) else search
+def one_prior_mean(setup: Setup) -> float:
+    """The prior mean of a model that has one for all arms (or points); ValueError for several."""
+    mean = setup.prior_mean
+    if isinstance(mean, Tensor) and mean.numel() > 1 and bool((mean == mean.flatten()[0]).all()):
+        mean = mean.flatten()[0]
+    single = mean.item() if isinstance(mean, Tensor) and mean.numel() == 1 else mean
+    return validation.finite_number("prior_mean", cast(float, single))
 
 
 def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWindow:
@@ -121,8 +109,9 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
         window = {}
     if not isinstance(window, Mapping):
         return SlidingWindow(cast(int, window))
-    known = set(inspect.signature(LikelihoodWindow).parameters)
-    validation.require(set(window) <= known, "window", window, f"arguments among {', '.join(sorted(known))}")
+    validation.known_names(
+        "arguments of window", window, sorted(inspect.signature(LikelihoodWindow).parameters)
+    )
     candidates = tuple({min(w, horizon) for w in CANDIDATES})
     return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
 
@@ -133,18 +122,19 @@ def as_learning(learn_hyperparameters: bool | Mapping[str, Any]) -> tuple[float,
     return given.pop("anisotropy", ANISOTROPY), given
 
 
-def bayesian_width(choices: Choices, model: ArmGP | OnlineGP, delta: float) -> Width:
+def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width:
     """The width of Srinivas et al. for draws of the prior: Theorem 1 over arms, Theorem 2 over a domain.
 
     There a = 1 and b = sqrt(2) times the standard deviation of the steepest partial derivative under the prior
     (``steepness``): the tail of the derivative at one point. The bound's own a, over all points, is larger, and
     enters as the root of a logarithm.
     """
-    if not isinstance(choices, Domain):
+    domain = setup.domain
+    if domain is None:
         return SrinivasBayesianWidth(cast(ArmGP, model).num_arms, delta)
-    side = float((choices.bounds[1] - choices.bounds[0]).max())
+    side = float((domain.bounds[1] - domain.bounds[0]).max())
     return SrinivasContinuousWidth(
-        choices.dim, side, 1.0, math.sqrt(2) * steepness(cast(OnlineGP, model), choices), delta
+        domain.dim, side, 1.0, math.sqrt(2) * steepness(cast(OnlineGP, model), domain), delta
     )
 
 
@@ -211,11 +201,6 @@ def has_time(kernel: Kernel) -> bool:
 def as_width(width: float | Width | None) -> Width | None:
     """A number as the width that is always that; anything else as it is."""
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
-
-
-def noise_scale_of(noise_scale: Number | None, model: ArmGP | OnlineGP) -> Number:
-    """R: as given, or the square root of lambda."""
-    return model.noise_variance.sqrt() if noise_scale is None else noise_scale
 
 
 def incumbent(model: ArmGP | OnlineGP) -> Tensor:

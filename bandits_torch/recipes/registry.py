@@ -2,53 +2,34 @@
 
 from __future__ import annotations
 
-import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
+
+from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import adaptive, index_policies, sketched, unknown_prior
+from bandits_torch.recipes import adaptive, classical, index_policies, sketched, unknown_prior
+from bandits_torch.recipes.registration import REGISTERED, Recipe
 
-# One line a recipe, in the order of the README.
-_RECIPES: tuple[Callable[..., Policy], ...] = (
-    index_policies.random,
-    index_policies.gp_ucb,
-    index_policies.igp_ucb,
-    index_policies.gp_ts,
-    index_policies.gp_ei,
-    index_policies.gp_pi,
-    index_policies.r_gp_ucb,
-    index_policies.sw_gp_ucb,
-    index_policies.tv_gp_ucb,
-    index_policies.ui_gp_ucb,
-    index_policies.et_gp_ucb,
-    sketched.bkb,
-    sketched.bbkb,
-    unknown_prior.pe_gp_ucb,
-    unknown_prior.mle_gp_ucb,
-    unknown_prior.bayes_gp_ucb,
-    unknown_prior.regret_balancing,
-    unknown_prior.known_prior_gp_ucb,
-    adaptive.opkb,
-    adaptive.ada_opkb,
-    adaptive.ada_opkb_calibrated,
-    adaptive.opnn,
-    adaptive.ada_opnn,
-    adaptive.master_gp_ucb,
-    adaptive.w_gp_ucb,
+_MODULES = (index_policies, sketched, unknown_prior, adaptive, classical)  # in this order recipes are listed
+_IN_ORDER = sorted(
+    REGISTERED.values(), key=lambda one: [m.__name__ for m in _MODULES].index(one.call.__module__)
 )
-RECIPES: dict[str, Callable[..., Policy]] = {recipe.__name__: recipe for recipe in _RECIPES}
-_PRIOR_OPTIONS = {
-    "replicates": 1,
-    "prior_mean": 0.0,
-    "form": "auto",
-    "noise_variance": None,
-    "search": None,
-    "learn_hyperparameters": False,
-}
+RECIPES: dict[str, Callable[..., Policy]] = {one.name: one.call for one in _IN_ORDER}
+
+
+def registered(name: str) -> Recipe:
+    """What is known of a recipe: its source, what it is told, its options.
+
+    Raises ValueError for an unknown name.
+    """
+    known = isinstance(name, str) and name in RECIPES
+    validation.require(known, "policy name", name, f"one of {', '.join(RECIPES)}")
+    return REGISTERED[name]
 
 
 def build(
@@ -56,21 +37,33 @@ def build(
 ) -> Policy:
     """The recipe ``name`` for a problem: what an honest user knows of it fills what ``options`` leave open.
 
-    Raises ValueError on an unknown name or option, listing those there are.
+    Raises ValueError on an unknown name or option, listing those there are. A recipe that has one prior mean for all
+    arms is told the average of a problem's, with a warning.
 
     ``replicates``: S; ``horizon``: T, the steps it is planned for; ``seed``: of the policy's random numbers.
     """
-    accepted = options_of(name)
+    about = registered(name)
+    accepted = about.options
     validation.instance("problem", problem, Problem, "a Problem")
     validation.positive_integer("horizon", horizon)
-    unknown = sorted(set(options) - set(accepted))
-    if unknown:
-        raise ValueError(f"options of {name} must be among {', '.join(accepted)}, got {', '.join(unknown)}")
-    known = vars(problem.knowledge) | {"replicates": replicates, "horizon": horizon, "seed": seed} | options
-    noise_variance, belief = known.pop("noise_variance"), _belief(name, problem)
-    wanted = {key: value for key, value in known.items() if key in accepted}
+    validation.natural("seed", seed)
+    validation.known_names(f"options of {name}", options, accepted)
+    known = vars(problem.knowledge) | {
+        "replicates": replicates,
+        "horizon": horizon,
+        "prior": problem.true_prior,
+    }
+    known |= {"seed": seed} if about.seeded else {}
+    known |= options
+    if "prior_mean" not in options:
+        known["prior_mean"] = _prior_mean(about, known["prior_mean"])
+    if about.belief is not None:
+        _check_belief(about, known[about.belief], problem)
+    wanted = {
+        key: value for key, value in known.items() if key in {*accepted, about.belief, "noise_variance"}
+    }
     choices = problem.domain if isinstance(problem, ContinuousProblem) else problem.arms
-    return RECIPES[name](choices, belief, noise_variance, **wanted)
+    return about.call(choices, **wanted)
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -78,24 +71,24 @@ def options_of(name: str) -> dict[str, Any]:
 
     Raises ValueError for an unknown name.
     """
-    known = isinstance(name, str) and name in RECIPES
-    validation.require(known, "policy name", name, f"one of {', '.join(RECIPES)}")
-    parameters = inspect.signature(RECIPES[name]).parameters.values()
-    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    if RECIPES[name] is index_policies.random:  # knows of no model
-        return own
-    return own | (_PRIOR_OPTIONS if passes_on else {"noise_variance": None})
+    return registered(name).options
 
 
-def _belief(name: str, problem: Problem) -> Any:
-    """What a recipe takes beside the arms, by the name of its second argument: kernel, priors or the true prior."""
-    kind = list(inspect.signature(RECIPES[name]).parameters)[1]
-    knowledge = problem.knowledge
-    belief = {"kernel": knowledge.kernel, "priors": knowledge.priors, "prior": problem.true_prior}[kind]
+def _prior_mean(about: Recipe, prior_mean: float | Tensor) -> float | Tensor:
+    """A problem's prior mean, as the recipe can take it."""
+    if not about.one_mean or not isinstance(prior_mean, Tensor) or prior_mean.numel() == 1:
+        return prior_mean
+    average = float(prior_mean.mean())
+    if bool((prior_mean != average).any()):
+        warnings.warn(
+            f"{about.name} has one prior_mean for all arms: it is told the average, {average:g}", stacklevel=3
+        )
+    return average
+
+
+def _check_belief(about: Recipe, belief: Any, problem: Problem) -> None:
     if belief is None:
         raise ValueError(
-            f"policy {name} must have a problem with candidate priors, such as hills or "
+            f"policy {about.name} must have a problem with candidate priors, such as hills or "
             f"intel-temperature-priors, got {type(problem).__name__}, which has none"
         )
-    return belief

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -11,16 +13,19 @@ from bandits_torch.models.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketched_gp import SketchedGP
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Policy
+from bandits_torch.recipes.parts import as_width
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
+from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.sketched_widths import BKBWidth
-from bandits_torch.theory.widths import ConstantWidth, Width
+from bandits_torch.theory.widths import Width
 
-Number = float | Tensor
+_TAKES = (*RUN, "prior_mean")
 
 
+@recipe(takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
 def bkb(
-    arms: Tensor | int,
-    kernel: Kernel | Tensor,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int | None = None,
     preset: str = "practical",
@@ -30,12 +35,8 @@ def bkb(
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width: float | Width | None = None,
-    prior_mean: Number = 0.0,
-    replicates: int = 1,
     chunk_size: int | None = None,
-    seed: int = 0,
-    first_replicate: int = 0,
-) -> IndexPolicy:
+) -> Policy:
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
     ``preset="theory"`` takes qbar from their Theorem 1 (it needs ``horizon``) and draws at every step, with delta
@@ -49,26 +50,14 @@ def bkb(
     Raises ValueError for another ``preset``, ``preset="theory"`` without ``horizon``, and ``replicates`` below 1.
     """
     sampling = _sampling(preset, horizon, delta, oversampling, growth)
-    model = SketchedGP(
-        arms,
-        kernel,
-        noise_variance,
-        prior_mean=prior_mean,
-        sampling=sampling,
-        chunk_size=chunk_size,
-        batch_shape=(validation.positive_integer("replicates", replicates),),
-        seed=seed,
-        first_replicate=first_replicate,
-    )
-    scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
-    own = BKBWidth(rkhs_bound, scale, delta / 2 if preset == "theory" else delta)
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width) or own)
+    model = _sketch(setup, sampling, chunk_size)
+    own = BKBWidth(rkhs_bound, noise_scale, delta / 2 if preset == "theory" else delta)
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
 
 
+@recipe(takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
 def bbkb(
-    arms: Tensor | int,
-    kernel: Kernel | Tensor,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int | None = None,
     preset: str = "practical",
@@ -78,12 +67,8 @@ def bbkb(
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width: float | Width | None = None,
-    prior_mean: Number = 0.0,
-    replicates: int = 1,
     chunk_size: int | None = None,
-    seed: int = 0,
-    first_replicate: int = 0,
-) -> BatchBKB:
+) -> Policy:
     """Batch BKB: means frozen until the variance spent passes ``growth`` (Calandriello et al. 2020).
 
     ``preset="theory"`` takes ``growth`` times the qbar of Theorem 1, since a dictionary serves until variances have
@@ -97,26 +82,17 @@ def bbkb(
     if theory:
         validation.require(growth >= 1, "growth", growth, "a number >= 1")
         sampling = LeverageSampling(growth * sampling.oversampling, growth, sampling.epsilon)
-    model = SketchedGP(
-        arms,
-        kernel,
-        noise_variance,
-        prior_mean=prior_mean,
-        sampling=sampling,
-        chunk_size=chunk_size,
-        batch_shape=(validation.positive_integer("replicates", replicates),),
-        seed=seed,
-        first_replicate=first_replicate,
-    )
-    scale = model.noise_variance.sqrt() if noise_scale is None else noise_scale
-    own = BKBWidth(rkhs_bound, scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0)
-    return BatchBKB(model, _width(width) or own)
+    model = _sketch(setup, sampling, chunk_size)
+    own = BKBWidth(rkhs_bound, noise_scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0)
+    return BatchBKB(model, as_width(width) or own)
 
 
 def _sampling(
     preset: str, horizon: int | None, delta: float, oversampling: float, growth: float
 ) -> LeverageSampling:
     validation.require(preset in ("theory", "practical"), "preset", preset, "'theory' or 'practical'")
+    if horizon is not None:
+        validation.positive_integer("horizon", horizon)
     if preset == "practical":
         return LeverageSampling.practical(oversampling, growth)
     if horizon is None:
@@ -124,5 +100,15 @@ def _sampling(
     return LeverageSampling.theory(horizon, delta / 2)
 
 
-def _width(width: float | Width | None) -> Width | None:
-    return width if width is None or isinstance(width, Width) else ConstantWidth(width)
+def _sketch(setup: Setup, sampling: LeverageSampling, chunk_size: int | None) -> SketchedGP:
+    return SketchedGP(
+        cast(Tensor, setup.choices),
+        cast(Kernel, setup.kernel),
+        cast(Number, setup.noise_variance),
+        prior_mean=setup.prior_mean,
+        sampling=sampling,
+        chunk_size=chunk_size,
+        batch_shape=(setup.replicates,),
+        seed=setup.seed,
+        first_replicate=setup.first_replicate,
+    )

@@ -9,15 +9,14 @@ among them and gets the true ``prior``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.domain import Domain
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.candidate_points import online_gp_over_priors
 from bandits_torch.models.candidate_priors import (
@@ -26,34 +25,36 @@ from bandits_torch.models.candidate_priors import (
     arm_gp_over_priors,
     check_priors,
 )
-from bandits_torch.policies.continuous_priors import ContinuousPriorElimination
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.regret_balancing import RegretBalancing
-from bandits_torch.recipes.parts import Choices, as_learning, as_search, as_width, steepness
+from bandits_torch.recipes.parts import as_learning, as_width, steepness
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
+from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
 from bandits_torch.theory.widths import Width
 
-Number = float | Tensor
+Priors = Sequence[CandidatePrior]
+_TAKES = (*RUN, "form")
 
 
+@recipe(
+    belief="priors",
+    takes=(*_TAKES, "search", "learn_hyperparameters"),
+    seeded=True,
+    points=True,
+    race=OWN_WIDTH_AND_CONSTANT,
+)
 def pe_gp_ucb(
-    arms: Choices,
-    priors: Sequence[CandidatePrior],
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
-    replicates: int = 1,
     delta: float = 0.1,
     noise_scale: Number | None = None,
     xi: str = "two-sided",
     width: Any = None,
-    form: str = "auto",
-    search: PointSearch | Mapping[str, Any] | None = None,
-    learn_hyperparameters: bool | Mapping[str, Any] = False,
-    seed: int = 0,
 ) -> Policy:
     """PE-GP-UCB: optimistic over priors too, drops those whose predictions fail (Ziomek et al. 2024, Algorithm 1).
 
@@ -62,102 +63,120 @@ def pe_gp_ucb(
     Raises ValueError for ``learn_hyperparameters`` over arms, whose priors are matrices.
     """
     test: dict[str, Any] = {"delta": delta, "noise_scale": noise_scale, "xi": xi}
-    if not isinstance(arms, Domain):
-        fixed = not learn_hyperparameters
-        validation.require(
-            fixed, "learn_hyperparameters", learn_hyperparameters, "False over arms: priors are matrices"
-        )
-        model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
+    if setup.domain is None:
+        asked = setup.learn_hyperparameters
+        validation.require(not asked, "learn_hyperparameters", asked, "False over arms: priors are matrices")
+        model = _over_priors(setup)
         return PriorElimination(model, _width(width, model, horizon, delta), **test)
-    learn, (anisotropy, schedule) = bool(learn_hyperparameters), as_learning(learn_hyperparameters)
-    over = online_gp_over_priors(
-        arms, priors, noise_variance, replicates=replicates, learn=learn, anisotropy=anisotropy
+    learn, (anisotropy, schedule) = (
+        bool(setup.learn_hyperparameters),
+        as_learning(setup.learn_hyperparameters),
     )
-    side = float((arms.bounds[1] - arms.bounds[0]).max())
-    b = math.sqrt(2) * steepness(over, arms)  # with a = 1: see ``parts.bayesian_width``
-    own = as_width(width) or PriorEliminationContinuousWidth(arms.dim, horizon, side, 1.0, b, delta)
-    policy = ContinuousPriorElimination(over, own, arms, search=as_search(search), seed=seed, **test)
+    over = online_gp_over_priors(
+        setup.domain,
+        cast(Priors, setup.priors),
+        cast(Number, setup.noise_variance),
+        replicates=setup.replicates,
+        learn=learn,
+        anisotropy=anisotropy,
+    )
+    side = float((setup.domain.bounds[1] - setup.domain.bounds[0]).max())
+    b = math.sqrt(2) * steepness(over, setup.domain)  # with a = 1: see ``parts.bayesian_width``
+    own = as_width(width) or PriorEliminationContinuousWidth(setup.domain.dim, horizon, side, 1.0, b, delta)
+    policy = PriorElimination(
+        over, own, choices=setup.domain, search=setup.point_search, seed=setup.seed, **test
+    )
     return LearnedHyperparameters(policy, **schedule) if learn else policy
 
 
+@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def mle_gp_ucb(
-    arms: Tensor | int,
-    priors: Sequence[CandidatePrior],
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
-    replicates: int = 1,
     delta: float = 0.1,
     width: Any = None,
-    form: str = "auto",
-) -> LikeliestPriorPolicy:
-    """GP-UCB under the prior of the largest marginal likelihood so far (type II maximum likelihood).
+) -> Policy:
+    """GP-UCB under the prior of the largest marginal likelihood so far, type II maximum likelihood.
 
-    A baseline of Ziomek et al. 2024, section 7.
+    A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
-    model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
+    model = _over_priors(setup)
     return LikeliestPriorPolicy(model, _width(width, model, horizon, delta))
 
 
+@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def bayes_gp_ucb(
-    arms: Tensor | int,
-    priors: Sequence[CandidatePrior],
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
-    replicates: int = 1,
     delta: float = 0.1,
     width: Any = None,
-    form: str = "auto",
-) -> BayesianPriorPolicy:
-    """Upper confidence bounds averaged over the priors by their posterior probabilities (fully Bayesian).
+) -> Policy:
+    """Upper confidence bounds averaged over the priors by their posterior probabilities: fully Bayesian.
 
-    A baseline of Ziomek et al. 2024, section 7.
+    A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
-    model = arm_gp_over_priors(arms, priors, noise_variance, replicates=replicates, form=form)
+    model = _over_priors(setup)
     return BayesianPriorPolicy(model, _width(width, model, horizon, delta))
 
 
+@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def regret_balancing(
-    arms: Tensor | int,
-    priors: Sequence[CandidatePrior],
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
-    replicates: int = 1,
     delta: float = 0.1,
     noise_scale: Number | None = None,
     xi: str = "two-sided",
     width: Any = None,
-    form: str = "auto",
-) -> RegretBalancing:
+) -> Policy:
     """Regret balancing over a GP-UCB of each prior, for what does not change (Ziomek et al. 2024, Algorithm 2).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``RegretBalancing``).
     """
-    known = {"horizon": horizon, "replicates": replicates, "delta": delta, "width": width, "form": form}
+    priors = cast(Priors, setup.priors)
     check_priors(priors)
-    policies = [known_prior_gp_ucb(arms, prior, noise_variance, **known) for prior in priors]
+    policies = [
+        cast(
+            IndexPolicy,
+            known_prior_gp_ucb(replace(setup, prior=prior), horizon=horizon, delta=delta, width=width),
+        )
+        for prior in priors
+    ]
     return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
 
 
+@recipe(belief="prior", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def known_prior_gp_ucb(
-    arms: Tensor | int,
-    prior: CandidatePrior,
-    noise_variance: Number,
+    setup: Setup,
     *,
     horizon: int,
-    replicates: int = 1,
     delta: float = 0.1,
     width: Any = None,
-    form: str = "auto",
-) -> IndexPolicy:
+) -> Policy:
     """The oracle among policies with an unknown prior: GP-UCB told the true one, with PE-GP-UCB's width.
 
-    ``prior`` is the true one. Width: Ziomek et al. 2024, Theorem 4.1 A.
+    ``prior`` is the true one. Width: that of PE-GP-UCB (Ziomek et al. 2024, Theorem 4.1 A).
     """
-    model = arm_gp_of_prior(arms, prior, noise_variance, replicates=replicates, form=form)
+    model = arm_gp_of_prior(
+        cast(Tensor | int, setup.choices),
+        cast(CandidatePrior, setup.prior),
+        cast(Number, setup.noise_variance),
+        replicates=setup.replicates,
+        form=setup.form,
+    )
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
+
+
+def _over_priors(setup: Setup) -> ArmGP:
+    return arm_gp_over_priors(
+        cast(Tensor | int, setup.choices),
+        cast(Priors, setup.priors),
+        cast(Number, setup.noise_variance),
+        replicates=setup.replicates,
+        form=setup.form,
+    )
 
 
 def _width(width: Any, model: ArmGP, horizon: int, delta: float) -> Width:

@@ -1,5 +1,6 @@
 """Pure functions of the literature: confidence widths and information gain."""
 
+from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
 from bandits_torch.theory.inverse_propensity import estimated_gaps, ips_estimates, propensity_matrix
 from bandits_torch.theory.optimal_design import (
@@ -24,8 +25,6 @@ from bandits_torch.theory.widths import (
     GPTSWidth,
     IGPWidth,
     RealisedInformationWidth,
-    RestartWidth,
-    SlidingWindowWidth,
     SrinivasRKHSWidth,
     Width,
 )

@@ -127,12 +127,14 @@ def optimal_exploration(
     Lemma 4.4 holds for s = 1/2: sum Q gap <= (1 + alpha) gamma / beta, leverages <= beta gap + 2 gamma and
     <= beta^2 gap^2 / (2 alpha gamma) + 2 gamma.
 
-    Raises ValueError unless ``beta`` and ``alpha`` > 0. ``tolerance`` is that of ``exploration_problem``.
+    Raises ValueError unless ``beta`` and ``alpha`` > 0 and s is in [0, 1]. ``tolerance`` is that of
+    ``exploration_problem``.
 
     Source: Hong, Li & Tewari 2023, Algorithm 1.
     """
     validation.positive("beta", beta)
     validation.positive("alpha", alpha)
+    validation.share("design_share", design_share)
     validation.finite_tensor("gaps", gaps)
     checked(validation.non_negative, "gain", gain)  # 0: features that are all 0
     good = gaps <= torch.as_tensor(2 * alpha * gain / beta).to(gaps).unsqueeze(-1)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
+from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like
 from bandits_torch.theory.widths import Width
 
 
@@ -37,7 +37,7 @@ class SrinivasBayesianWidth(Width):
         self.num_arms = validation.positive_integer("num_arms", num_arms)
         self.delta = checked(validation.probability, "delta", delta)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 ln(N pi^2 t^2 / (6 delta)))."""
         t, delta = clock(step, model), like(model.noise_variance, self.delta)
         return torch.sqrt(2 * torch.log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
@@ -68,7 +68,7 @@ class SrinivasContinuousWidth(Width):
         too_small = 4 * dim * torch.as_tensor(a).min().item() <= torch.as_tensor(delta).max().item()
         validation.require(not too_small, "a", a, f"above delta/(4 dim), with delta = {delta}")
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 ln(2 pi^2 t^2/(3 delta)) + 2 d ln tau_t), tau_t = max(1, d t^2 b r sqrt(ln(4 d a/delta)))."""
         t, d = clock(step, model), self.dim
         r, a, b, delta = (like(model.noise_variance, p) for p in (self.r, self.a, self.b, self.delta))
@@ -98,7 +98,7 @@ class PriorEliminationFiniteWidth(Width):
         self.horizon = validation.positive_integer("horizon", horizon)
         self.delta = checked(validation.probability, "delta", delta)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 ln(T N pi^2 t^2 / (3 delta)))."""
         t, delta = clock(step, model), like(model.noise_variance, self.delta)
         return torch.sqrt(2 * torch.log(self.horizon * self.num_arms * math.pi**2 * t**2 / (3 * delta)))
@@ -138,7 +138,7 @@ class PriorEliminationContinuousWidth(Width):
         too_small = 4 * dim * torch.as_tensor(a).min().item() <= torch.as_tensor(delta).max().item()
         validation.require(not too_small, "a", a, f"above delta/(4 dim), with delta = {delta}")
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 ln(pi^2 t^2/(3 D)) + 2 d ln(T tau_t)), tau_t = max(1, d t^2 r b sqrt(ln(2 d a/D)))."""
         t, d = clock(step, model), self.dim
         r, a, b, delta = (like(model.noise_variance, p) for p in (self.r, self.a, self.b, self.delta))
@@ -172,5 +172,12 @@ def elimination_xi(
     validation.probability("delta", delta)
     if not isinstance(noise_scale, Tensor):
         validation.positive("noise_scale", noise_scale)
-    sides = 2 if form == "two-sided" else 1
-    return 2 * noise_scale**2 * log(sides * num_priors * math.pi**2 * step**2 / (3 * delta))
+    return xi_at(step, num_priors, noise_scale, delta, 2 if form == "two-sided" else 1)
+
+
+def xi_at(
+    step: int | Tensor, num_priors: int, noise_scale: float | Tensor, delta: float, sides: int
+) -> float | Tensor:
+    """``elimination_xi`` of what was checked; ``sides``: 2, or 1 as printed."""
+    events = sides * num_priors * math.pi**2 * step**2 / (3 * delta)
+    return 2 * noise_scale**2 * (torch.log(events) if isinstance(events, Tensor) else math.log(events))

@@ -10,7 +10,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.sketched_gp import SketchedGP
-from bandits_torch.theory.parameters import Parameter, checked, clock, like, log
+from bandits_torch.theory.parameters import Parameter, checked, checked_scale, clock, like, log, scale_of
 from bandits_torch.theory.widths import Width
 
 _FORMS = ("theory", "printed")
@@ -31,34 +31,36 @@ class BKBWidth(Width):
     ``RealisedInformationWidth`` is several times narrower, proved for the exact posterior only.
 
     Args:
-        rkhs_bound, noise_scale, delta: B (their F), R (their xi), delta.
+        rkhs_bound, noise_scale, delta: B (their F), R (their xi; None: the square root of the model's lambda), delta.
         form: ``"theory"`` (default) or ``"printed"``.
         stretch: C >= 1, where means are frozen while variances fall by a factor of up to C, as in batch BKB: the
             width is multiplied by sqrt(C), since sigma_frozen^2 <= (1 + sum sigma~^2(x_s) / lambda) sigma_now^2.
 
-    Cost: O(m^3). Raises ValueError when called with a model that is no ``SketchedGP``.
+    Cost: O(m^3). Raises ValueError unless B >= 0, R > 0 and 0 < delta < 1, and when called with a model that is no
+    ``SketchedGP``.
     """
 
     def __init__(
         self,
         rkhs_bound: Parameter,
-        noise_scale: Parameter,
+        noise_scale: Parameter | None,
         delta: Parameter,
         form: str = "theory",
         stretch: float = 1.0,
     ) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
+        self.noise_scale = checked_scale(noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
         self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B, times sqrt(C)."""
         if not isinstance(model, SketchedGP):
             raise ValueError(f"model must be a SketchedGP for BKB's width, got {type(model).__name__}")
         noise = model.noise_variance
-        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
+        B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
+        R = scale_of(model.noise_variance, self.noise_scale)
         t, kappa2 = clock(step, model), model.largest_prior_variance
         growth = (
             torch.log(kappa2 * t).clamp_min(0)

@@ -5,12 +5,13 @@ A width is the number that multiplies sigma: with probability at least 1 - delta
     |f(x) - mu_{t-1}(x)| <= width_t sigma_{t-1}(x)    for every arm x and every step t.
 
 Papers write it beta_t (Chowdhury & Gopalan, Zhou & Shroff), sqrt(beta_t) (Srinivas et al.) or v_t (GP-TS);
-BoTorch's ``beta`` is its square. Widths for functions drawn from the prior are in ``prior_widths.py``.
+BoTorch's ``beta`` is its square. Widths for windows and restarts are in ``forgetting_widths.py``, for functions drawn
+from the prior in ``prior_widths.py``.
 
 | symbol | argument | meaning |
 |---|---|---|
 | B | ``rkhs_bound`` | bound on the RKHS norm of f minus the prior mean, >= 0 |
-| R | ``noise_scale`` | sub-Gaussian scale of the noise (its standard deviation, if Gaussian), > 0 |
+| R | ``noise_scale`` | sub-Gaussian scale of the noise (its standard deviation, if Gaussian), > 0; None: sqrt(lambda) |
 | delta | ``delta`` | failure probability, in (0, 1) |
 | lambda | ``model.noise_variance`` | regulariser of the model |
 | gamma_n | ``gain`` | a provider from ``information_gain.py`` |
@@ -18,11 +19,15 @@ BoTorch's ``beta`` is its square. Widths for functions drawn from the prior are 
 Each may be a number or a tensor that broadcasts to the model's batch shape: candidate priors may have
 different B. A value out of range raises ValueError when the width is built, an integer step below 1 when it
 is called. A call costs O(1) and never waits for a device, provided tensors lie on the model's.
+
+A fact has one home: R is read from the model and a window or an interval from the forgetting rule, by ``Width.bind``,
+where the width is not told them. What it is told and the rule contradicts is a ValueError when the policy is built.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,16 +36,32 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.theory.information_gain import GainProvider
-from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like, log
+from bandits_torch.theory.parameters import (
+    Parameter,
+    check_step,
+    checked,
+    checked_scale,
+    clock,
+    like,
+    log,
+    scale_of,
+)
 
 _FORMS = ("theory", "printed")
 
 
 class Width(Described, ABC):
-    """A rule for the number that multiplies sigma."""
+    """A rule for the number that multiplies sigma; a rule of one's own says ``at``."""
+
+    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """``at`` a step that is looked at: ValueError for an integer below 1, and for a width that is not ``bind``-ed
+        but must be."""
+        check_step(step)
+        self.check_bound()
+        return self.at(step, model)
 
     @abstractmethod
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """The width before the choice at ``step``.
 
         Args:
@@ -52,6 +73,16 @@ class Width(Described, ABC):
             A tensor that broadcasts to ``model.batch_shape``, of the dtype and device of its noise variance.
         """
 
+    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
+        """The width as a policy uses it that forgets by this rule: itself, or a copy with what it reads there.
+
+        Raises ValueError where the width is told otherwise, or was told nothing and the rule has nothing to tell.
+        """
+        return self
+
+    def check_bound(self) -> None:
+        """Raise ValueError for a width that must read something from a policy's rule and is in no policy."""
+
 
 class ConstantWidth(Width):
     """width = c, a number >= 0: for tuning. No theorem holds it.
@@ -62,9 +93,8 @@ class ConstantWidth(Width):
     def __init__(self, value: Parameter) -> None:
         self.value = checked(validation.non_negative, "value", value)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """c, whatever the step."""
-        check_step(step)
         return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
 
 
@@ -88,14 +118,14 @@ class SrinivasRKHSWidth(Width):
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain = gain
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(2 B^2 + 300 gamma_{t-1} ln^3(t/delta))."""
         t = clock(step, model)
         B, delta = (like(model.noise_variance, p) for p in (self.rkhs_bound, self.delta))
         return torch.sqrt(2 * B**2 + 300 * self.gain(step - 1, model) * torch.log(t / delta) ** 3)
 
 
-class _SelfNormalisedWidth(Width):
+class SelfNormalisedWidth(Width):
     """What the widths that rest on Chowdhury & Gopalan's Theorem 1 share.
 
     ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou &
@@ -107,39 +137,37 @@ class _SelfNormalisedWidth(Width):
     """
 
     _events = 1
+    _most: int | None = None  # observations there can be
 
     def __init__(
         self,
         rkhs_bound: Parameter,
-        noise_scale: Parameter,
+        noise_scale: Parameter | None,
         delta: Parameter,
         gain: GainProvider,
         form: str = "theory",
     ) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
+        self.noise_scale = checked_scale(noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain, self.form = gain, form
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
-        check_step(step)
         noise = model.noise_variance
-        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
-        gamma = self.gain(self._points(step), model)
-        log_term = log(self._events / delta)
+        B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
+        R = noise.sqrt() if self.noise_scale is None else like(noise, self.noise_scale)
+        w = self._most
+        points = step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
+        gamma, log_term = self.gain(points, model), log(self._events / delta)
         if self.form == "printed":
             return B + R * torch.sqrt(2 * (gamma + 1 + log_term))
         return B + R / torch.sqrt(noise) * torch.sqrt(2 * gamma + 2 * log_term)
 
-    def _points(self, step: int | Tensor) -> int | Tensor:
-        """The n of gamma_n: the step - 1 observations since the last restart."""
-        return step - 1
 
-
-class IGPWidth(_SelfNormalisedWidth):
+class IGPWidth(SelfNormalisedWidth):
     """IGP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(1/delta)).
 
     Source: Chowdhury & Gopalan 2017, Theorem 2 and Algorithm 1; equals their beta_t. Algorithm 1 prints
@@ -153,7 +181,7 @@ class IGPWidth(_SelfNormalisedWidth):
     """
 
 
-class GPTSWidth(_SelfNormalisedWidth):
+class GPTSWidth(SelfNormalisedWidth):
     """GP-TS: v_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(2/delta)), scale of the sampled function.
 
     Source: Chowdhury & Gopalan 2017, Algorithm 2 (f_t ~ GP(mu_{t-1}, v_t^2 k_{t-1})) and Lemma 6; equals
@@ -165,76 +193,14 @@ class GPTSWidth(_SelfNormalisedWidth):
     _events = 2
 
 
-class RestartWidth(_SelfNormalisedWidth):
-    """R-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-t0} + 2 ln(M/delta)), restarted at t0.
-
-    Source: Zhou & Shroff 2021, Algorithm 1 and Lemma 1; equals their beta_t. ``step`` counts from the
-    restart, so n = t - t0. Correction: the paper has ln(1/delta), and its Lemma 1 is about one interval;
-    over a run the failures of M = ceil(T/H) intervals add up, which ln(M/delta) pays for.
-    Valid while f does not change inside an interval; wrap in ``DriftAwareWidth`` otherwise.
-
-    Args:
-        num_intervals: M, how many intervals the guarantee is to hold over, >= 1; 1 gives the paper's width.
-        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
-
-    Raises ValueError unless ``num_intervals`` is an integer >= 1, B >= 0, R > 0 and 0 < delta < 1.
-    """
-
-    def __init__(
-        self,
-        num_intervals: int,
-        rkhs_bound: Parameter,
-        noise_scale: Parameter,
-        delta: Parameter,
-        gain: GainProvider,
-        form: str = "theory",
-    ) -> None:
-        super().__init__(rkhs_bound, noise_scale, delta, gain, form)
-        self._events = validation.positive_integer("num_intervals", num_intervals)
-
-
-class SlidingWindowWidth(_SelfNormalisedWidth):
-    """SW-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{min(t,w)} + 2 ln(T/delta)).
-
-    Source: Zhou & Shroff 2021, Lemma 2; equals the beta_t there. Correction: their Algorithm 2 prints
-    B + R sqrt(2 (gamma_{min(t,w)} + 1 + ln(1/delta))). Data that leave break the martingale, so each of the
-    T steps is an event of its own, of probability delta/T (Lemma 2): both forms use ln(T/delta).
-    Valid at steps up to T, for f unchanged inside each window; wrap in ``DriftAwareWidth`` otherwise.
-
-    Args:
-        window: w, most observations the model holds, >= 1.
-        horizon: T, how many steps the guarantee is to hold over, >= 1.
-        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
-
-    Raises ValueError unless ``window`` and ``horizon`` are integers >= 1, B >= 0, R > 0 and 0 < delta < 1.
-    """
-
-    def __init__(
-        self,
-        window: int,
-        horizon: int,
-        rkhs_bound: Parameter,
-        noise_scale: Parameter,
-        delta: Parameter,
-        gain: GainProvider,
-        form: str = "theory",
-    ) -> None:
-        super().__init__(rkhs_bound, noise_scale, delta, gain, form)
-        self.window = validation.positive_integer("window", window)
-        self._events = validation.positive_integer("horizon", horizon)
-
-    def _points(self, step: int | Tensor) -> int | Tensor:
-        return step.clamp(max=self.window) if isinstance(step, Tensor) else min(step, self.window)
-
-
 class RealisedInformationWidth(Width):
     """width_t = sqrt(B^2 + (R^2 / lambda) (log det(I + K_{t-1}/lambda) + 2 ln(m/delta))).
 
-    The default of index policies; no paper's symbol. Source: the likelihood-ratio supermartingale, mixed over
-    GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this kind): with
-    V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)), and
-    |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). Never above ``IGPWidth`` in its theory form with
-    the realised gain, as sqrt(a^2 + b^2) <= a + b.
+    For index policies of one's own: no recipe plays with it. No paper's symbol. Source: the likelihood-ratio
+    supermartingale, mixed over GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this
+    kind): with V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)),
+    and |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). Never above ``IGPWidth`` in its theory form with the
+    realised gain, as sqrt(a^2 + b^2) <= a + b.
 
     Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once while data only grow (m = 1).
     With windows, or a function that changes with time (and not in answer to the noise), each step is an event
@@ -248,18 +214,22 @@ class RealisedInformationWidth(Width):
     """
 
     def __init__(
-        self, rkhs_bound: Parameter, noise_scale: Parameter, delta: Parameter, horizon: int | None = None
+        self,
+        rkhs_bound: Parameter,
+        noise_scale: Parameter | None,
+        delta: Parameter,
+        horizon: int | None = None,
     ) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale)
+        self.noise_scale = checked_scale(noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
-        check_step(step)
         noise = model.noise_variance
-        B, R, delta = (like(noise, p) for p in (self.rkhs_bound, self.noise_scale, self.delta))
+        B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
+        R = scale_of(noise, self.noise_scale)
         log_det = 2 * model.information_gain
         return torch.sqrt(B**2 + R**2 / noise * (log_det + 2 * log(self._events / delta)))
 
@@ -285,8 +255,17 @@ class DriftAwareWidth(Width):
         self.base = base
         self.drift = checked(validation.non_negative, "drift", drift)
 
-    def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
+        """Around the base as the policy uses it."""
+        base = self.base.bind(model, forgetting)
+        return self if base is self.base else DriftAwareWidth(base, self.drift)
+
+    def check_bound(self) -> None:
+        """The base's."""
+        self.base.check_bound()
+
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """base + V sqrt(n / lambda), n = ``model.num_observations``."""
         noise = model.noise_variance
         n = model.num_observations.to(noise)
-        return self.base(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)
+        return self.base.at(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)

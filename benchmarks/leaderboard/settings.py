@@ -20,15 +20,14 @@ competitor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from bandits_torch import recipes
 from bandits_torch.experiments.cells import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
 from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting
 
 HORIZON, REPLICATES, SEED = 500, 25, 0
-WIDTH, SAMPLING_WIDTH = 2.0, 1.0
-_NEURAL = {"hidden": 64, "training_steps": 50}
 
 _MADE_UP: dict[str, MakeProblem] = {
     "stationary": ProblemSetting("gp"),
@@ -53,50 +52,28 @@ RANKED = (*_MADE_UP, *_RECORDS)
 WITH_PRIORS = ("hills", "intel-temperature-priors")
 NEED_DATA = (*_RECORDS, "intel-temperature-priors")
 
-# Recipes with the width of their theorem, or without any; the cheapest first, which is the order they are played in.
-_OWN = (
-    *("random", "gp_ucb", "igp_ucb", "gp_ei", "gp_pi"),
-    *("r_gp_ucb", "sw_gp_ucb", "tv_gp_ucb", "ui_gp_ucb", "et_gp_ucb", "opkb"),
-    *(
-        "gp_ts",
-        "ada_opkb_calibrated",
-        "bbkb",
-        "bkb",
-        "ada_opkb",
-        "w_gp_ucb",
-        "master_gp_ucb",
-        "opnn",
-        "ada_opnn",
-    ),
-)
-# Recipes with a constant width too; igp_ucb would be gp_ucb.
-_CONSTANT = (
-    *("gp_ucb", "r_gp_ucb", "sw_gp_ucb", "tv_gp_ucb", "ui_gp_ucb", "et_gp_ucb"),
-    *("gp_ts", "bbkb", "bkb", "w_gp_ucb", "master_gp_ucb"),
-)
-_UNKNOWN_PRIOR = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb")
+_KNOW_ONE_PRIOR = (
+    "random",
+    "gp_ucb",
+    "gp_ucb w=2",
+    "tv_gp_ucb",
+    "tv_gp_ucb w=2",
+)  # beside those that know several
 
 
-def _own(name: str) -> RecipeSetting:
-    return RecipeSetting(name, _NEURAL if name in ("opnn", "ada_opnn") else {})
+def _raced(unknown_prior: bool) -> dict[str, MakePolicy]:
+    """Recipes with the settings they are registered to race with, those for an unknown prior or the others."""
+    every = [recipes.registered(name) for name in recipes.RECIPES]
+    return {
+        one.name + added: RecipeSetting(one.name, dict(options))
+        for one in every
+        if (one.belief in ("priors", "prior")) == unknown_prior
+        for added, options in one.race.items()
+    }
 
 
-def _constant(name: str) -> tuple[str, RecipeSetting]:
-    width = SAMPLING_WIDTH if name == "gp_ts" else WIDTH
-    return f"{name} w={width:g}", RecipeSetting(name, {"width": width})
-
-
-def _in_turn() -> Iterator[tuple[str, RecipeSetting]]:
-    for name in _OWN:
-        yield name, _own(name)
-        if name in _CONSTANT:
-            yield _constant(name)
-
-
-POLICIES: dict[str, MakePolicy] = dict(_in_turn())
-PRIOR_POLICIES: dict[str, MakePolicy] = {
-    name: POLICIES[name] for name in ("random", "gp_ucb", "gp_ucb w=2", "tv_gp_ucb", "tv_gp_ucb w=2")
-} | {label: setting for name in _UNKNOWN_PRIOR for label, setting in ((name, _own(name)), _constant(name))}
+POLICIES = _raced(unknown_prior=False)
+PRIOR_POLICIES = {name: POLICIES[name] for name in _KNOW_ONE_PRIOR} | _raced(unknown_prior=True)
 
 
 def environments(data: Path | None) -> Mapping[str, MakeProblem]:

@@ -77,7 +77,7 @@ def ranking(totals: pd.DataFrame, environments: list[str], policies: list[str]) 
         "share": shares(values, policies.index("random")).mean(0),
         "first": (means == means.min(-1, keepdims=True)).sum(0),
     }
-    return pd.DataFrame(columns, index=pd.Index(policies, name="policy")).sort_values("mean_rank")
+    return pd.DataFrame(columns, index=pd.Index(policies, name="policy")).sort_values(["mean_rank", "share"])
 
 
 def summary(totals: pd.DataFrame) -> pd.DataFrame:

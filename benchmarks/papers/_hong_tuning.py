@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from bandits_torch.policies.master import MasterThresholds
-from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.opkb.constants import Constants
 from benchmarks.papers._hong_environments import (
     ALGORITHMS,
     HORIZON,

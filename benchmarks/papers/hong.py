@@ -27,7 +27,7 @@ import pandas as pd
 
 from bandits_torch.experiments.plots import mark_detections, plot_regret
 from bandits_torch.history import History
-from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain
 from benchmarks.papers import _hong_detection, _hong_page, _hong_tuning
 from benchmarks.papers import _hong_environments as of

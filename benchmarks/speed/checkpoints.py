@@ -9,7 +9,6 @@ includes flushing to the disk.
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import statistics
 import tempfile
@@ -26,7 +25,7 @@ WRITES = 5
 
 def built(name, replicates, steps):
     """A recipe at 100 arms and its problem: functions that switch, or hills where it wants candidate priors."""
-    wants_kernel = list(inspect.signature(recipes.RECIPES[name]).parameters)[1] == "kernel"
+    wants_kernel = recipes.registered(name).belief in (None, "kernel")
     options = {"horizon": steps} if wants_kernel else {}
     problem = make("switching" if wants_kernel else "hills", replicates=replicates, **options)
     return recipes.build(name, problem, replicates=replicates, horizon=steps), problem

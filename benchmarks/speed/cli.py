@@ -24,6 +24,7 @@ from benchmarks.speed import (
     precision,
     saturation,
     scaling,
+    step_trace,
 )
 from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import machine
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         saturation,
         scaling,
         million_arms,
+        step_trace,
     )
 }
 

@@ -67,7 +67,7 @@ def _policies(fast: bool) -> list[tuple[str, int, Callable[[Task], IndexPolicy]]
 def _online_gp(task: Task, window: int) -> IndexPolicy:
     model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=(1,), device=task.arms.device)
     width, rule = ConstantWidth(WIDTH), SlidingWindow(window)
-    return IndexPolicy(model, UpperConfidenceBound, width=width, forgetting=rule, arms=task.arms)
+    return IndexPolicy(model, UpperConfidenceBound, width=width, forgetting=rule, choices=task.arms)
 
 
 def describe(frame: pd.DataFrame) -> str:

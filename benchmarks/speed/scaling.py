@@ -105,14 +105,14 @@ def _online_gp(task: Task, sizes: dict[str, int]) -> Policy:
     model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=shape, device=device)
     rule = SlidingWindow(sizes["window"])
     return IndexPolicy(
-        model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=rule, arms=task.arms
+        model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=rule, choices=task.arms
     )
 
 
 def _weighted_gp(task: Task, sizes: dict[str, int]) -> Policy:
     model = WeightedGP(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
     by_index = torch.arange(model.num_arms).to(task.arms).unsqueeze(-1)
-    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), arms=by_index)
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), choices=by_index)
 
 
 def _sketched_gp(task: Task, sizes: dict[str, int]) -> Policy:

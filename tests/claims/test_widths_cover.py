@@ -9,6 +9,7 @@ import math
 import pytest
 import torch
 
+from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth, SrinivasBayesianWidth
 from bandits_torch.theory.widths import (
@@ -17,8 +18,6 @@ from bandits_torch.theory.widths import (
     GPTSWidth,
     IGPWidth,
     RealisedInformationWidth,
-    RestartWidth,
-    SlidingWindowWidth,
     SrinivasRKHSWidth,
 )
 from tests.reference.simulate_coverage import CovarianceGP, coverage, width_needed

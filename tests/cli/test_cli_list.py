@@ -26,6 +26,10 @@ def test_one_name_is_described_with_its_options_and_their_defaults() -> None:
     rows = dict(line.split(maxsplit=1) for line in policy.partition("option ")[2].splitlines()[1:])
     assert rows["window"].strip() == "None"
     assert rows["delta"].strip() == "0.1"
+    assert (
+        "Told of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, variation_budget."
+        in policy
+    )
     assert "replicates" not in rows  # a flag of its own
     assert "excluded" in printed("hills").partition("option ")[2]
 

@@ -117,7 +117,7 @@ def test_a_policy_on_space_and_time_is_drawn_at_the_time_of_the_step() -> None:
     kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.2))
     gp = OnlineGP(kernel, 0.01, input_dim=2, batch_shape=(2,))
     policy = IndexPolicy(
-        gp, UpperConfidenceBound, width=ConstantWidth(2.0), arms=arms, forgetting=SlidingWindow(4)
+        gp, UpperConfidenceBound, width=ConstantWidth(2.0), choices=arms, forgetting=SlidingWindow(4)
     )
     pulled = torch.tensor([[0, 5, 2, 3, 3, 1], [1, 1, 4, 4, 0, 2]])
     rewards = torch.sin(pulled.double())

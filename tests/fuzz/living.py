@@ -24,6 +24,8 @@ def policy_of(name: str, steps: int = 3, **options: Any) -> Any:
     """A policy of this recipe that has learned ``steps`` observations."""
     problem = make("hills", num_arms=11, replicates=S)
     small = {key: value for key, value in _SMALL.items() if key in recipes.options_of(name)}
+    if recipes.registered(name).one_mean:
+        small["prior_mean"] = 0.5  # for the arms' own, which it cannot take
     policy = recipes.build(name, problem, replicates=S, horizon=20, **small | options)
     for step in range(1, steps + 1):
         choice = policy.choose(float(step))

@@ -1,8 +1,9 @@
-"""Every public constructor and function: a valid call, and the kind of each argument.
+"""Every public constructor and function: a valid call, and what each of its arguments must refuse.
 
-``SPECS`` must name whatever the package exports (``test_nothing_public_is_left_out``); a new export needs a line here,
-or one with a reason in ``LEFT_OUT``. Arguments of one name are of one kind wherever they stand (``KINDS``), unless a
-spec says otherwise; None there says that the argument is not looked at.
+Both are read from the signatures. A parameter's kind goes by its name (``KINDS``), and takes None where its default is
+None; one without a default gets the value its name has in ``VALUES``, one in ``SMALL`` is set wherever it occurs. What
+that does not tell of a name stands in ``SPECS``. A new export needs a line here only for what is new about it:
+``test_nothing_public_is_left_out`` names a parameter of no kind.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,24 @@ from bandits_torch import (
 )
 from bandits_torch.problems.arm_evidence import draw_tables
 from tests.fuzz import bad_values as bad
-from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
+from tests.fuzz.bad_values import COVARIANCE, FEATURES, N, st
 
-ROOMS = ["", ".acquisition", ".kernels", ".models", ".policies", ".problems", ".recipes", ".theory"]
+ROOMS = [
+    "",
+    ".acquisition",
+    ".kernels",
+    ".models",
+    ".policies",
+    ".policies.classical",
+    ".problems",
+    ".recipes",
+    ".theory",
+]
+T = 20
+DOMAIN = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
 
 
+@cache
 def exports() -> dict[str, Any]:
     """Public names with what they stand for, abstract classes and modules left out."""
     found = {}
@@ -47,6 +61,9 @@ def exports() -> dict[str, Any]:
             if callable(thing) and not inspect.isabstract(thing):
                 found[f"{room.lstrip('.') or 'bandits_torch'}.{name}"] = thing
     return found
+
+
+# -- good values ---------------------------------------------------------------------------------------
 
 
 def kernel():
@@ -96,62 +113,6 @@ def index_policy():
     return policies.IndexPolicy(arm_gp(), acquisition.UpperConfidenceBound, width=theory.ConstantWidth(1.0))
 
 
-@dataclass
-class Spec:
-    """``valid`` gives the arguments of a call that works; ``kinds`` of arguments differ from ``KINDS``."""
-
-    valid: Callable[[], dict[str, Any]] = dict
-    kinds: dict[str, Any] = field(default_factory=dict)
-
-
-KINDS = {
-    **dict.fromkeys(
-        ["noise_variance", "noise_scale", "lengthscale", "sigma", "ridge", "run_length"], bad.positive
-    ),
-    **dict.fromkeys(
-        ["price", "first", "oversampling", "c3", "c1", "reward_scale", "nu", "constant"], bad.positive
-    ),
-    **dict.fromkeys(
-        ["inflation", "rise", "fall", "hill_width", "squared_lengthscale", "amplitude"], bad.positive
-    ),
-    **dict.fromkeys(
-        ["beta", "alpha", "tolerance", "r", "a", "b", "timeout", "regulariser", "scale"], bad.positive
-    ),
-    **dict.fromkeys(["width_value", "rkhs_bound", "drift", "value", "design", "margin"], bad.non_negative),
-    **dict.fromkeys(["delta", "epsilon", "warm_up"], bad.share),
-    **dict.fromkeys(["forgetting_rate"], bad.rate),
-    **dict.fromkeys(
-        ["num_arms", "replicates", "horizon", "window", "interval", "num_intervals", "dim"], bad.count
-    ),
-    **dict.fromkeys(
-        ["max_points", "max_rows", "max_arms", "side", "depth", "hidden", "training_steps"], bad.count
-    ),
-    **dict.fromkeys(
-        ["period", "num_peaks", "history_days", "input_dim", "num_priors", "step", "features_count"],
-        bad.count,
-    ),
-    **dict.fromkeys(["every", "memory", "most"], bad.count),
-    **dict.fromkeys(["seed", "first_replicate", "training_steps"], bad.natural),
-    **dict.fromkeys(["arms"], bad.arms),
-    **dict.fromkeys(["kernel", "covariance"], bad.covariances),
-    **dict.fromkeys(["model", "base", "gain", "problem", "policy", "space_kernel", "time_kernel"], bad.thing),
-    **dict.fromkeys(["priors", "prior", "policies", "acquisition"], bad.thing),
-    **dict.fromkeys(["table"], bad.tables),
-    **dict.fromkeys(["data", "path"], bad.paths),
-    "form": bad.words("auto", "covariance", "factor"),
-    "width_form": bad.words("theory", "printed"),
-    "layout": bad.words("uniform", "grid", "sphere"),
-    "xi": bad.words("two-sided", "printed", "one-sided"),
-    "prior_mean": bad.finite,
-    "mean": bad.finite,
-    "name": bad.words(),
-}
-
-T = 20
-DOMAIN = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
-PRIOR_RECIPE = {"arms": FEATURES, "noise_variance": 0.1}
-
-
 FILES = Path(tempfile.mkdtemp())
 
 
@@ -161,515 +122,369 @@ def saved():
     return path
 
 
-def recipe(**more):
-    return lambda: PRIOR_RECIPE | {"kernel": kernel(), "replicates": 2} | more
-
-
-def over(**more):
-    return lambda: PRIOR_RECIPE | {"priors": priors(), "horizon": T, "replicates": 2} | more
-
-
-def simulated(**more):
-    return lambda: (
-        {"num_arms": 9, "replicates": 2, "seed": 0, "first_replicate": 0, "noise_scale": 0.1} | more
-    )
+def uniform(*shape):
+    return torch.full(shape, 1 / shape[-1]).double()
 
 
 def design_features():
     return theory.features_of_covariance(COVARIANCE)
 
 
-QUIET = {"noise_scale": bad.non_negative}
-QUIET_OR_NONE = {"noise_scale": bad.numbers(lambda x: 0 <= x < bad.INF, none=True)}
-own_scale = {"noise_scale": bad.positive_or_none}
-WINDOW = {
-    "window": bad.count_or_none.filter(lambda x: x != {}),  # LikelihoodWindow without arguments
-    "interval": bad.count_or_none,
-    "variation_budget": bad.numbers(lambda x: 0 <= x < bad.INF, none=True),
+# Of a parameter that has no default, by its name: a value, or a function that makes one.
+VALUES: dict[str, Any] = {
+    "arms": FEATURES,
+    "kernel": kernel,
+    "covariance": COVARIANCE,
+    "noise_variance": 0.1,
+    "noise_scale": 1.0,
+    "priors": priors,
+    "prior": lambda: priors()[0],
+    "model": arm_gp,
+    "base": ucb,
+    "policy": index_policy,
+    "acquisition": lambda: acquisition.UpperConfidenceBound,
+    "gain": theory.RealisedGain,
+    "width": lambda: theory.ConstantWidth(1.0),
+    "features": design_features,
+    "space_kernel": kernel,
+    "time_kernel": lambda: kernels.ExponentialForgettingKernel(0.1),
+    "forgetting_rate": 0.1,
+    "drift_variance": 0.1,
+    "horizon": T,
+    "num_arms": N,
+    "rkhs_bound": 1.0,
+    "delta": 0.1,
+    "drift": 0.1,
+    "value": 1.0,
+    "dim": 1,
+    "ridge": 0.1,
+    "gaps": lambda: torch.rand(N).double(),
+    "probabilities": lambda: uniform(N),
+    "constants": policies.Constants,
+    "domain": DOMAIN,
+    "input_dim": 2,
+    "discount": 0.9,
+    "interval": 3,
+    "window": 3,
+    "table": lambda: torch.rand(30, N).double(),
+    "problem": lambda: problems.make("gp", num_arms=5),
+    "name": "gp",
+    "choices": FEATURES,
+    **dict.fromkeys(["weight", "beta", "r", "a", "b"], 1.0),
+    **dict.fromkeys(["replicates", "num_priors"], 2),
+    "alpha": 0.5,
+    "oversampling": 2.0,
+    "inflation": 1.0,
+    "step": 3,
+    "bounds": DOMAIN.bounds,
 }
-KERNEL_NAME = {"kernel": bad.words("se", "matern")}
-NO_DATA = "a folder of data is needed for a valid call: tests/problems has its bad files"
+# Set wherever it occurs: quick, and two replicates.
+SMALL: dict[str, Any] = {
+    "replicates": 2,
+    "hidden": 8,
+    "training_steps": 2,
+    "depth": 2,
+    "first": 3,
+    "most": 20,
+    "memory": 4,
+}
+
+# -- bad values ----------------------------------------------------------------------------------------
+
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(
+        ["noise_variance", "noise_scale", "lengthscale", "sigma", "ridge", "run_length"], bad.positive
+    ),
+    **dict.fromkeys(
+        ["price", "oversampling", "c0", "c1", "c2", "c3", "c4", "reward_scale", "nu", "constant"],
+        bad.positive,
+    ),
+    **dict.fromkeys(
+        ["inflation", "rise", "fall", "learnt", "hill_width", "squared_lengthscale", "amplitude"],
+        bad.positive,
+    ),
+    **dict.fromkeys(["beta", "alpha", "tolerance", "r", "a", "b", "regulariser", "scale"], bad.positive),
+    **dict.fromkeys(["drift_variance", "sample_noise", "weight", "noise_fraction"], bad.positive),
+    **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "variation_budget"], bad.non_negative),
+    **dict.fromkeys(["margin", "mean", "prior_mean", "start", "short", "tall"], bad.finite),
+    **dict.fromkeys(["delta", "epsilon", "warm_up"], bad.share),
+    **dict.fromkeys(["shrinkage", "design_share"], bad.numbers(lambda x: 0 <= x <= 1)),
+    **dict.fromkeys(["forgetting_rate", "shift"], bad.rate),
+    **dict.fromkeys(["discount", "step_size"], bad.numbers(lambda x: 0 < x <= 1)),
+    **dict.fromkeys(["changes", "sharing", "exploration"], bad.positive),
+    "reward_range": st.sampled_from(
+        [3, "all", (), (1.0,), (1, 0), (2, 2), (0, bad.NAN), (0, bad.INF), ("a", 1)]
+    ),
+    "restarts": bad.words("local", "global"),
+    "likelihood": bad.words("auto", "bernoulli", "gaussian"),
+    **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
+    "anisotropy": bad.numbers(lambda x: x > 0),
+    **dict.fromkeys(["num_arms", "replicates", "horizon", "interval", "num_intervals", "dim"], bad.count),
+    **dict.fromkeys(["max_points", "max_rows", "max_arms", "side", "hidden"], bad.count),
+    **dict.fromkeys(["period", "num_peaks", "history_days", "input_dim", "num_priors", "step"], bad.count),
+    **dict.fromkeys(["every", "memory", "most", "first", "chunk_size", "num_restarts"], bad.count),
+    **dict.fromkeys(["seed", "first_replicate", "initial", "first_replay", "training_steps"], bad.natural),
+    "depth": bad.integers(2),
+    "raw_samples": bad.integers(2),
+    "true_prior": bad.integers(0),
+    "window": bad.count.filter(lambda x: x != {}),  # of a recipe: LikelihoodWindow without arguments
+    "candidates": bad.windows,
+    "arms": bad.arms,
+    "bounds": bad.bounds,
+    "inequality_constraints": bad.constraints,
+    **dict.fromkeys(["kernel", "covariance"], bad.covariances),
+    **dict.fromkeys(["model", "base", "gain", "problem", "policy", "space_kernel", "time_kernel"], bad.thing),
+    **dict.fromkeys(["priors", "prior", "policies", "acquisition", "domain", "function"], bad.thing),
+    "gaps": bad.spoiled(torch.rand(N).double(), torch.rand(3)),
+    "probabilities": bad.spoiled(torch.full((N,), 1 / N), torch.full((3,), 1 / 3)),
+    "table": bad.tables,
+    **dict.fromkeys(["data", "path"], bad.paths),
+    "form": bad.words("auto", "covariance", "factor"),
+    "width_form": bad.words("theory", "printed"),
+    "layout": bad.words("uniform", "grid", "sphere"),
+    "change": bad.words("fresh", "flip", "shift"),
+    "xi": bad.words("two-sided", "printed", "one-sided"),
+    "preset": bad.words("practical", "theory"),
+    "thresholds": bad.words("calibrated", "theory"),
+    "constants": bad.words("tuned", "theory", "practical"),
+    "name": bad.words(),
+    "search": bad.things(none=True).filter(lambda x: x != {}),  # no arguments: the defaults
+    "width": bad.non_negative,
+}
+# What is not fuzzed, with what says so.
+NO_KIND = {
+    **dict.fromkeys(["batch_shape", "dtype", "device"], "torch's own; tests/models"),
+    **dict.fromkeys(["args", "kwargs", "options", "about", "posterior_transform"], "handed on"),
+    **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
+    **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
+    **dict.fromkeys(
+        ["normalise", "upper_bound", "stationary", "learn_hyperparameters", "progress"], "a switch"
+    ),
+}
+
+
+@dataclass
+class Spec:
+    """What the signature does not tell of a name: ``values`` of its valid call, and ``kinds`` of its arguments.
+
+    A kind None says that the argument is not looked at, or goes by another test.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    kinds: dict[str, Any] = field(default_factory=dict)
+
+
+_TWO_FORMS = {"form": bad.words("theory", "printed")}
+_QUIET = {"noise_scale": bad.non_negative}
+_QUIET_OR_NONE = {"noise_scale": bad.numbers(lambda x: 0 <= x < bad.INF, none=True)}
+_SIMULATED = {"num_arms": 9, "noise_scale": 0.1}
+_KERNEL_NAME = {"kernel": bad.words("se", "matern")}
+_FEATURES = {"features": bad.features}
+_WEIGHTS = st.sampled_from([None, "w", torch.zeros(3), [0.0, 0.0]])
+_WIDTH_OF_A_MODEL = {"width": bad.non_negative}
+_AN_ACQUISITION = {
+    "width": bad.things(none=False),
+    "forgetting": st.sampled_from(["window", 3]),
+    "arms": None,
+}
+_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing})
+_OF_FEATURES = Spec(
+    {"features": lambda: policies.FixedFeatures(design_features(), 2)},
+    {"features": bad.thing, "constants": bad.thing},
+)
+_NAMES = {"name": bad.words(*problems.PROBLEMS, *recipes.RECIPES)}
 
 SPECS: dict[str, Spec] = {
     # models
-    "models.ArmGP": Spec(
-        lambda: {"arms": N, "kernel": COVARIANCE, "noise_variance": 0.1, "prior_mean": 0.0, "form": "auto"}
-    ),
-    "models.LeverageSampling": Spec(
-        lambda: {"oversampling": 2.0, "growth": 1.0, "epsilon": 0.5}, {"growth": bad.at_least_one}
-    ),
-    "models.OnlineGP": Spec(
-        lambda: {"kernel": kernel(), "noise_variance": 0.1, "prior_mean": 0.0, "input_dim": 2},
-        {"kernel": bad.thing},
-    ),
-    "models.SketchedGP": Spec(
-        lambda: {
-            "arms": FEATURES,
-            "kernel": kernel(),
-            "noise_variance": 0.1,
-            "seed": 0,
-            "first_replicate": 0,
-            "chunk_size": 4,
-        },
-        {"kernel": bad.thing, "chunk_size": bad.count_or_none, "arms": bad.features},
-    ),
-    "models.arm_gp_of_prior": Spec(
-        lambda: {"arms": N, "prior": priors()[0], "noise_variance": 0.1, "replicates": 2, "form": "auto"}
-    ),
-    "models.arm_gp_over_priors": Spec(
-        lambda: {"arms": N, "priors": priors(), "noise_variance": 0.1, "replicates": 2, "form": "auto"},
-        {"replicates": bad.count_or_none},
-    ),
+    "models.ArmGP": Spec({"arms": N, "kernel": COVARIANCE}),
+    "models.OnlineGP": Spec({}, {"kernel": bad.thing}),
+    "models.SketchedGP": Spec({}, {"kernel": bad.thing, "arms": bad.features, "sampling": None}),
     "models.fit_hyperparameters": Spec(
-        lambda: {"model": learnable_gp(), "members": [0, 1], "most": 10},
-        {"members": bad.st.sampled_from([None, 1, "all", [2], [-1], [0.5], [True], [None], torch.ones(2)])},
+        {"model": learnable_gp, "members": [0, 1]},
+        {
+            "members": st.sampled_from([None, 1, "all", [2], [-1], [0.5], [True], [None], torch.ones(2)]),
+            "data": None,
+        },
     ),
-    "models.learnable": Spec(
-        lambda: {"kernel": kernel(), "dim": 1, "replicates": 2, "anisotropy": 0.3},
-        {"kernel": bad.thing, "anisotropy": bad.numbers(lambda x: x > 0)},
-    ),
+    "models.learnable": Spec({}, {"kernel": bad.thing}),
     # kernels
-    "kernels.ArmCovarianceKernel": Spec(lambda: {"covariance": COVARIANCE}),
-    "kernels.ExponentialForgettingKernel": Spec(
-        lambda: {"forgetting_rate": 0.1}, {"forgetting_rate": bad.share}
-    ),
-    "kernels.NeuralTangentKernel": Spec(lambda: {"depth": 3}),
-    "kernels.SpatioTemporalKernel": Spec(
-        lambda: {"space_kernel": kernel(), "time_kernel": kernels.ExponentialForgettingKernel(0.1)}
-    ),
+    "kernels.ExponentialForgettingKernel": Spec({}, {"forgetting_rate": bad.share}),
     "kernels.StackedKernel": Spec(
-        lambda: {"kernels": [kernel(), kernel()]},
-        {"kernels": bad.st.sampled_from([[], (), None, "rbf", 3, [kernel(), None], ["rbf"], kernel()])},
+        {"kernels": lambda: [kernel(), kernel()]},
+        {"kernels": st.sampled_from([[], (), None, "rbf", 3, [kernel(), None], ["rbf"], kernel()])},
     ),
-    "kernels.WienerKernel": Spec(
-        lambda: {"drift_variance": 0.1, "start": 0.0}, {"drift_variance": bad.positive, "start": bad.finite}
-    ),
-    "kernels.estimate_covariance": Spec(
-        lambda: {"table": torch.rand(6, N).double(), "shrinkage": 0.5},
-        {"shrinkage": bad.numbers(lambda x: 0 <= x <= 1)},
-    ),
+    "kernels.NeuralTangentKernel": Spec({}, {"depth": bad.count}),
+    "kernels.estimate_covariance": Spec({"table": lambda: torch.rand(6, N).double()}),
     # theory
-    "theory.BKBWidth": Spec(
-        lambda: {"rkhs_bound": 1.0, "noise_scale": 1.0, "delta": 0.1, "form": "theory", "stretch": 1.0},
-        {"form": bad.words("theory", "printed"), "stretch": bad.at_least_one},
-    ),
-    "theory.ConstantWidth": Spec(lambda: {"value": 1.0}),
-    "theory.DriftAwareWidth": Spec(lambda: {"base": theory.ConstantWidth(1.0), "drift": 0.1}),
+    "theory.BKBWidth": Spec({}, _TWO_FORMS),
+    "theory.DriftAwareWidth": Spec({"base": lambda: theory.ConstantWidth(1.0)}),
     "theory.GrowthBound": Spec(
-        lambda: {"kind": "matern", "dim": 1, "nu": 2.5, "constant": 1.0},
-        {"kind": bad.words("squared_exponential", "matern", "linear")},
+        {"kind": "matern", "nu": 2.5}, {"kind": bad.words("squared_exponential", "matern", "linear")}
     ),
-    "theory.MaximumGain": Spec(lambda: {"covariance": COVARIANCE, "noise_variance": 0.1, "max_points": 5}),
-    "theory.PriorEliminationContinuousWidth": Spec(
-        lambda: {"dim": 1, "horizon": T, "r": 1.0, "a": 1.0, "b": 1.0, "delta": 0.1}
-    ),
-    "theory.PriorEliminationFiniteWidth": Spec(lambda: {"num_arms": N, "horizon": T, "delta": 0.1}),
-    "theory.RealisedInformationWidth": Spec(
-        lambda: {"rkhs_bound": 1.0, "noise_scale": 1.0, "delta": 0.1, "horizon": T},
-        {"horizon": bad.count_or_none},
-    ),
-    "theory.SrinivasBayesianWidth": Spec(lambda: {"num_arms": N, "delta": 0.1}),
-    "theory.SrinivasContinuousWidth": Spec(lambda: {"dim": 1, "r": 1.0, "a": 1.0, "b": 1.0, "delta": 0.1}),
-    "theory.SrinivasRKHSWidth": Spec(
-        lambda: {"rkhs_bound": 1.0, "delta": 0.1, "gain": theory.RealisedGain()}
-    ),
-    **{
-        f"theory.{name}": Spec(
-            lambda more=more: (
-                {
-                    "rkhs_bound": 1.0,
-                    "noise_scale": 1.0,
-                    "delta": 0.1,
-                    "gain": theory.RealisedGain(),
-                    "form": "theory",
-                }
-                | more
-            ),
-            {"form": bad.words("theory", "printed")},
-        )
-        for name, more in {
-            "IGPWidth": {},
-            "GPTSWidth": {},
-            "RestartWidth": {"num_intervals": 2},
-            "SlidingWindowWidth": {"window": 3, "horizon": T},
-        }.items()
-    },
-    "theory.elimination_xi": Spec(
-        lambda: {"step": 3, "num_priors": 2, "noise_scale": 1.0, "delta": 0.1, "form": "two-sided"},
-        {"form": bad.words("two-sided", "printed", "one-sided")},
-    ),
-    "theory.estimated_gaps": Spec(lambda: {"estimates": torch.rand(N)}, {"estimates": bad.thing}),
+    "theory.MaximumGain": Spec({"max_points": 5}),
+    "theory.RestartWidth": Spec({"num_intervals": 2}, _TWO_FORMS | {"horizon": None}),
+    "theory.SlidingWindowWidth": Spec({"horizon": T}, _TWO_FORMS | {"horizon": bad.count}),
+    "theory.IGPWidth": Spec({}, _TWO_FORMS),
+    "theory.GPTSWidth": Spec({}, _TWO_FORMS),
+    "theory.elimination_xi": Spec({}, {"form": bad.words("two-sided", "printed", "one-sided")}),
+    "theory.estimated_gaps": Spec({"estimates": lambda: torch.rand(N)}, {"estimates": bad.thing}),
     "theory.exploration_problem": Spec(
-        lambda: {"features": design_features(), "gaps": torch.rand(N).double(), "ridge": 0.1, "weight": 1.0},
-        {
-            "features": bad.features,
-            "gaps": bad.spoiled(torch.rand(N).double(), torch.rand(3)).filter(lambda x: x is not None),
-            "weight": bad.positive,
-        },
+        {},
+        _FEATURES | {"gaps": KINDS["gaps"].filter(lambda x: x is not None), "among": None, "method": None},
     ),
-    "theory.features_of_covariance": Spec(lambda: {"covariance": COVARIANCE}),
-    "theory.fractional_gain": Spec(
-        lambda: {"features": design_features(), "ridge": 0.1}, {"features": bad.features}
-    ),
+    "theory.fractional_gain": Spec({}, _FEATURES),
     "theory.ips_estimates": Spec(
-        lambda: {
-            "features": design_features(),
-            "probabilities": torch.full((N,), 1 / N).double(),
-            "ridge": 0.1,
-            "arm": torch.tensor([0, 1]),
-            "reward": torch.tensor([0.1, 0.2]).double(),
-        },
-        {
-            "features": bad.features,
-            "probabilities": bad.spoiled(torch.full((N,), 1 / N), torch.full((3,), 1 / 3)),
-            "arm": bad.st.sampled_from(
+        {"arm": torch.tensor([0, 1]), "reward": torch.tensor([0.1, 0.2]).double()},
+        _FEATURES
+        | {
+            "arm": st.sampled_from(
                 [torch.tensor([0, N]), torch.tensor([-1, 0]), torch.tensor([0.5, 1]), None, "0"]
             ),
             "reward": bad.spoiled(torch.rand(2), torch.rand(3)),
         },
     ),
     "theory.optimal_design": Spec(
-        lambda: {"features": design_features(), "ridge": 0.1, "method": "auto"},
-        {
-            "features": bad.features,
+        {},
+        _FEATURES
+        | {
             "method": bad.words("auto", "newton", "first-order", "multiplicative", "frank-wolfe"),
+            "among": None,
         },
     ),
-    "theory.optimal_exploration": Spec(
-        lambda: {
-            "features": design_features(),
-            "gaps": torch.rand(N).double(),
-            "ridge": 0.1,
-            "beta": 1.0,
-            "alpha": 0.5,
-            "gain": 1.0,
-        },
-        {
-            "features": bad.features,
-            "gaps": bad.spoiled(torch.rand(N).double(), torch.rand(3)),
-            "gain": bad.non_negative,
-        },
-    ),
-    "theory.propensity_matrix": Spec(
-        lambda: {
-            "features": design_features(),
-            "probabilities": torch.full((N,), 1 / N).double(),
-            "ridge": 0.1,
-        },
-        {
-            "features": bad.features,
-            "probabilities": bad.spoiled(torch.full((N,), 1 / N), torch.full((3,), 1 / 3)),
-        },
-    ),
+    "theory.optimal_exploration": Spec({"gain": 1.0}, _FEATURES | {"gain": bad.non_negative}),
+    "theory.propensity_matrix": Spec({}, _FEATURES),
     # acquisitions
     "acquisition.BayesianOverPriors": Spec(
-        lambda: {"base": ucb(), "log_weights": torch.zeros(2).double()},
-        {"log_weights": bad.st.sampled_from([None, "w", torch.zeros(3), [0.0, 0.0]])},
+        {"log_weights": torch.zeros(2).double()}, {"log_weights": _WEIGHTS}
     ),
     "acquisition.LikeliestPrior": Spec(
-        lambda: {"base": ucb(), "log_likelihood": torch.zeros(2).double()},
-        {"log_likelihood": bad.st.sampled_from([None, "w", torch.zeros(3), [0.0, 0.0]])},
+        {"log_likelihood": torch.zeros(2).double()}, {"log_likelihood": _WEIGHTS}
     ),
     "acquisition.OptimisticOverPriors": Spec(
-        lambda: {"base": ucb(), "surviving": torch.ones(2) > 0},
-        {"surviving": bad.st.sampled_from(["all", torch.ones(3) > 0, torch.ones(2), [True, True]])},
+        {"surviving": torch.ones(2) > 0},
+        {"surviving": st.sampled_from(["all", torch.ones(3) > 0, torch.ones(2), [True, True]])},
     ),
     "acquisition.PathwisePointDraw": Spec(
-        lambda: {"model": over_points(), "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
-        {
-            "width": bad.non_negative,
+        {"model": over_points, "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
+        _WIDTH_OF_A_MODEL
+        | {
             "time": bad.numbers(bad.math.isfinite, none=True),
-            "seeds": bad.st.sampled_from([None, 1, (), (1,), (0, 1, 2), (0, -1), (0.5, 1), "01", (None, 0)]),
+            "seeds": st.sampled_from([None, 1, (), (1,), (0, 1, 2), (0, -1), (0.5, 1), "01", (None, 0)]),
             "features": bad.integers(1).filter(lambda x: x != 64),
         },
     ),
     "acquisition.PointSearch": Spec(
-        lambda: {"num_restarts": 2, "raw_samples": 4, "warm_start": True, "options": {}, "initial": 0},
+        {},
         {
-            "num_restarts": bad.count,
-            "raw_samples": bad.integers(2),
-            "warm_start": bad.st.sampled_from([None, 1, 0.0, "yes", []]),
-            "options": bad.st.sampled_from([None, 5, "fast", [50]]),
-            "initial": bad.natural,
+            "warm_start": st.sampled_from([None, 1, 0.0, "yes", []]),
+            "options": st.sampled_from([None, 5, "fast", [50]]),
         },
     ),
     "acquisition.PathwiseThompsonSampling": Spec(
-        lambda: {"model": arm_gp(), "seed": 0, "features": 64}, {"features": bad.integers(1)}
+        {"seed": 0, "features": 64}, {"features": bad.integers(1), "root": None}
     ),
     "acquisition.PlayingProbability": Spec(
-        lambda: {"model": arm_gp(), "probabilities": torch.full((2, N), 1 / N).double()},
+        {"probabilities": lambda: uniform(2, N)},
         {"probabilities": bad.spoiled(torch.full((2, N), 1 / N), torch.rand(3))},
     ),
     "acquisition.ThompsonSampling": Spec(
-        lambda: {"model": arm_gp(), "width": 1.0}, {"width": bad.non_negative}
+        {"width": 1.0, "choices": None},
+        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time"]),
     ),
-    "acquisition.UpperConfidenceBound": Spec(
-        lambda: {"model": arm_gp(), "width": 1.0}, {"width": bad.non_negative}
-    ),
-    "acquisition.qUpperConfidenceBound": Spec(
-        lambda: {"model": arm_gp(), "width": 1.0}, {"width": bad.non_negative}
-    ),
-    "models.AtTime": Spec(
-        lambda: {"model": over_points(), "time": 1.0}, {"time": bad.numbers(bad.math.isfinite)}
-    ),
+    "acquisition.qUpperConfidenceBound": Spec({"width": 1.0}, _WIDTH_OF_A_MODEL),
+    "models.AtTime": Spec({"model": over_points, "time": 1.0}, {"time": bad.numbers(bad.math.isfinite)}),
+    "acquisition.UpperConfidenceBound": Spec({"width": 1.0}, _WIDTH_OF_A_MODEL),
     "bandits_torch.Domain": Spec(
-        lambda: {
-            "bounds": DOMAIN.bounds,
+        {
             "inequality_constraints": [(torch.tensor([0, 1]), torch.ones(2).double(), 0.1)],
             "fixed_features": {1: 0.5},
         },
         {
-            "bounds": bad.bounds,
-            "inequality_constraints": bad.constraints,
-            "fixed_features": bad.st.sampled_from(
+            "fixed_features": st.sampled_from(
                 [
                     *(None, 3, "x", [1], {2: 0.5}, {-1: 0.5}, {"x": 0.5}, {True: 0.5}, {0.0: 1.0}),
                     *({0: 0.5, 1: 0.5}, {1: bad.NAN}, {1: "half"}, {1: None}, {1: torch.ones(2)}),
                 ]
-            ),
+            )
         },
     ),
     # policies
-    **{
-        f"policies.{name}": Spec(
-            lambda: {
-                "features": policies.FixedFeatures(design_features(), 2),
-                "horizon": T,
-                "constants": policies.Constants(),
-                "seed": 0,
-                "first_replicate": 0,
-            },
-            {"features": bad.thing, "constants": bad.thing},
-        )
-        for name in ("OPKB", "AdaOPKB")
-    },
-    "policies.BatchBKB": Spec(
-        lambda: {"model": sketched(), "width": theory.BKBWidth(1.0, 1.0, 0.1)}, {"width": bad.thing}
-    ),
-    **{
-        f"policies.{name}": Spec(
-            lambda: {"model": over_priors(), "width": theory.ConstantWidth(1.0)}, {"width": bad.thing}
-        )
-        for name in ("BayesianPriorPolicy", "LikeliestPriorPolicy")
-    },
-    "policies.PriorElimination": Spec(
-        lambda: {
-            "model": over_priors(),
-            "width": theory.ConstantWidth(1.0),
-            "delta": 0.1,
-            "noise_scale": 0.1,
-            "xi": "two-sided",
-        },
-        {"width": bad.thing} | own_scale,
-    ),
+    "policies.OPKB": _OF_FEATURES,
+    "policies.AdaOPKB": _OF_FEATURES,
+    "policies.BatchBKB": Spec({"model": sketched}, {"width": bad.thing}),
+    "policies.BayesianPriorPolicy": _OF_PRIORS,
+    "policies.LikeliestPriorPolicy": _OF_PRIORS,
+    "policies.PriorElimination": _OF_PRIORS,
     "policies.CalibratedOPKB": Spec(
-        lambda: (
-            {
-                "model": arm_gp(),
-                "run_length": 1e4,
-                "price": 1.0,
-                "width": 1.0,
-                "first": 0.5,
-                "growth": 1.5,
-                "design": 0.02,
-            }
-            | {"seed": 0, "first_replicate": 0}
-        ),
-        {"width": bad.non_negative, "growth": bad.above_one},
+        {"first": 0.5}, _WIDTH_OF_A_MODEL | {"growth": bad.above_one, "first": bad.positive}
     ),
     "policies.Constants": Spec(
-        lambda: (
-            {
-                "sigma": 1.0,
-                "delta": 0.1,
-                "c0": 1.0,
-                "c1": 0.5,
-                "c2": 1.0,
-                "c3": 4.0,
-                "c4": 0.25,
-                "design_share": 0.5,
-            }
-            | {"first_replay": 0, "reward_scale": 1.0}
-        ),
-        {
-            "delta": bad.share_or_none,
-            "c0": bad.positive_or_none,
-            "c2": bad.positive_or_none,
-            "c4": bad.positive,
-            "design_share": bad.numbers(lambda x: 0 <= x <= 1),
-            "first_replay": bad.natural,
-        },
+        {}, dict.fromkeys(["delta"], bad.share_or_none) | dict.fromkeys(["c0", "c2"], bad.positive_or_none)
     ),
-    "policies.EventTriggeredRestart": Spec(lambda: {"delta": 0.1, "noise_scale": 0.1}, own_scale),
-    "policies.FixedFeatures": Spec(
-        lambda: {"features": FEATURES, "replicates": 2}, {"features": bad.features}
-    ),
+    "policies.CentredPolicy": Spec({"prior_mean": 0.5}),
+    "policies.FixedFeatures": Spec({}, _FEATURES),
     "policies.IndexPolicy": Spec(
-        lambda: {
-            "model": arm_gp(),
-            "acquisition": acquisition.UpperConfidenceBound,
-            "width": theory.ConstantWidth(1.0),
-            "forgetting": policies.SlidingWindow(3),
-            "seed": 0,
-            "first_replicate": 0,
-        },
-        {"width": bad.things(none=False), "forgetting": bad.st.sampled_from(["window", 3])},
+        {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
     ),
-    "policies.ContinuousIndexPolicy": Spec(
-        lambda: {
-            "model": over_points(),
-            "acquisition": acquisition.UpperConfidenceBound,
-            "domain": DOMAIN,
-            "width": theory.ConstantWidth(1.0),
-            "forgetting": policies.SlidingWindow(3),
-            "search": acquisition.PointSearch(1, 4),
-            "seed": 0,
-            "first_replicate": 0,
-        },
-        {
-            "domain": bad.thing,
-            "width": bad.things(none=False),
-            "forgetting": bad.st.sampled_from(["window", 3]),
-            "search": bad.things(none=True),
-        },
-    ),
-    "policies.ContinuousPriorElimination": Spec(
-        lambda: {
-            "model": over_points((2, 2)),
-            "width": theory.ConstantWidth(1.0),
-            "domain": DOMAIN,
-            "delta": 0.1,
-            "noise_scale": 0.1,
-            "xi": "two-sided",
-            "search": acquisition.PointSearch(1, 4),
-            "seed": 0,
-        },
-        {"width": bad.thing, "domain": bad.thing, "search": bad.things(none=True)} | own_scale,
+    "bandits_torch.IndexPolicy": Spec(  # over arms
+        {"choices": None, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION | {"choices": None}
     ),
     "policies.LearnedHyperparameters": Spec(
-        lambda: {
-            "policy": learnable_policy(),
-            "every": 5,
-            "first": 3,
-            "tolerance": 1.0,
-            "memory": 4,
-            "most": 20,
-        },
-        {"first": bad.count, "tolerance": bad.numbers(lambda x: x > 0)},
+        {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
     ),
-    "policies.LikelihoodWindow": Spec(
-        lambda: {"candidates": (3, 5), "every": 2, "memory": 4, "margin": 1.0},
-        {"candidates": bad.windows},
-    ),
+    "policies.LikelihoodWindow": Spec({"candidates": (3, 5)}, {"margin": bad.non_negative}),
     "policies.Master": Spec(
-        lambda: {
-            "base": lambda n: index_policy(),
-            "rho": lambda n: 1.0,
-            "thresholds": policies.MasterThresholds(1.0),
-            "num_arms": N,
-            "replicates": 2,
-            "seed": 0,
-            "first_replicate": 0,
+        {
+            "base": lambda: lambda n: index_policy(),
+            "rho": lambda: lambda n: 1.0,
+            "thresholds": lambda: policies.MasterThresholds(1.0),
         },
         {"rho": bad.thing, "thresholds": bad.thing},
     ),
-    "policies.MasterThresholds": Spec(lambda: {"inflation": 1.0, "rise": 9.0, "fall": 3.0}),
-    "policies.NeuralFeatures": Spec(
-        lambda: (
-            {
-                "arms": FEATURES,
-                "width": 8,
-                "depth": 2,
-                "training_steps": 2,
-                "regulariser": 0.1,
-                "replicates": 2,
-            }
-            | {"seed": 0, "first_replicate": 0}
-        ),
-        {"width": bad.count, "arms": bad.features, "depth": bad.integers(2)},
-    ),
-    "policies.PeriodicRestart": Spec(lambda: {"interval": 3}),
-    "policies.RandomPolicy": Spec(lambda: {"num_arms": N, "replicates": 2, "seed": 0, "first_replicate": 0}),
-    "policies.RegretBalancing": Spec(
-        lambda: {
-            "policies": [index_policy(), index_policy()],
-            "delta": 0.1,
-            "noise_scale": 0.1,
-            "xi": "two-sided",
-        },
-        own_scale,
-    ),
-    "policies.SlidingWindow": Spec(lambda: {"window": 3}),
+    "policies.MasterThresholds": Spec({}, {"learnt": bad.numbers(lambda x: x > 0)}),
+    "policies.NeuralFeatures": Spec({"width": 8}, {"width": bad.count, "arms": bad.features}),
+    "policies.RegretBalancing": Spec({"policies": lambda: [index_policy(), index_policy()]}),
+    **{
+        f"{room}.{name}": Spec({}, {"epsilon": bad.numbers(lambda x: 0 <= x <= 1)})
+        for room, name in (("recipes", "epsilon_greedy"), ("policies.classical", "EpsilonGreedy"))
+    },
+    **{
+        f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
+        for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
+    },
+    "policies.RandomPolicy": Spec({"choices": N}, {"choices": bad.count}),
     # problems
-    "problems.GPDraws": Spec(simulated(lengthscale=0.2), KERNEL_NAME | QUIET_OR_NONE),
-    "problems.RKHSFunctions": Spec(
-        simulated(lengthscale=0.2, sample_noise=0.01),
-        KERNEL_NAME | QUIET_OR_NONE | {"sample_noise": bad.positive},
-    ),
-    "problems.GridDraws": Spec(
-        lambda: {
-            "side": 4,
-            "dim": 2,
-            "lengthscale": 0.2,
-            "forgetting_rate": 0.0,
-            "noise_scale": 0.1,
-            "replicates": 2,
-            "seed": 0,
-        },
-        QUIET,
-    ),
-    "problems.DriftingCosine": Spec(simulated(horizon=T, dim=2, layout="sphere"), QUIET),
-    "problems.SwitchingFunctions": Spec(
-        simulated(horizon=T, lengthscale=0.2, change="fresh"),
-        KERNEL_NAME | QUIET | {"change": bad.words("fresh", "flip", "shift")},
-    ),
-    "problems.SphereOneSwitch": Spec(simulated(horizon=T), KERNEL_NAME | QUIET),
-    "problems.SphereTwoSwitches": Spec(simulated(horizon=T), KERNEL_NAME | QUIET),
-    "problems.TVGPDraws": Spec(
-        simulated(horizon=T, lengthscale=0.2, forgetting_rate=0.03),
-        KERNEL_NAME | QUIET | {"horizon": bad.count_or_none},
-    ),
+    "problems.GPDraws": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
+    "problems.RKHSFunctions": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
+    "problems.GridDraws": Spec({"side": 4, "dim": 2}, _QUIET),
+    "problems.DriftingCosine": Spec(_SIMULATED | {"dim": 2, "layout": "sphere"}, _QUIET),
+    **{
+        f"problems.{name}": Spec(_SIMULATED | {"horizon": T}, _KERNEL_NAME | _QUIET | {"switches": None})
+        for name in ("SwitchingFunctions", "SphereOneSwitch", "SphereTwoSwitches", "TVGPDraws")
+    },
     "problems.MovingPeaks": Spec(
-        simulated(horizon=T, period=5, num_peaks=2, shift=0.01, lengthscale=0.3),
-        KERNEL_NAME | QUIET | {"shift": bad.rate},
+        _SIMULATED | {"horizon": T},
+        _KERNEL_NAME | _QUIET | {"height_severity": None, "width_severity": None},
     ),
-    "problems.Hills": Spec(
-        simulated(num_arms=11, short=1.0, tall=3.0, hill_width=0.01, amplitude=1.0, true_prior=2),
-        {"short": bad.finite, "tall": bad.finite, "true_prior": bad.integers(0)},
-    ),
-    "problems.VarianceStarvation": Spec(simulated(), QUIET_OR_NONE),
-    "problems.Rosenbrock": Spec(
-        lambda: {"dim": 2, "num_arms": 9, "replicates": 2, "lengthscale": 0.2},
-        {"dim": bad.integers(2), "num_arms": bad.count_or_none},
-    ),
-    "problems.Hartmann3": Spec(
-        lambda: {"num_arms": 9, "replicates": 2, "lengthscale": 0.2}, {"num_arms": bad.count_or_none}
-    ),
+    "problems.Hills": Spec({"num_arms": 11}, {"excluded": None}),
+    "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET_OR_NONE),
+    "problems.Rosenbrock": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"dim": bad.integers(2), "function": None}),
+    "problems.Hartmann3": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"function": None}),
     "problems.StationaryProblem": Spec(
-        lambda: {"arms": FEATURES, "functions": torch.rand(2, N).double(), "noise_scale": 0.1},
-        {
-            "arms": bad.features,
-            "functions": bad.spoiled(torch.rand(2, N).double(), torch.rand(2, 3)),
-            "noise_scale": bad.non_negative,
-        },
+        {"functions": torch.rand(2, N).double(), "noise_scale": 0.1},
+        _QUIET
+        | {"arms": bad.features, "functions": bad.spoiled(torch.rand(2, N).double(), torch.rand(2, 3))},
     ),
     "problems.Replay": Spec(
-        lambda: (
-            {"table": torch.rand(30, N).double(), "warm_up": 0.3, "prior_mean": "arm", "noise_fraction": 0.05}
-            | {"forgetting_rate": 0.1, "horizon": 10, "replicates": 2}
-        ),
-        {
-            "warm_up": bad.share_or_none,
-            "prior_mean": bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float))),
-            "noise_fraction": bad.share_or_none,
-            "forgetting_rate": bad.rate_or_none,
-            "horizon": bad.count_or_none,
-        },
+        {"horizon": 10},
+        {"prior_mean": bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float)))}
+        | {"noise_fraction": bad.share_or_none, "warm_up": bad.share_or_none}
+        | dict.fromkeys(["arms", "times", "history", "history_times"]),
     ),
     "problems.RewardTable": Spec(
-        lambda: {"rewards": torch.rand(6, N).double()},
+        {"rewards": torch.rand(6, N).double()},
         {
-            "rewards": bad.st.sampled_from(
+            "rewards": st.sampled_from(
                 [
                     torch.rand(6),
                     torch.zeros(0, 2),
@@ -679,23 +494,23 @@ SPECS: dict[str, Spec] = {
                     "t",
                     [[1.0]],
                 ]
-            )
+            ),
+            "times": None,
+            "arm_names": None,
         },
     ),
     "problems.fit_forgetting_rate": Spec(
-        lambda: {
-            "table": torch.rand(8, N).double(),
+        {
+            "table": lambda: torch.rand(8, N).double(),
             "times": torch.arange(8).double(),
-            "covariance": COVARIANCE,
-            "noise_variance": 0.1,
             "max_rows": 5,
             "max_arms": 3,
         },
         {"times": bad.spoiled(torch.arange(8).double(), torch.arange(3).double(), -torch.arange(8).double())},
     ),
     "problems.fit_forgetting": Spec(
-        lambda: {
-            "table": draw_tables(COVARIANCE, 0.3, 0.2, torch.arange(80).double(), 1)[:, 0],
+        {
+            "table": lambda: draw_tables(COVARIANCE, 0.3, 0.2, torch.arange(80).double(), 1)[:, 0],
             "times": torch.arange(80).double(),
             "covariance": COVARIANCE + 0.3 * torch.eye(N).double(),
             "max_rows": 80,
@@ -706,133 +521,58 @@ SPECS: dict[str, Spec] = {
             )
         },
     ),
-    "problems.make": Spec(
-        lambda: {"name": "gp", "replicates": 2, "seed": 0}, {"name": bad.words(*problems.PROBLEMS)}
+    "problems.make": Spec({}, _NAMES | {"data": None, "horizon": None}),
+    "problems.needs_data": Spec({}, _NAMES),
+    "problems.DynamicFunction": Spec({"function": Branin, "noise_scale": 0.1}, _QUIET),
+    "problems.options_of": Spec({}, _NAMES),
+    "problems.registered": Spec({}, _NAMES),
+    "problems.read_table": Spec(
+        {},
+        dict.fromkeys(
+            ["rewards", "time_column", "missing", "long", "header", "separator", "decimal", "encoding"]
+        ),
     ),
-    "problems.needs_data": Spec(lambda: {"name": "gp"}, {"name": bad.words(*problems.PROBLEMS)}),
-    "problems.DynamicFunction": Spec(
-        lambda: {"function": Branin(), "horizon": T, "noise_scale": 0.1, "replicates": 2},
-        QUIET | {"function": bad.thing},
-    ),
-    "problems.options_of": Spec(lambda: {"name": "gp"}, {"name": bad.words(*problems.PROBLEMS)}),
-    "problems.read_table": Spec(dict, {"path": bad.paths}),
     # recipes
-    "recipes.random": Spec(
-        lambda: recipe()() | {"seed": 0, "first_replicate": 0}, {"kernel": None, "noise_variance": None}
-    ),
-    "recipes.gp_ucb": Spec(recipe(delta=0.1)),
-    "recipes.igp_ucb": Spec(
-        recipe(delta=0.1, rkhs_bound=1.0, noise_scale=0.1, width_form="theory"), own_scale
-    ),
-    "recipes.gp_ts": Spec(
-        recipe(delta=0.1, rkhs_bound=1.0, noise_scale=0.1, seed=0, first_replicate=0), own_scale
-    ),
-    "recipes.gp_ei": Spec(recipe()),
-    "recipes.gp_pi": Spec(recipe(margin=0.01), {"margin": bad.finite}),
-    "recipes.r_gp_ucb": Spec(recipe(horizon=T, variation_budget=1.0, delta=0.1), WINDOW),
-    "recipes.sw_gp_ucb": Spec(recipe(horizon=T, variation_budget=1.0, delta=0.1), WINDOW),
-    "recipes.tv_gp_ucb": Spec(
-        recipe(forgetting_rate=0.1, time_kernel=None, delta=0.1),
-        {"time_kernel": bad.thing.filter(lambda x: x is not None)},
-    ),
-    "recipes.ui_gp_ucb": Spec(recipe(drift_variance=0.1, delta=0.1), {"drift_variance": bad.positive}),
-    "recipes.et_gp_ucb": Spec(recipe(delta=0.1, noise_scale=0.1), own_scale),
     **{
         f"recipes.{name}": Spec(
-            recipe(
-                delta=0.1,
-                noise_scale=0.1,
-                rkhs_bound=1.0,
-                oversampling=2.0,
-                growth=2.0,
-                seed=0,
-                preset="practical",
-            ),
-            own_scale
-            | {"growth": bad.at_least_one, "preset": bad.words("practical", "theory"), "arms": bad.features},
+            {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
         )
-        for name in ("bkb", "bbkb")
+        for name in recipes.RECIPES
+        if name not in ("epsilon_greedy", "glr_kl_ucb")
     },
-    **{f"recipes.{name}": Spec(over(delta=0.1)) for name in ("bayes_gp_ucb", "mle_gp_ucb")},
-    **{
-        f"recipes.{name}": Spec(over(delta=0.1, noise_scale=0.1, xi="two-sided"), own_scale)
-        for name in ("pe_gp_ucb", "regret_balancing")
-    },
-    "recipes.known_prior_gp_ucb": Spec(
-        lambda: PRIOR_RECIPE | {"prior": priors()[0], "horizon": T, "replicates": 2, "delta": 0.1}
-    ),
-    **{
-        f"recipes.{name}": Spec(
-            recipe(horizon=T, constants="tuned", seed=0, first_replicate=0),
-            {"constants": bad.words("tuned", "theory", "practical")},
-        )
-        for name in ("opkb", "ada_opkb")
-    },
-    **{
-        f"recipes.{name}": Spec(
-            recipe(horizon=T, hidden=8, depth=2, training_steps=2, regulariser=0.1),
-            {"kernel": None, "noise_variance": None, "arms": bad.features, "depth": bad.integers(2)},
-        )
-        for name in ("opnn", "ada_opnn")
-    },
-    "recipes.ada_opkb_calibrated": Spec(recipe(run_length=1e4, seed=0)),
-    "recipes.master_gp_ucb": Spec(
-        recipe(horizon=T, thresholds="calibrated", delta=0.1, noise_scale=0.1),
-        {"thresholds": bad.words("calibrated", "theory")} | own_scale,
-    ),
-    "recipes.w_gp_ucb": Spec(recipe(discount=0.99, delta=0.1), {"discount": bad.share}),
-    "recipes.memory_length": Spec(
-        lambda: {"model": arm_gp(), "horizon": T, "variation_budget": 1.0},
-        {"variation_budget": WINDOW["variation_budget"]},
-    ),
-    "recipes.options_of": Spec(lambda: {"name": "gp_ucb"}, {"name": bad.words(*recipes.RECIPES)}),
-    "recipes.build": Spec(
-        lambda: {"name": "gp_ucb", "problem": problems.make("gp", num_arms=5), "replicates": 1, "horizon": T},
-        {"name": bad.words(*recipes.RECIPES)},
-    ),
-    "policies.AskTell": Spec(lambda: {"policy": index_policy()}),
+    "recipes.w_gp_ucb": Spec({"discount": 0.99}),
+    "recipes.memory_length": Spec({}, {"domain": None}),
+    "recipes.options_of": Spec({"name": "gp_ucb"}, _NAMES),
+    "recipes.registered": Spec({"name": "gp_ucb"}, _NAMES),
+    "recipes.build": Spec({"name": "gp_ucb", "replicates": 1}, _NAMES),
     "bandits_torch.save_policy": Spec(
-        lambda: {"path": FILES / "saved", "policy": policies.RandomPolicy(5), "overwrite": True},
+        {"path": FILES / "saved", "policy": lambda: policies.RandomPolicy(5), "overwrite": True},
         {"path": None},
     ),
     "bandits_torch.load_policy": Spec(
-        lambda: {"path": saved(), "policy": policies.RandomPolicy(5), "on_difference": "error"},
+        {"path": saved, "policy": lambda: policies.RandomPolicy(5), "on_difference": "error"},
         {"path": None, "on_difference": bad.words("error", "file", "mine")},  # the system speaks of a path
     ),
     "bandits_torch.run": Spec(
-        lambda: {
-            "policy": policies.RandomPolicy(5),
-            "problem": problems.make("gp", num_arms=5),
-            "horizon": 3,
-            "seed": 0,
-        }
+        {"policy": lambda: policies.RandomPolicy(5), "horizon": 3, "replicates": None}, {"checkpoint": None}
     ),
 }
-SPECS |= {
-    f"bandits_torch.{name}": SPECS[room]
-    for name, room in {
-        "ArmGP": "models.ArmGP",
-        "AskTell": "policies.AskTell",
-        "OnlineGP": "models.OnlineGP",
-        "IndexPolicy": "policies.IndexPolicy",
-        "ThompsonSampling": "acquisition.ThompsonSampling",
-        "UpperConfidenceBound": "acquisition.UpperConfidenceBound",
-        "make": "problems.make",
-    }.items()
-}
+NO_DATA = "a folder of data is needed for a valid call: tests/problems has its bad files"
 LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "policies.Choice": "a record that policies make",
+    "acquisition.StepContext": "a record that policies make",
     "policies.Question": "a record that AskTell makes",
     "policies.Observation": "a record; the policy that learns it checks it",
     "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",
+    "problems.NamedProblem": "a record that the registration makes",
+    "problems.named": "a decorator: tests/problems/test_problem_contract.py",
+    "recipes.Recipe": "a record that the registration makes",
+    "recipes.Setup": "a record; models and policies check it: every recipe here is called through one",
+    "recipes.recipe": "a decorator: tests/recipes",
     "theory.Design": "a record that the solvers make",
-    "theory.RealisedGain": "takes nothing",
-    "policies.KeepEverything": "takes nothing",
-    "policies.ForgettingRule": "takes nothing",
-    "problems.describe": "takes nothing",
     "problems.gaussian_noise": "a formula; what it takes has been checked by the problem that calls it",
     "problems.StandardFunction": "its argument is a BoTorch test function; its options are those of Rosenbrock",
     "problems.RegressionTable": NO_DATA,
@@ -864,22 +604,79 @@ ALSO_CALLED = {
     "width_form": ["form"],
     "arms": ["num_arms"],
     "table": ["rewards"],
+    "width": ["value"],
 }
-ALIASES = {name for name in SPECS if name.startswith("bandits_torch.") and name != "bandits_torch.run"}
+
+
+# -- what signatures tell ------------------------------------------------------------------------------
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """What is fuzzed: every export that takes something, by the name of its home."""
+    public = exports()
+    home = {id(thing): name for name, thing in public.items() if not name.startswith("bandits_torch.")}
+    at_home = {name for name, thing in public.items() if home.get(id(thing), name) == name}
+    return tuple(name for name in public if name in at_home - set(LEFT_OUT) and parameters(name))
+
+
+def parameters(name: str) -> dict[str, inspect.Parameter]:
+    """The arguments of a public name, those of the class above too where it passes on its own."""
+    thing = exports()[name]
+    found: dict[str, inspect.Parameter] = {}
+    for one in thing.__mro__ if isinstance(thing, type) else [thing]:
+        if not one.__module__.startswith("bandits_torch"):
+            break
+        own = dict(inspect.signature(one).parameters)
+        found |= {key: p for key, p in own.items() if key not in found}
+        if name.startswith("kernels.") or not any(p.kind is p.VAR_KEYWORD for p in own.values()):
+            break
+    return {key: p for key, p in found.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+
+
+def valid(name: str) -> dict[str, Any]:
+    """The arguments of a call that works."""
+    told = SPECS.get(name, Spec()).values
+    given = {}
+    for key, parameter in parameters(name).items():
+        value = told[key] if key in told else SMALL.get(key)
+        if value is None and key not in told and parameter.default is parameter.empty:
+            value = VALUES.get(key)
+        if value is not None:
+            given[key] = value() if inspect.isfunction(value) or inspect.isclass(value) else value
+    return given
 
 
 def kind_of(name: str, argument: str) -> Any:
     """Strategy of bad values; None for an argument that takes anything."""
-    spec = SPECS[name]
-    return spec.kinds[argument] if argument in spec.kinds else KINDS.get(argument)
+    room, _, recipe = name.partition(".")
+    looked_at = recipes.registered(recipe).told if room == "recipes" and recipe in recipes.RECIPES else KINDS
+    if argument in ("kernel", "noise_variance") and argument not in looked_at:
+        return None
+    told = SPECS.get(name, Spec()).kinds
+    if argument in told:
+        return told[argument]
+    kind = KINDS.get(argument)
+    parameter = parameters(name)[argument]
+    takes_none = parameter.default is None or "None" in str(parameter.annotation)
+    return kind.filter(lambda value: value is not None) if kind is not None and takes_none else kind
 
 
 def cases() -> list[tuple[str, str]]:
     """(name, argument) of everything that is fuzzed."""
     return [
         (name, argument)
-        for name, spec in SPECS.items()
-        if name not in ALIASES
-        for argument in dict.fromkeys([*spec.valid(), *spec.kinds])
-        if argument in (set(spec.valid()) | {"path"}) and kind_of(name, argument) is not None
+        for name in names()
+        for argument in parameters(name)
+        if kind_of(name, argument) is not None
+    ]
+
+
+def unknown() -> list[str]:
+    """Arguments of which nothing says what they must refuse."""
+    return [
+        f"{name}({argument})"
+        for name in names()
+        for argument in parameters(name)
+        if argument not in {*KINDS, *NO_KIND, *SPECS.get(name, Spec()).kinds}
     ]

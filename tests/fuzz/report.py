@@ -32,7 +32,7 @@ from tests.fuzz.living import (
     state_of,
 )
 from tests.fuzz.outcome import REFUSED, drawn, outcome
-from tests.fuzz.public import SPECS, cases, exports, kind_of
+from tests.fuzz.public import cases, exports, kind_of, valid
 from tests.fuzz.said import times_to_policy, to_model, to_policy
 
 _PAGE = Path(__file__).with_name("RESULTS.md")
@@ -43,7 +43,7 @@ def arguments(tries: int) -> Iterator[Row]:
     """Arguments of constructors and functions."""
     public = exports()
     for name, argument in cases():
-        call = partial(public[name], **SPECS[name].valid())
+        call = partial(public[name], **valid(name))
         for value in drawn(kind_of(name, argument), tries):
             got = outcome(partial(call, **{argument: value}), argument)
             yield "argument", f"{name}({argument})", " ".join(repr(value).split())[:80], got

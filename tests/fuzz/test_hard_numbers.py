@@ -38,10 +38,7 @@ def policy_over(name, arms, noise_variance):
     kernel = RBFKernel().double()
     kernel.lengthscale = 0.3
     priors = [models.CandidatePrior(kernel), models.CandidatePrior(kernel, mean=0.5)]
-    belief = {
-        **dict.fromkeys(("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing"), priors),
-        "known_prior_gp_ucb": priors[0],
-    }.get(name, kernel)
+    belief = {"priors": priors, "prior": priors[0]}.get(recipes.registered(name).belief, kernel)
     return build(arms, belief, noise_variance, **options)
 
 

@@ -17,8 +17,7 @@ from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.widths import SlidingWindowWidth
+from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from tests.reference.arm_gp_twins import Twins, isolated, smooth
 
 N, S, STEPS = 12, 3, 9  # so few that nothing has to be packed, which does read how much there is
@@ -65,14 +64,17 @@ def test_steps_run_on_a_device_without_reading_from_it(form, drift, masked):
     model.reset(where)
 
 
-@pytest.mark.parametrize("rule", [lambda: SlidingWindow(4), lambda: PeriodicRestart(4)])
+@pytest.mark.parametrize(
+    ("rule", "width"),
+    [(SlidingWindow(4), SlidingWindowWidth(horizon=100)), (PeriodicRestart(4), RestartWidth(horizon=100))],
+)
 @pytest.mark.parametrize("form", ["covariance", "factor"])
-def test_a_policy_s_steps_run_on_a_device_without_reading_from_it(form, rule):
+def test_a_policy_s_steps_run_on_a_device_without_reading_from_it(form, rule, width):
     policy = IndexPolicy(
         model_of(form),
         UpperConfidenceBound,
-        width=SlidingWindowWidth(4, 100, 1.0, 0.1, 0.1, RealisedGain()),
-        forgetting=rule(),
+        width=width,
+        forgetting=rule,
     )
     policy.model.to("meta")
     policy._restarts = policy._restarts.to("meta")  # made on the model's device, had it been there at first

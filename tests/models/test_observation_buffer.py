@@ -48,7 +48,10 @@ def test_it_holds_what_lists_would(sequence):
                 lists[k].append((10 * k + number, -(10.0 * k + number), float(number)))
         elif name == "drop":
             holding = torch.tensor([bool(lists[k]) and mask[k] for k in range(S)])
-            held.drop_oldest(holding)
+            arm, reward, time, lost = held.pop(torch.tensor([bool(m) for m in mask]))
+            assert lost.tolist() == holding.tolist()
+            for k in holding.nonzero().flatten().tolist():
+                assert (arm[k].item(), reward[k].item(), time[k].item()) == lists[k][0]
             for k in holding.nonzero().flatten().tolist():
                 del lists[k][0]
         else:
@@ -56,10 +59,6 @@ def test_it_holds_what_lists_would(sequence):
             for k in told:
                 lists[k].clear()
         assert held.count.tolist() == [len(held_by) for held_by in lists]
-        oldest = held.oldest()
-        for k in range(S):
-            if lists[k]:
-                assert tuple(column[k].item() for column in oldest) == lists[k][0]
     assert lists_of(held) == lists
 
 

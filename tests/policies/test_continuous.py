@@ -12,7 +12,6 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
@@ -57,7 +56,7 @@ def policy_over_the_square(replicates=None, kernel=None, **options):
     batch = () if replicates is None else (replicates,)
     model = OnlineGP(kernel, 0.01, input_dim=2 + has_time, batch_shape=batch)
     options = {"width": ConstantWidth(1.5), "search": THOROUGH} | options
-    return ContinuousIndexPolicy(model, UpperConfidenceBound, SQUARE, **options)
+    return IndexPolicy(model, UpperConfidenceBound, choices=SQUARE, **options)
 
 
 def teach(policy, steps, generator=None):
@@ -83,7 +82,7 @@ def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel):
     arms = grid(101)
     has_time = isinstance(kernel, SpatioTemporalKernel)
     model = OnlineGP(kernel, 0.01, input_dim=2 + has_time)
-    discrete = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.5), arms=arms)
+    discrete = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.5), choices=arms)
     teach(continuous, 20)
     generator = torch.Generator().manual_seed(1)
     for step in range(1, 21):
@@ -159,7 +158,7 @@ def test_the_opening_is_a_sobol_sequence_and_then_the_acquisition_decides():
         policy.learn(Observation(float(step), choice.arm, hill(choice.arm, step)))
     index = policy.choose(3.0).why["index"]
     with torch.no_grad():
-        again = UpperConfidenceBound(policy.model, 1.5)(policy._inputs_of(first[2].expand(2, 2), 3.0))
+        again = UpperConfidenceBound(policy.model, 1.5)(policy.choices.inputs_of(first[2].expand(2, 2), 3.0))
     assert (index > again + 1e-3).all()
     with pytest.raises(ValueError, match="initial must be an integer"):
         PointSearch(initial=-1)
@@ -175,7 +174,7 @@ def test_window_of_points_is_a_policy_that_only_knew_those():
         windowed.learn(Observation(float(step), X[step], hill(X[step], step)))
         if step >= 14:
             fresh.learn(Observation(float(step), X[step], hill(X[step], step)))
-    fresh._searcher._steps = windowed._searcher._steps  # the same raw samples
+    fresh.choices._steps = windowed.choices._steps  # the same raw samples
     torch.testing.assert_close(windowed.choose(20.0).arm, fresh.choose(20.0).arm, rtol=0, atol=1e-6)
 
 
@@ -282,7 +281,7 @@ def test_index_recipes_play_a_continuous_problem(name, options):
     problem = MovingHill(replicates=2)
     options = options | {"search": {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 10}}}
     policy = recipes.build(name, problem, replicates=2, horizon=8, **options)
-    assert policy.search.num_restarts == 1
+    assert policy.choices.search.num_restarts == 1
     history = run(policy, problem, 8)
     assert history.arms.shape == (2, 8, 2)
     held = policy.model.num_observations
@@ -316,7 +315,7 @@ def test_bad_input_is_refused_by_name():
     with pytest.raises(ValueError, match="available must be a Domain of 2 dimensions"):
         policy.choose(1.0, Domain(torch.tensor([[0.0], [1.0]])))
     with pytest.raises(ValueError, match="model must be an OnlineGP of input_dim 2, or 3"):
-        ContinuousIndexPolicy(OnlineGP(RBFKernel(), 0.1, input_dim=5), UpperConfidenceBound, SQUARE)
+        IndexPolicy(OnlineGP(RBFKernel(), 0.1, input_dim=5), UpperConfidenceBound, choices=SQUARE)
     with pytest.raises(ValueError, match="raw_samples must be at least 9"):
         PointSearch(num_restarts=9, raw_samples=8)
 

@@ -195,15 +195,15 @@ def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition,
     model = arm_gp(batch, kernel=kernel, form="factor")  # draws from a Cholesky factor, as over any inputs
     over_arms = IndexPolicy(model, acquisition, width=ConstantWidth(1.5), seed=2)
     online = OnlineGP(kernel, 0.1, input_dim=2 if drift else 1, batch_shape=batch)
-    over_inputs = IndexPolicy(online, acquisition, width=ConstantWidth(1.5), arms=ARMS, seed=2)
+    over_inputs = IndexPolicy(online, acquisition, width=ConstantWidth(1.5), choices=ARMS, seed=2)
     assert torch.equal(play(over_inputs, 15), play(over_arms, 15))
 
 
 @pytest.mark.parametrize(
     ("build", "name"),
     [
-        (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, arms=ARMS), "arms"),
-        (lambda: IndexPolicy(OnlineGP(KERNEL, 0.1, input_dim=1), UpperConfidenceBound), "arms"),
+        (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, choices=ARMS), "choices"),
+        (lambda: IndexPolicy(OnlineGP(KERNEL, 0.1, input_dim=1), UpperConfidenceBound), "choices"),
         (lambda: IndexPolicy(arm_gp((2, 3)), UpperConfidenceBound), "model.batch_shape"),
         (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound), "width"),
         (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, width=ConstantWidth(1.0), seed=-1), "seed"),

@@ -15,7 +15,6 @@ from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKern
 from bandits_torch.models.arm_gp import ArmGP
 from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.sketched_gp import SketchedGP
-from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
@@ -51,7 +50,7 @@ def over_points(rule=None, replicates=S):
     model = OnlineGP(kernel, NOISE, input_dim=1, batch_shape=(replicates,))
     rule = LikelihoodWindow(**RULE) if rule is None else rule
     parts = {"width": ConstantWidth(1.0), "forgetting": rule, "search": QUICK}
-    return ContinuousIndexPolicy(model, UpperConfidenceBound, LINE, **parts)
+    return IndexPolicy(model, UpperConfidenceBound, choices=LINE, **parts)
 
 
 POLICIES = {
@@ -84,7 +83,7 @@ def of_replicate(observation, k):
 
 def dense_choice(policy, told, k):
     """The window of replicate k, from the likelihood of every reward by direct solves."""
-    X = torch.cat([policy._inputs_of(o.arm, o.time)[k] for o in told])
+    X = torch.cat([policy.choices.inputs_of(o.arm, o.time)[k] for o in told])
     y = torch.stack([o.reward[k] for o in told])
     if policy.dim:
         covariance = policy.model.kernel(X).to_dense().detach()
@@ -256,7 +255,7 @@ def test_after_a_refit_the_scores_are_those_of_the_new_hyperparameters(over):
     assert policy.trace()["refits"].tolist() == [1] * S
     again = LikelihoodWindow((16, 6), every=1000).begin(copy_without_data(policy.model))
     for o in told:
-        again.observed(lambda o=o: policy.policy._inputs_of(o.arm, o.time), o.reward, policy.model)
+        again.observed(lambda o=o: policy.policy.choices.inputs_of(o.arm, o.time), o.reward, policy.model)
     torch.testing.assert_close(policy.policy.forgetting.scores, again.scores, rtol=0, atol=1e-7)
     assert (policy.policy.forgetting.scores - before).abs().max() > 1.0
 
@@ -321,7 +320,9 @@ def test_the_recipe_takes_it_by_name_or_by_its_arguments():
     policy = recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, horizon=100, window={"candidates": [7, 30]})
     plain = recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, horizon=200, window=30)
     assert policy.width(3, policy.model) == plain.width(3, plain.model)  # ln(W T/delta)
-    with pytest.raises(ValueError, match="window must be arguments among candidates, every, margin, memory"):
+    with pytest.raises(
+        ValueError, match="arguments of window must be among candidates, every, margin, memory"
+    ):
         rule(horizon=100, window={"length": 3})
     with pytest.raises(ValueError, match="window must be an integer"):
         rule(horizon=100, window="longest")

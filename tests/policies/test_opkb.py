@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from bandits_torch.loop import run
-from bandits_torch.policies.ada_opkb import AdaOPKB
-from bandits_torch.policies.features import FixedFeatures
-from bandits_torch.policies.opkb import OPKB
-from bandits_torch.policies.opkb_constants import Constants
+from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
+from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.features import FixedFeatures
+from bandits_torch.policies.opkb.opkb import OPKB
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory.optimal_design import features_of_covariance, optimal_exploration

@@ -1,10 +1,10 @@
-"""RandomPointPolicy: uniform over the box, over what constraints leave of it, and the same again from a saved state."""
+"""RandomPolicy: uniform over the box, over what constraints leave of it, and the same again from a saved state."""
 
 import pytest
 import torch
 
 from bandits_torch.domain import Domain
-from bandits_torch.policies.random import RandomPointPolicy
+from bandits_torch.policies.random import RandomPolicy
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
 BOTH, ONES = torch.tensor([0, 1]), torch.ones(2, dtype=torch.float64)
@@ -16,7 +16,7 @@ def play(policy, steps):
 
 
 def test_points_are_uniform_over_what_a_constraint_leaves():
-    points = play(RandomPointPolicy(CORNER, 50), 80).reshape(-1, 2)
+    points = play(RandomPolicy(CORNER, 50), 80).reshape(-1, 2)
     assert (points.sum(-1) <= 1).all()
     # Over this triangle each coordinate has mean 1/3 and variance 1/18, and 1/4 of the points have x + y <= 1/2.
     error = (1 / 18 / len(points)) ** 0.5
@@ -27,7 +27,7 @@ def test_points_are_uniform_over_what_a_constraint_leaves():
 
 
 def test_constraints_that_leave_nothing_are_refused():
-    policy = RandomPointPolicy(Domain(BOUNDS))
+    policy = RandomPolicy(Domain(BOUNDS))
     with pytest.raises(
         ValueError, match="available must be a domain whose constraints leave some of its box"
     ):
@@ -35,7 +35,7 @@ def test_constraints_that_leave_nothing_are_refused():
 
 
 def test_state_dict_continues_the_stream():
-    policy, other = RandomPointPolicy(CORNER, 3, seed=1), RandomPointPolicy(CORNER, 3, seed=2)
+    policy, other = RandomPolicy(CORNER, 3, seed=1), RandomPolicy(CORNER, 3, seed=2)
     play(policy, 5)
     other.load_state_dict(policy.state_dict())
     assert torch.equal(play(policy, 5), play(other, 5))

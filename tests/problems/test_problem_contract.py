@@ -4,13 +4,14 @@ import pytest
 import torch
 
 from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.problems import Knowledge, Problem, describe, make, options_of
+from bandits_torch.problems import PROBLEMS, Knowledge, Problem, describe, make, named, options_of, registered
 from bandits_torch.problems.problem import per_replicate
 from bandits_torch.streams import ReplicateStreams
 
-SIMULATED = ["gp", "rkhs", "switching", "tv-gp", "cosine", "rosenbrock", "hartmann3", "moving-peaks", "hills"]
-STATIONARY = ["gp", "rkhs", "rosenbrock", "hartmann3", "hills"]
-RANDOM_FUNCTIONS = ["gp", "rkhs", "switching", "tv-gp", "cosine", "moving-peaks"]
+EVERY = [registered(name) for name in PROBLEMS]
+SIMULATED = [one.name for one in EVERY if "num_arms" in one.options]
+STATIONARY = [one.name for one in EVERY if one.stationary]
+RANDOM_FUNCTIONS = [one.name for one in EVERY if one.random]
 
 
 @pytest.mark.parametrize("name", RANDOM_FUNCTIONS)
@@ -45,7 +46,8 @@ def test_shapes_dtypes_and_knowledge_agree_with_the_arms(name: str) -> None:
     kernel = problem.knowledge.kernel(problem.arms).to_dense()
     assert kernel.shape == (problem.num_arms, problem.num_arms)
     assert (kernel.diagonal() <= 1 + 1e-12).all()
-    assert problem.available(1) is None
+    available = problem.available(1)
+    assert available is None or (available.shape == (problem.num_arms,) and available.dtype == torch.bool)
     assert problem.time(3) == 3.0
 
 
@@ -198,3 +200,15 @@ def test_knowledge_moves_its_tensors() -> None:
     assert isinstance(knowledge.rkhs_bound, torch.Tensor)
     assert knowledge.rkhs_bound.dtype == torch.float32
     assert knowledge.forgetting_rate == 0.0
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(ValueError, match="name of a problem must be new, got 'gp'"):
+        named("gp")(lambda: None)  # type: ignore[arg-type, return-value]
+
+
+def test_a_misspelt_option_is_refused_with_what_was_perhaps_meant() -> None:
+    with pytest.raises(
+        ValueError, match=r"options of problem 'gp' .* got num_arm \(did you mean num_arms\?\)"
+    ):
+        make("gp", num_arm=3)

@@ -57,13 +57,13 @@ POLICIES = {
         OnlineGP(KERNEL, 0.1, input_dim=1, batch_shape=(S,)),
         ThompsonSampling,
         width=ConstantWidth(1.0),
-        arms=ARMS,
+        choices=ARMS,
     ),
     "online, drift": lambda: IndexPolicy(
         OnlineGP(drifting(KERNEL), 0.1, input_dim=2),
         UpperConfidenceBound,
         width=ConstantWidth(2.0),
-        arms=ARMS,
+        choices=ARMS,
     ),
 }
 

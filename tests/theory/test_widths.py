@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
 from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
@@ -18,8 +19,6 @@ from bandits_torch.theory.widths import (
     GPTSWidth,
     IGPWidth,
     RealisedInformationWidth,
-    RestartWidth,
-    SlidingWindowWidth,
     SrinivasRKHSWidth,
 )
 from tests.reference.simulate_coverage import stand_in

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from matplotlib.axes import Axes
@@ -16,10 +15,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.experiments.plots.style import COLOURS, axes_or_new, check_replicate, finish
 from bandits_torch.history import History
-from bandits_torch.models.arm_model import ArmModel
-from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.continuous import ContinuousIndexPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.theory.widths import ConstantWidth
@@ -29,7 +25,7 @@ _POINTS = 200
 
 def plot_posterior(
     history: History,
-    policy: IndexPolicy | ContinuousIndexPolicy | OnlineModel,
+    policy: IndexPolicy | OnlineModel,
     steps: int | Sequence[int],
     ax: Axes | None = None,
     *,
@@ -100,35 +96,25 @@ def plot_posterior(
 class _Learner:
     """A policy that has learnt nothing yet, the arms or points (N, d) to show, and what it believes of them when."""
 
-    policy: IndexPolicy | ContinuousIndexPolicy
+    policy: IndexPolicy
     arms: Tensor
     marginals: Callable[[float], tuple[Tensor, Tensor]]
 
 
-def _empty_copy(policy: IndexPolicy | ContinuousIndexPolicy | OnlineModel, arms: Tensor | None) -> _Learner:
-    given = policy if isinstance(policy, OnlineModel) else policy.model
-    model = copy.deepcopy(given)
+def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> _Learner:
+    model = copy.deepcopy(policy if isinstance(policy, OnlineModel) else policy.model)
     model.reset()
-    if isinstance(policy, ContinuousIndexPolicy):
-        return _over_points(policy, cast(OnlineGP, model), arms)
     if isinstance(policy, OnlineModel):
-        learner = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), arms=arms)
+        learner = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), choices=arms)
+        shown = learner.choices.shown()
     else:
-        validation.require(arms is None, "arms", arms, "None with a policy over arms, which has its own")
-        own, width = None if isinstance(model, ArmModel) else policy.arms, policy.width
-        learner = IndexPolicy(model, policy.acquisition, width=width, forgetting=policy.forgetting, arms=own)
-    return _Learner(learner, learner.arms, learner.marginals)
-
-
-def _over_points(policy: ContinuousIndexPolicy, model: OnlineGP, points: Tensor | None) -> _Learner:
-    validation.require(policy.dim == 1, "policy", policy, "one over arms, or over a domain of one dimension")
-    low, high = policy.domain.bounds
-    shown = (
-        low + (high - low) * torch.linspace(0, 1, _POINTS).to(low).unsqueeze(-1) if points is None else points
-    )
-    learner = ContinuousIndexPolicy(
-        model, policy.acquisition, policy.domain, width=policy.width, forgetting=policy.forgetting
-    )
+        own = policy.choices
+        alone = arms is None or policy.dim > 0
+        validation.require(alone, "arms", arms, "None with a policy over arms, which has its own")
+        learner = IndexPolicy(
+            model, policy.acquisition, choices=own.given, width=policy.width, forgetting=policy.forgetting
+        )
+        shown = own.shown(_POINTS) if arms is None else arms
     return _Learner(learner, shown, lambda time: learner.marginals(time, shown))
 
 

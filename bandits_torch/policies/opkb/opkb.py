@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bandits_torch.policies.blocks import BlockPolicy
+from bandits_torch.policies.opkb.blocks import BlockPolicy
 
 
 class OPKB(BlockPolicy):

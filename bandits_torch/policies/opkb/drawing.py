@@ -5,18 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bandits_torch.policies.policy import check_available
 from bandits_torch.streams import ReplicateStreams
 
 
 def draw(P: Tensor, streams: ReplicateStreams, available: Tensor | None = None) -> Tensor:
-    """Arms (S,) drawn from P (S, N) with the next uniform numbers of ``streams``, among those available.
-
-    Where no mass is left on the available arms they are drawn uniformly. Raises ValueError for a bad mask, with
-    nothing drawn.
+    """Arms (S,) drawn from P (S, N) with the next uniform numbers of ``streams``, among those available (a mask that
+    was checked). Where no mass is left on the available arms they are drawn uniformly.
     """
     if available is not None:
-        check_available(available, *P.shape)
         P = P * available
         P = torch.where(P.sum(-1, keepdim=True) > 0, P, available.to(P))
     cumulative = P.cumsum(-1)

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.drawing import draw
-from bandits_torch.policies.epochs import Epoch, Interval
-from bandits_torch.policies.features import FeatureSource
-from bandits_torch.policies.opkb_constants import Constants, Schedule
-from bandits_torch.policies.policy import Choice, Observation, Policy, check_observation, check_turn
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.opkb.constants import Constants, Schedule
+from bandits_torch.policies.opkb.drawing import draw
+from bandits_torch.policies.opkb.epochs import Epoch, Interval
+from bandits_torch.policies.opkb.features import FeatureSource
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
 from bandits_torch.theory.optimal_design import optimal_design, optimal_exploration
@@ -30,6 +31,8 @@ class BlockPolicy(Policy):
     A step costs O(S N) for all replicates together; the start of a block two convex programs of about 10 ms
     each at N = 100, in the replicates where it happens. Arms that are not available are left out of the draw
     (uniform over the rest if no mass is left), and the IPS estimates do not correct for that.
+
+    A reward is credited to what is being played: one whose choice was made before the last reward is a ValueError.
 
     Args:
         features: the feature source; sizes S and N come from it.
@@ -51,6 +54,7 @@ class BlockPolicy(Policy):
         validation.instance("constants", constants, Constants, "a Constants")
         self.features, self.constants = features, constants
         self.replicates, self.num_arms = features.replicates, features.num_arms
+        self._choices = Arms(self.num_arms, self.replicates)
         S, N = self.replicates, self.num_arms
         ridge = constants.sigma / validation.positive_integer("horizon", horizon)
         self._initial = [features.initial(s) for s in range(S)]
@@ -102,6 +106,8 @@ class BlockPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """An arm drawn from the strategy of smallest index that is scheduled."""
+        if available is not None:
+            self._choices.check_available(available)
         arm = draw(self.playing_distribution, self._streams, available)
         return Choice(arm, {"turn": self._turn})
 
@@ -109,7 +115,7 @@ class BlockPolicy(Policy):
     def learn(self, observation: Observation) -> None:
         """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
         arm, reward = observation.arm, observation.reward
-        check_observation(observation, self.replicates, self.num_arms)
+        self._choices.check(observation)
         check_turn(observation, self._turn)
         self._turn += 1
         self._detected.zero_()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.features import FeatureSource
+from bandits_torch.policies.opkb.features import FeatureSource
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.optimal_design import features_of_covariance
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bandits_torch.policies.blocks import BlockPolicy, Interval
+from bandits_torch.policies.opkb.blocks import BlockPolicy, Interval
 from bandits_torch.theory.inverse_propensity import estimated_gaps
 
 

@@ -1,0 +1,237 @@
+"""Arms, chosen by index: alone, and with a model of them."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.over_priors import OverPriors
+from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.policies.choices.choices import Choices, ModelChoices
+from bandits_torch.policies.policy import Observation
+from bandits_torch.streams import ReplicateStreams
+
+
+class Arms(Choices):
+    """N arms by index, 0, ..., N - 1; a step may leave some of them out by a mask (N,) or (S, N).
+
+    Args:
+        num_arms: N.
+        replicates: S.
+
+    Raises ValueError unless both are integers >= 1.
+    """
+
+    def __init__(self, num_arms: int, replicates: int = 1) -> None:
+        self.num_arms = validation.positive_integer("num_arms", num_arms)
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self._shape, self._dtypes = (replicates,), (torch.long,)
+        self._expected = f"int64 from 0 to {num_arms - 1}"
+        self._seen: tuple[Tensor, int] | None = None
+
+    def check(self, observation: Observation, *told: str) -> None:
+        """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
+        arm, reward, why, S = observation.arm, observation.reward, observation.why, self._shape
+        right = type(arm) is type(reward) is Tensor and type(observation.time) is float and type(why) is dict
+        right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
+        right = right and reward.is_floating_point() and math.isfinite(reward.sum() + observation.time)
+        for name in told:
+            right = right and type(value := why.get(name)) is Tensor and value.shape == S
+        if not (right and self._inside(arm)):
+            self._check_closely(observation, *told)
+
+    def check_available(self, available: Tensor) -> None:
+        """Raise ValueError unless this is a mask that leaves every replicate an arm (seen on a CPU only)."""
+        self._check_mask(available)
+        if available.is_cpu:
+            left = bool(available.any(-1).all())
+            validation.require(left, "available", available, "at least one arm to choose in every replicate")
+
+    def _check_mask(self, available: Tensor) -> None:
+        shapes = ((self.num_arms,), (self.replicates, self.num_arms))
+        validation.tensor("available", available)
+        validation.shape_is("available", available, available.shape in shapes, f"{shapes[0]} or {shapes[1]}")
+        validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
+
+    def draw(self, streams: ReplicateStreams, available: Tensor | None) -> Tensor:
+        """The arm number floor(u count) of the ``count`` available ones, u uniform on [0, 1): (S,).
+
+        A mask is looked at when it is not the very tensor of the draw before; on a GPU that waits for the device.
+        Raises ValueError when a replicate has no arm available; the streams then stay where they are.
+        """
+        if available is None:
+            return (streams.uniform() * self.num_arms).long()
+        seen = self._seen
+        if seen is None or seen[0] is not available or seen[1] != available._version:
+            self._check_mask(available)
+            empty = ~available.any(-1)
+            if bool(empty.any()):
+                where = f" in replicates {empty.nonzero().flatten().tolist()[:8]}" if empty.dim() else ""
+                raise ValueError(f"available must leave at least one arm to choose, got none{where}")
+            self._seen = (available, available._version)
+        count = available.sum(-1)
+        rank = (streams.uniform() * count).long()
+        passed = available.cumsum(-1) > rank.unsqueeze(-1)  # True from the rank-th available arm on
+        return passed.long().argmax(-1)
+
+    def none_yet(self, like: Tensor) -> Tensor:
+        """Integers of the shape of ``like``."""
+        return torch.zeros_like(like, dtype=torch.long)
+
+    def _inside(self, arm: Tensor) -> bool:
+        least, most = arm.aminmax()
+        return least.item() >= 0 and most.item() < self.num_arms
+
+
+class ModelArms(Arms, ModelChoices):
+    """The arms that a model has itself, such as ``ArmGP``: its inputs are their indices, and time if it drifts.
+
+    Args:
+        model: an ``ArmModel``.
+    """
+
+    model: ArmModel
+
+    def __init__(self, model: ArmModel) -> None:
+        self._begin(model, model.num_arms)
+        self.arms = model.arms
+
+    def _begin(self, model: OnlineModel, num_arms: int) -> None:
+        """The model's batch is S replicates, and what stands beside them."""
+        batch = model.batch_shape
+        super().__init__(num_arms, batch[0] if batch else 1)
+        self.model = model  # type: ignore[assignment]
+        self._each = tuple(batch) or (1,)
+        self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
+
+    @property
+    def given(self) -> Tensor | None:
+        """None: the model brings them."""
+        return None
+
+    def shown(self, count: int = 200) -> Tensor:
+        """The arms' features."""
+        return self.arms
+
+    def inputs(self, time: float) -> Tensor:
+        """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
+        return self.model.candidates(time)
+
+    def inputs_of(self, arm: Tensor, time: float) -> Tensor:
+        """Index, and time if the model drifts."""
+        index = arm.to(self.arms.dtype).reshape(*self._first, 1, 1)
+        return torch.cat([index, torch.full_like(index, time)], -1) if self.model.drifts else index
+
+    def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """One reward of every replicate."""
+        self.model.take(arm.reshape(self._first), reward.reshape(self._first), time, late=late)
+
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """From the marginals of all arms."""
+        mean, variance = self.model.marginals(time)
+        at = arm.reshape(*self._first, 1).expand(*mean.shape[:-1], 1)
+        return mean.gather(-1, at).reshape(self._each), variance.gather(-1, at).reshape(self._each).sqrt()
+
+    def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Of every arm, (S, N) each; ``points`` are for domains."""
+        mean, variance = self.model.marginals(time)
+        shape = (self.replicates, self.num_arms)
+        return mean.reshape(shape), variance.reshape(shape)
+
+    def best(
+        self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """All arms scored in one call; see ``best_available``."""
+        scores = acquisition(self.inputs(time)).reshape(self.num_arms, -1)  # N x S
+        value, arm = best_available(scores, available)
+        return arm.expand(self.replicates), value.expand(self.replicates)
+
+    def best_under(self, over: OverPriors, time: float, available: Tensor | None) -> tuple[Tensor, Tensor]:
+        """All arms scored under all priors in one call."""
+        values, priors = over.reduce(over.base(self.inputs(time)))  # N x S each
+        _, arm = best_available(values, available)
+        return arm, priors.gather(0, arm.unsqueeze(0)).squeeze(0)
+
+    def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
+        """Normal numbers of every arm."""
+        shape = (*self.model.batch_shape, self.num_arms)
+        return StepContext(time, width, base_samples=lambda: streams.normal(self.num_arms).reshape(shape))
+
+
+class ListedArms(ModelArms):
+    """Arms given by their features, for a model over any inputs; a model with one input more gets the time there.
+
+    Args:
+        model: an ``OnlineModel`` over d inputs, or d + 1, with the time the last.
+        arms: ``(N, d)``.
+    """
+
+    def __init__(self, model: OnlineModel, arms: Tensor) -> None:
+        self._begin(model, arms.shape[-2])
+        self.arms = arms
+
+    @property
+    def given(self) -> Tensor:
+        """The arms."""
+        return self.arms
+
+    def inputs(self, time: float) -> Tensor:
+        """Features of all arms, and time."""
+        return self._rows(time).reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
+
+    def _rows(self, time: float) -> Tensor:
+        """N x D."""
+        rows = self.arms
+        if cast(int, self.model.input_dim) > rows.shape[-1]:
+            rows = torch.cat([rows, torch.full_like(rows[:, :1], time)], -1)
+        return rows
+
+    def inputs_of(self, arm: Tensor, time: float) -> Tensor:
+        """Features, and time."""
+        return self._rows(time)[arm].reshape(*self._first, 1, -1)
+
+    def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """One reward of every replicate."""
+        self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._first, 1, 1))
+
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """The posterior at the arms alone."""
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs_of(arm, time)))
+        return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
+
+    def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Of every arm, (S, N) each; ``points`` are for domains."""
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs(time)))  # N x batch x 1 x 1
+        mean, variance = (m.reshape(self.num_arms, -1).mT for m in (posterior.mean, posterior.variance))
+        return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
+
+    def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
+        """Normal numbers of every arm, and their features."""
+        shape = (*self.model.batch_shape, self.num_arms)
+        return StepContext(
+            time,
+            width,
+            base_samples=lambda: streams.normal(self.num_arms).reshape(shape),
+            choices=lambda: self._rows(time),
+        )
+
+
+def best_available(scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Largest score and its arm, (S,) each, of scores (N, S) among the available arms; ties go to the smaller index.
+
+    An index that is NaN, or minus infinity, counts as the least number there is: still above an arm that is not
+    available, which is never chosen.
+    """
+    lowest = torch.finfo(scores.dtype).min
+    scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)
+    if available is not None:
+        scores = scores.masked_fill(~available.reshape(-1, scores.shape[0]).mT, -torch.inf)
+    return scores.max(0)

@@ -1,0 +1,145 @@
+"""What can be chosen at a step, arms or points: the one place that knows the difference."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.over_priors import OverPriors
+from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.domain import Domain
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.policies.policy import Observation
+from bandits_torch.streams import ReplicateStreams
+
+
+class Choices(ABC):
+    """What S replicates choose from, and what may be said of it: ``Arms`` or ``Points``.
+
+    Attributes:
+        replicates: S.
+        num_arms: N; 0 for points.
+        dim: d, coordinates of a point; 0 for arms, which are chosen by index.
+    """
+
+    replicates: int
+    num_arms: int = 0
+    dim: int = 0
+
+    @abstractmethod
+    def check_available(self, available: Any) -> None:
+        """Raise ValueError unless this leaves a choice: a mask of arms, or another ``Domain``."""
+
+    @abstractmethod
+    def draw(self, streams: ReplicateStreams, available: Any) -> Tensor:
+        """A choice for each replicate, uniform over what is available: (S,) or (S, d)."""
+
+    @abstractmethod
+    def none_yet(self, like: Tensor) -> Tensor:
+        """Room for the choices beside numbers ``... x S``: zeros ``... x S`` or ``... x S x d``."""
+
+    @abstractmethod
+    def check(self, observation: Observation, *told: str) -> None:
+        """Raise ValueError unless this is a choice and a finite reward of every replicate.
+
+        ``told``: names of what the choice has to have told beside it, tensors (S,). Values are looked at on a CPU only.
+        """
+
+    def check_choice(self, arm: Tensor, name: str = "arm") -> None:
+        """Raise ValueError unless this is a choice of every replicate, by shape, dtype and (on a CPU) value."""
+        validation.tensor("arm", arm)
+        validation.shape_is("arm", arm, arm.shape == self._shape, f"{self._shape}, {self._expected}")
+        validation.require(arm.dtype in self._dtypes, "arm", arm, self._expected)
+        if arm.is_cpu:
+            validation.require(self._inside(arm), name, arm, self._expected)
+
+    def _check_closely(self, observation: Observation, *told: str) -> None:
+        """``check``, part by part."""
+        arm, reward = observation.arm, validation.tensor("reward", observation.reward)
+        validation.tensor("arm", arm)
+        validation.require(not reward.is_complex(), "reward", reward.dtype, "real numbers")
+        if reward.is_cpu:
+            validation.finite_tensor("reward", reward)
+        validation.finite_number("time", observation.time)
+        validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
+        self.check_choice(arm)
+        S = self.replicates
+        validation.shape_is("reward", reward, reward.shape == (S,), f"({S},)")
+        for name in told:
+            value = observation.why.get(name)
+            fits = isinstance(value, Tensor) and value.shape == (S,)
+            expected = f"a tensor ({S},), the {name} that the choice was made with"
+            validation.require(fits, f"why[{name!r}]", value, expected)
+
+    @abstractmethod
+    def _inside(self, arm: Tensor) -> bool:
+        """Whether choices of the right shape and dtype are any of these. Looks at values."""
+
+    _shape: tuple[int, ...]  # of a choice
+    _dtypes: tuple[torch.dtype, ...]  # that it may have
+    _expected: str  # what it must be, for an error
+
+
+class ModelChoices(Choices):
+    """Choices with a model of them: they ask it, teach it, and look for the best of them.
+
+    ``arm`` is a choice of every replicate, (S,) or (S, d), here and in what these are: checked by whoever calls.
+
+    Attributes:
+        model: of batch shape (), (S,), or (S, ...) with candidate priors beside the replicates.
+    """
+
+    model: OnlineModel
+
+    @property
+    @abstractmethod
+    def given(self) -> Tensor | Domain | None:
+        """What ``choices_over`` makes the like of these from, with another model."""
+
+    @abstractmethod
+    def shown(self, count: int = 200) -> Tensor:
+        """Features (N, d) of the arms; or so many points evenly spread over a domain of one dimension."""
+
+    @abstractmethod
+    def inputs_of(self, arm: Tensor, time: float) -> Tensor:
+        """The model's inputs of a choice, ``batch_shape x 1 x D`` (1 for each dimension beside the replicates)."""
+
+    @abstractmethod
+    def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """The model learns the rewards (S,) of a choice, in every member of its batch.
+
+        ``late``: of a time before the latest, too, where the model can.
+        """
+
+    @abstractmethod
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and standard deviation of a choice, ``batch_shape`` each; (S,) where that is ()."""
+
+    @abstractmethod
+    def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance at ``time`` of every arm, or of points (N, d), (S, N) each."""
+
+    @abstractmethod
+    def best(self, acquisition: AcquisitionFunction, time: float, available: Any) -> tuple[Tensor, Tensor]:
+        """The choice of the largest value that is available, and the value (S,)."""
+
+    @abstractmethod
+    def best_under(self, over: OverPriors, time: float, available: Any) -> tuple[Tensor, Tensor]:
+        """The choice of the largest value over priors, and the prior it was made by (S,)."""
+
+    @abstractmethod
+    def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
+        """What an acquisition may be told of a step; ``streams`` are the policy's random numbers."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is remembered from step to step."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the choices that gave ``state`` stood."""

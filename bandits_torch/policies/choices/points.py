@@ -1,0 +1,209 @@
+"""The points of a domain: alone, and with a model that is searched for the best of them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.over_priors import OverPriors
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.domain import Domain
+from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.policies.choices.choices import Choices, ModelChoices
+from bandits_torch.policies.policy import Observation
+from bandits_torch.streams import ReplicateStreams
+
+_DRAWS = 100  # keeps the seeds of draws apart from those of ``ReplicateStreams``
+_MOST_DRAWS = 1000
+
+
+class Points(Choices):
+    """The points of a domain; a step may have another one: other bounds, constraints, or a context.
+
+    Args:
+        domain: where points may be played, unless a step says otherwise.
+        replicates: S.
+
+    Raises ValueError for another kind of domain, and ``replicates`` that are no integer >= 1.
+    """
+
+    def __init__(self, domain: Domain, replicates: int = 1) -> None:
+        validation.instance("domain", domain, Domain, "a Domain")
+        self.domain, self.dim = domain, domain.dim
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self._shape, self._dtypes = (replicates, domain.dim), (torch.float64, torch.float32)
+        self._expected = "finite, floating point: a point of each replicate"
+
+    def check(self, observation: Observation, *told: str) -> None:
+        """See ``Choices``."""
+        self._check_closely(observation, *told)
+
+    def check_available(self, available: Domain) -> None:
+        """Raise ValueError for a domain of another dimension."""
+        fits = isinstance(available, Domain) and available.dim == self.dim
+        validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
+
+    def draw(self, streams: ReplicateStreams, available: Domain | None) -> Tensor:
+        """Uniform points (S, d) of the domain; ValueError where 1 000 draws find none that meets the constraints."""
+        if available is not None:
+            self.check_available(available)
+        domain = self.domain if available is None else available
+        low, high = domain.bounds
+        points = domain.fix(low + (high - low) * streams.uniform(self.dim))
+        for _ in range(_MOST_DRAWS if domain.inequality_constraints else 0):
+            outside = ~domain.contains(points, 0.0)
+            if not bool(outside.any()):
+                break
+            again = domain.fix(low + (high - low) * streams.uniform(self.dim))
+            points = torch.where(outside.unsqueeze(-1), again, points)
+        found = bool(domain.contains(points, 0.0).all())
+        validation.require(found, "available", domain, "a domain whose constraints leave some of its box")
+        return points
+
+    def none_yet(self, like: Tensor) -> Tensor:
+        """A coordinate more than ``like`` has dimensions."""
+        return like.new_zeros(*like.shape, self.dim)
+
+    def _inside(self, arm: Tensor) -> bool:
+        return bool(arm.isfinite().all())
+
+
+class ModelPoints(Points, ModelChoices):
+    """The points of a domain that an ``OnlineGP`` is over, with time its last input if it has one input more.
+
+    Args:
+        model: over d inputs, or d + 1; its batch is S replicates, and candidate priors if there is a second dimension.
+        domain: of dimension d.
+        search: how an acquisition is maximised.
+        seed: of the raw samples of a search, other ones at every step, the same in every replicate.
+        first_replicate: number of the first replicate, for ``StepContext.seeds``.
+
+    It remembers how many steps went before and the points played last, where the next search begins, too.
+
+    Raises ValueError for a model over another number of inputs, a search of another kind, and a seed that is no
+    integer >= 0.
+    """
+
+    model: OnlineGP
+
+    def __init__(
+        self,
+        model: OnlineModel,
+        domain: Domain,
+        search: PointSearch | None = None,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.instance("domain", domain, Domain, "a Domain")
+        extra = model.input_dim - domain.dim if isinstance(model, OnlineGP) else -1
+        expected = f"an OnlineGP of input_dim {domain.dim}, or {domain.dim + 1} with time"
+        validation.require(extra in (0, 1), "model", model, expected)
+        batch = model.batch_shape
+        super().__init__(domain, batch[0] if batch else 1)
+        self.search = PointSearch() if search is None else search
+        validation.instance("search", self.search, PointSearch, "a PointSearch")
+        self._seed, self._first = validation.natural("seed", seed), first_replicate
+        self.model, self._has_time = cast(OnlineGP, model), extra == 1
+        self._of_each_member = (*batch[:1], *[1] * (len(batch) - 1), 1)
+        self._steps, self._latest = 0, domain.bounds.new_zeros(self.replicates, 0, domain.dim)
+
+    @property
+    def given(self) -> Domain:
+        """The domain."""
+        return self.domain
+
+    def shown(self, count: int = 200) -> Tensor:
+        """Points evenly spread; ValueError for a domain of more dimensions."""
+        one = self.dim == 1
+        validation.require(one, "policy", self.domain, "one over arms, or over a domain of one dimension")
+        low, high = self.domain.bounds
+        return low + (high - low) * torch.linspace(0, 1, count).to(low).unsqueeze(-1)
+
+    def _time(self, time: float) -> float | None:
+        return time if self._has_time else None
+
+    def _with_time(self, points: Tensor, time: float) -> Tensor:
+        return torch.cat([points, torch.full_like(points[:, :1], time)], -1) if self._has_time else points
+
+    def inputs_of(self, arm: Tensor, time: float) -> Tensor:
+        """The points, and time."""
+        return self._with_time(arm, time).reshape(*self._of_each_member, -1)
+
+    def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """One reward of every replicate, of any time; the next search begins at the points, too."""
+        self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._of_each_member, 1))
+        self._latest = arm.detach().clone().unsqueeze(1)
+        self._steps += 1
+
+    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """The posterior at the points."""
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs_of(arm, time)))
+        shape = self.model.batch_shape or (1,)
+        return posterior.mean.reshape(shape), posterior.variance.reshape(shape).sqrt()
+
+    def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of points (N, d) at ``time``, (S, N) each."""
+        points = self._with_time(cast(Tensor, points), time)
+        inputs = points.reshape(len(points), *[1] * len(self.model.batch_shape), 1, -1)
+        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs))  # N x batch x 1 x 1
+        mean, variance = (m.reshape(len(points), -1).mT for m in (posterior.mean, posterior.variance))
+        return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
+
+    def best(
+        self, acquisition: AcquisitionFunction, time: float, available: Domain | None
+    ) -> tuple[Tensor, Tensor]:
+        """By ``PointSearch``; its opening first, whatever the acquisition says of it."""
+        domain = self.domain if available is None else available
+        first = self.search.opening(domain, self._steps, self.replicates, self._seed)
+        if first is not None:
+            return first, acquisition(self.inputs_of(first, time)).reshape(-1)
+        with torch.enable_grad():
+            return self._searched(acquisition, time, domain)
+
+    def _searched(
+        self, acquisition: AcquisitionFunction, time: float, domain: Domain
+    ) -> tuple[Tensor, Tensor]:
+        return self.search.maximise(
+            acquisition,
+            domain,
+            replicates=self.replicates,
+            time=self._time(time),
+            starts=self._latest if self._latest.shape[1] else None,
+            seed=(1_000_003 * self._seed + self._steps) % 2**31,
+        )
+
+    def best_under(self, over: OverPriors, time: float, available: Domain | None) -> tuple[Tensor, Tensor]:
+        """By ``PointSearch``, and the prior that stands behind the value there."""
+        domain = self.domain if available is None else available
+        points = self.search.opening(domain, self._steps, self.replicates, self._seed)
+        if points is None:
+            with torch.enable_grad():
+                points, _ = self._searched(over, time, domain)
+        prior = over.prior(self.inputs_of(points, time).squeeze(1).unsqueeze(0))
+        return points, prior.reshape(self.replicates)
+
+    def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
+        """A seed for each replicate's draw."""
+        return StepContext(self._time(time), width, seeds=self._draw_seeds)
+
+    def _draw_seeds(self) -> list[int]:
+        """A seed for each replicate's draw of this step, the same in a batch and alone."""
+        keys = [(_DRAWS, self._first + k, self._steps) for k in range(self.replicates)]
+        sequences = [np.random.SeedSequence(self._seed, spawn_key=key) for key in keys]
+        return [int(sequence.generate_state(1, np.uint32)[0]) for sequence in sequences]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Step and latest points."""
+        return {"steps": self._steps, "latest": self._latest.clone()}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Continue where the choices that gave ``state`` stood."""
+        self._steps, self._latest = state["steps"], state["latest"].clone()

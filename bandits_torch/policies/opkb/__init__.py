@@ -1,0 +1,18 @@
+"""OPKB and its relatives (Hong, Li & Tewari 2023): randomised blocks, their tests for change, features they rest on."""
+
+from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
+from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
+from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
+from bandits_torch.policies.opkb.neural import NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB
+
+__all__ = [
+    "OPKB",
+    "AdaOPKB",
+    "CalibratedOPKB",
+    "Constants",
+    "FeatureSource",
+    "FixedFeatures",
+    "NeuralFeatures",
+]

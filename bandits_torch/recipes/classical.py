@@ -1,0 +1,169 @@
+"""The classical bandits as recipes: every arm by itself. They need no kernel: ``ucb1(arms)``, or ``ucb1(setup)``.
+
+``arms``: features, which count the arms and are not looked at, or N. ``reward_range``: (low, high) of the rewards, None
+for the range of those seen so far (``policies.classical``). ``changes``: how many changes are expected in ``horizon``
+steps, 1 unless told; ``discount``, ``window`` and ``exploration`` are tuned to both by the papers' formulas where they
+are None.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import Tensor
+
+from bandits_torch.models.arm_inputs import features_of
+from bandits_torch.policies.classical import (
+    EXP3S,
+    GLRKLUCB,
+    UCB1,
+    DiscountedThompsonSampling,
+    DiscountedUCB,
+    EpsilonGreedy,
+    SlidingWindowUCB,
+)
+from bandits_torch.policies.classical.confidence_bounds import tuned_discount, tuned_window
+from bandits_torch.policies.policy import Policy
+from bandits_torch.recipes.registration import RUN, recipe
+from bandits_torch.recipes.setup import Setup
+
+Range = tuple[float, float]
+
+
+@recipe(belief=None)
+def ucb1(setup: Setup, *, reward_range: Range | None = None) -> Policy:
+    """UCB1: the largest mean + sqrt(2 ln t / n_i), for rewards that do not change (Auer et al. 2002, Figure 1)."""
+    return UCB1(**_common(setup), reward_range=reward_range)
+
+
+@recipe(belief=None, quick={"discount": 0.9})
+def discounted_ucb(
+    setup: Setup,
+    *,
+    horizon: int,
+    changes: float = 1.0,
+    discount: float | None = None,
+    exploration: float = 0.5,
+    reward_range: Range | None = None,
+) -> Policy:
+    """Discounted UCB: what is t steps old counts discount^t (Garivier & Moulines 2011, section 3).
+
+    ``discount``: by default 1 - sqrt(changes / horizon) / 4;  ``exploration``: xi.
+    """
+    discount = tuned_discount(horizon, changes) if discount is None else discount
+    return DiscountedUCB(
+        **_common(setup), discount=discount, exploration=exploration, reward_range=reward_range
+    )
+
+
+@recipe(belief=None, quick={"window": 9})
+def sliding_window_ucb(
+    setup: Setup,
+    *,
+    horizon: int,
+    changes: float = 1.0,
+    window: int | None = None,
+    exploration: float = 0.5,
+    reward_range: Range | None = None,
+) -> Policy:
+    """Sliding-window UCB: the last ``window`` pulls count (Garivier & Moulines 2011, section 4).
+
+    ``window``: by default 2 sqrt(horizon ln(horizon) / changes);  ``exploration``: xi.
+    """
+    window = tuned_window(horizon, changes) if window is None else window
+    return SlidingWindowUCB(
+        **_common(setup), window=window, exploration=exploration, reward_range=reward_range
+    )
+
+
+@recipe(belief=None, seeded=True, takes=(*RUN, "noise_variance"), quick={"discount": 0.9})
+def discounted_ts(
+    setup: Setup,
+    *,
+    horizon: int,
+    changes: float = 1.0,
+    discount: float | None = None,
+    likelihood: str = "auto",
+) -> Policy:
+    """Discounted Thompson sampling, Beta for rewards of 0 and 1, else Gaussian (Raj & Kalyani 2017; Qi et al. 2023).
+
+    ``discount``: by default that of discounted UCB;  ``likelihood``: ``"bernoulli"``, ``"gaussian"`` or ``"auto"``;
+    ``noise_variance``, if known, is that of the Gaussian likelihood.
+    """
+    discount = tuned_discount(horizon, changes) if discount is None else discount
+    return DiscountedThompsonSampling(
+        **_common(setup),
+        **_seeds(setup),
+        discount=discount,
+        likelihood=likelihood,
+        noise_variance=setup.noise_variance,
+    )
+
+
+@recipe(belief=None, seeded=True, quick={"exploration": 0.3}, race={"": {}, " g=0.1": {"exploration": 0.1}})
+def exp3_s(
+    setup: Setup,
+    *,
+    horizon: int,
+    changes: float = 1.0,
+    exploration: float | None = None,
+    sharing: float | None = None,
+    reward_range: Range | None = None,
+) -> Policy:
+    """EXP3.S: exponential weights that share, against rewards of any kind (Auer et al. 2002, Corollary 8.2).
+
+    ``exploration``: gamma, by default the corollary's, which is 1, random play, unless ``horizon`` is well above the
+    number of arms;  ``sharing``: alpha, by default 1 / ``horizon``.
+    """
+    return EXP3S(
+        **_common(setup),
+        **_seeds(setup),
+        horizon=horizon,
+        changes=changes,
+        exploration=exploration,
+        sharing=sharing,
+        reward_range=reward_range,
+    )
+
+
+@recipe(belief=None, seeded=True)
+def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1) -> Policy:
+    """Epsilon-greedy on exponentially weighted means of each arm's rewards (Sutton & Barto 2018, section 2.5).
+
+    ``epsilon``: the share of steps played at random;  ``step_size``: the weight of an arm's latest reward.
+    """
+    return EpsilonGreedy(**_common(setup), **_seeds(setup), epsilon=epsilon, step_size=step_size)
+
+
+@recipe(belief=None, quick={"delta": 0.5})
+def glr_kl_ucb(
+    setup: Setup,
+    *,
+    horizon: int,
+    delta: float | None = None,
+    exploration: float | None = None,
+    restarts: str = "local",
+    reward_range: Range | None = None,
+) -> Policy:
+    """GLR-klUCB: kl-UCB that forgets an arm when a test finds that it has changed (Besson et al. 2022, Algorithm 1).
+
+    ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: how often arms are played in turn;
+    ``restarts``: ``"local"``, of the arm alone, or ``"global"``.
+    """
+    return GLRKLUCB(
+        **_common(setup),
+        horizon=horizon,
+        delta=delta,
+        exploration=exploration,
+        restarts=restarts,
+        reward_range=reward_range,
+    )
+
+
+def _common(setup: Setup) -> dict[str, Any]:
+    arms = features_of(cast(Tensor | int, setup.choices), None, None)
+    return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device}
+
+
+def _seeds(setup: Setup) -> dict[str, Any]:
+    return {"seed": setup.seed, "first_replicate": setup.first_replicate}

@@ -1,0 +1,150 @@
+"""How a recipe is registered, once, and how its function becomes callable by hand.
+
+A recipe is a function of a ``Setup`` and of keywords of its own. ``recipe`` registers it and returns what users call:
+``name(setup, ...)``, or ``name(arms, kernel, noise_variance, ...)`` with the setup's fields among the keywords.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+from bandits_torch import validation
+from bandits_torch.policies.policy import Policy
+from bandits_torch.recipes.setup import DEFAULTS, Setup
+
+RUN = ("replicates", "seed", "first_replicate")  # fields of a setup that every recipe takes
+GP = (*RUN, "prior_mean", "form", "search", "learn_hyperparameters")
+OWN_WIDTH_AND_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}  # to race with
+_KNOWLEDGE = ("horizon", "rkhs_bound", "forgetting_rate", "variation_budget")
+_EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is known of a recipe; command line, documentation, universal tests and leaderboard read it.
+
+    Attributes:
+        name: of the function.
+        call: what users call.
+        belief: what it is told of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``, ``"prior"``
+            (the true one), or None for nothing.
+        takes: the other fields of ``Setup`` that it reads.
+        seeded: whether it draws, so that ``build`` hands on its seed.
+        points: whether it also plays the points of a ``Domain``.
+        one_mean: whether its ``prior_mean`` must be one number for all arms.
+        quick: arguments that make things happen within a few dozen steps, at little cost.
+        race: settings it races with on the leaderboard, by what is added to its name; an empty mapping there is its
+            defaults.
+    """
+
+    name: str
+    call: Callable[..., Policy]
+    belief: str | None = "kernel"
+    takes: tuple[str, ...] = RUN
+    seeded: bool = False
+    points: bool = False
+    one_mean: bool = False
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    race: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.call) or "").partition("\n")[0]
+
+    @property
+    def source(self) -> str:
+        """The paper, with theorem or algorithm, as its docstring cites it; empty for what is nobody's."""
+        cited = re.search(r"\(([^()]*\b(?:19|20)\d\d\b[^()]*)\)", inspect.getdoc(self.call) or "")
+        return "" if cited is None else " ".join(cited[1].split())
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its keywords with their defaults, and ``noise_variance``, which a problem may know."""
+        parameters = inspect.signature(self.call).parameters.values()
+        own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return own | {"noise_variance": None} if self._told_noise else own
+
+    @property
+    def _told_noise(self) -> bool:
+        return self.belief is not None or "noise_variance" in self.takes
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What it is told of the problem: belief, noise, prior mean, and what its own arguments take of it."""
+        belief = () if self.belief is None else (self.belief,)
+        noise = ("noise_variance",) if self._told_noise else ()
+        options = self.options
+        return (*belief, *noise, *(key for key in ("prior_mean", *_KNOWLEDGE) if key in options))
+
+
+REGISTERED: dict[str, Recipe] = {}
+
+
+def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Policy]]:
+    """Register a function of a ``Setup``; the keywords are those of ``Recipe``.
+
+    The returned function refuses, by name, an argument that the recipe does not take.
+    """
+
+    def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
+        name = function.__name__
+        takes, belief = about.get("takes", RUN), about.get("belief", "kernel")
+        _, *own = inspect.signature(function).parameters.values()
+        signature = _signature(own, takes, belief)
+
+        @wraps(function)
+        def call(*arguments: Any, **options: Any) -> Policy:
+            if arguments and isinstance(arguments[0], Setup):
+                setup, *more = arguments
+                validation.require(not more, "arguments after the setup", more, "given by name")
+                validation.known_names(f"arguments of {name} beside a setup", options, [p.name for p in own])
+                return function(_checked(name, setup, takes), **options)
+            validation.known_names(f"arguments of {name}", options, signature.parameters)
+            try:
+                given = signature.bind(*arguments, **options).arguments
+            except TypeError as error:
+                raise validation.ArgumentError(f"{name}: {error}") from None
+            fields = {key: given.pop(key) for key in list(given) if key in DEFAULTS}
+            return function(Setup(given.pop("arms"), **fields), **given)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        validation.require(name not in REGISTERED, "name of a recipe", name, "new")
+        REGISTERED[name] = Recipe(name, call, **about)
+        return call
+
+    return register
+
+
+def _signature(own: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None) -> inspect.Signature:
+    """``(arms, belief, noise_variance, *, own keywords, fields of the setup)``."""
+    annotations = inspect.signature(Setup).parameters
+    needed = _EMPTY if belief else None  # what is needed where there is a belief
+    believed = belief or "kernel"
+    kinds = {key: str(annotations[key].annotation) for key in (believed, "noise_variance")}
+    if belief:
+        kinds = {key: kind.removesuffix(" | None") for key, kind in kinds.items()}
+    first = (("arms", _EMPTY, "Choices | Setup"), *((key, needed, kind) for key, kind in kinds.items()))
+    positional = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+        for name, default, kind in first
+    ]
+    common = [
+        annotations[key].replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for key in DEFAULTS
+        if key in takes and key != "noise_variance"
+    ]
+    return inspect.Signature([*positional, *own, *common], return_annotation="Policy")
+
+
+def _checked(name: str, setup: Setup, takes: tuple[str, ...]) -> Setup:
+    """The setup, unless it asks for hyperparameters to be learned of a recipe that does not."""
+    learns = "learn_hyperparameters" in takes
+    asked = setup.learn_hyperparameters
+    validation.require(learns or not asked, "learn_hyperparameters", asked, f"False for {name}")
+    return setup

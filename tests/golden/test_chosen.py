@@ -1,0 +1,31 @@
+"""The first steps of the runs that are kept. The whole of them, bit for bit: ``python -m tests.golden``."""
+
+import pytest
+
+from bandits_torch import recipes
+from tests.golden.runs import STEPS, cases, kept, play, told
+
+FIRST, FIRST_POINTS = 30, 4
+CASES = {case.name: case for case in cases()}
+
+
+def test_every_recipe_is_kept():
+    assert {case.recipe for case in CASES.values()} == set(recipes.RECIPES)
+    assert CASES.keys() == kept().keys()
+    assert sum(case.steps == STEPS for case in CASES.values()) > 3 * len(recipes.RECIPES)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "dynamic" not in case.problem])
+def test_the_first_arms_are_those_that_are_kept(name):
+    chosen = told(play(CASES[name], FIRST))["chosen"]
+    assert [len(arms) for arms in chosen] == [FIRST] * 3
+    assert chosen == [arms[:FIRST] for arms in kept()[name]["chosen"]]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "dynamic" in case.problem])
+def test_the_first_points_are_those_that_are_kept(name):
+    """To 1e-4 of the box: the searches multiply what another processor rounds otherwise."""
+    chosen = play(CASES[name], FIRST_POINTS).arms
+    for points, before in zip(chosen.tolist(), kept()[name]["chosen"], strict=True):
+        for point, text in zip(points, before.split(" ")[:FIRST_POINTS], strict=True):
+            assert point == pytest.approx([float(x) for x in text.split(",")], abs=1e-4)

@@ -1,0 +1,250 @@
+"""The classical bandits: each plays as its slow twin from the paper, whatever the unit of rewards."""
+
+import math
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.policies import Observation
+from bandits_torch.policies.classical import (
+    EXP3S,
+    GLRKLUCB,
+    UCB1,
+    DiscountedThompsonSampling,
+    DiscountedUCB,
+    EpsilonGreedy,
+    SlidingWindowUCB,
+)
+from bandits_torch.policies.classical.confidence_bounds import tuned_discount, tuned_window
+from bandits_torch.recipes import Setup
+from tests.reference import plain_classical as plain
+
+N, S, T = 4, 3, 150
+NAMES = [name for name, call in recipes.RECIPES.items() if call.__module__.endswith(".classical")]
+MEANS = torch.tensor([[0.2, 0.5, 0.8, 0.4], [0.9, 0.1, 0.3, 0.3], [0.5, 0.5, 0.4, 0.6]]).double()
+
+
+def rewards(binary=False, seed=0):
+    """(T, S, N): the best arm of each replicate becomes the worst at half time."""
+    random = torch.Generator().manual_seed(seed)
+    means = torch.stack([MEANS if t < T // 2 else 1 - MEANS for t in range(T)])
+    if binary:
+        return (torch.rand(T, S, N, generator=random, dtype=torch.float64) < means).double()
+    return (means + 0.1 * torch.randn(T, S, N, generator=random, dtype=torch.float64)).clamp(0, 1)
+
+
+def play(policy, table, twin=None):
+    """Arms (T, S); ``twin(replicate, played)`` is asked for each choice before it is made."""
+    played = [[] for _ in range(policy.replicates)]
+    arms = []
+    for t in range(len(table)):
+        choice = policy.choose(t + 1.0)
+        for k in range(policy.replicates):
+            if twin is not None:
+                assert int(choice.arm[k]) == twin(k, played[k]), (t, k)
+            arm = int(choice.arm[k])
+            played[k].append((arm, float(table[t, k, arm])))
+        reward = torch.stack([table[t, k, choice.arm[k]] for k in range(policy.replicates)])
+        policy.learn(Observation(t + 1.0, choice.arm, reward, choice.why))
+        arms.append(choice.arm)
+    return torch.stack(arms)
+
+
+def level(played):
+    return len({reward for _, reward in played}) < 2
+
+
+def in_turn(played):
+    """Until two rewards differ every arm is pulled as often as any other."""
+    return plain.argmax([-len(plain.of(arm, played)) for arm in range(N)])
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize(
+    ("make", "twin"),
+    [
+        (lambda: UCB1(N, S), lambda played: plain.ucb1(played, N)),
+        (
+            lambda: DiscountedUCB(N, S, discount=0.9, exploration=0.6),
+            lambda played: plain.discounted_ucb(played, N, 0.9, 0.6),
+        ),
+        (
+            lambda: SlidingWindowUCB(N, S, window=20, exploration=0.6),
+            lambda played: plain.sliding_window_ucb(played, N, 20, 0.6),
+        ),
+    ],
+)
+def test_upper_confidence_bounds_play_as_their_plain_twins(make, twin, binary):
+    play(make(), rewards(binary), lambda k, played: in_turn(played) if level(played) else twin(played))
+
+
+@pytest.mark.parametrize("restarts", ["local", "global"])
+def test_glr_kl_ucb_plays_as_its_plain_twin_and_finds_the_change(restarts):
+    options = {"delta": 0.05, "exploration": 0.1, "restarts": restarts}
+    policy = GLRKLUCB(N, S, horizon=T, reward_range=(0.0, 1.0), **options)
+    twins = [plain.GLRKLUCB(N, **options) for _ in range(S)]
+    known = [0] * S
+
+    def twin(k, played):
+        for arm, reward in played[known[k] :]:
+            twins[k].learn(arm, reward)
+        known[k] = len(played)
+        return twins[k].choose()
+
+    table = torch.cat([rewards(True), rewards(True, 1).flip(0), rewards(True, 2)])
+    play(policy, table, twin)
+    assert policy.trace()["restarts"].tolist() == [one.episode - 1 for one in twins]
+    assert (policy.trace()["restarts"] >= 1).any()
+
+
+def test_exp3_s_has_the_probabilities_of_its_plain_twin():
+    policy = EXP3S(N, S, horizon=T, exploration=0.3, sharing=0.02, reward_range=(0.0, 1.0), seed=1)
+    twins = [plain.EXP3S(N, 0.3, 0.02) for _ in range(S)]
+    table, counts = rewards(), torch.zeros(S, N)
+    for t in range(T):
+        choice = policy.choose(t + 1.0)
+        expected = [twins[k].probabilities()[int(choice.arm[k])] for k in range(S)]
+        torch.testing.assert_close(choice.why["probability"], torch.tensor(expected).double())
+        reward = table[t].gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1)
+        for k in range(S):
+            twins[k].learn(int(choice.arm[k]), float(reward[k]))
+            counts[k, choice.arm[k]] += 1
+        policy.learn(Observation(t + 1.0, choice.arm, reward, choice.why))
+    assert (counts > 0).all()
+
+
+def test_exp3_s_draws_with_the_probabilities_it_tells():
+    policy = EXP3S(N, 4000, horizon=T, exploration=0.3, reward_range=(0.0, 1.0))
+    arm = torch.zeros(4000, dtype=torch.long)
+    why = {"probability": torch.full((4000,), 0.25).double()}
+    policy.learn(Observation(1.0, arm, torch.ones(4000).double(), why))
+    mask = torch.tensor([True, True, False, True])
+    choice = policy.choose(2.0, mask)
+    shares = torch.bincount(choice.arm, minlength=N) / 4000
+    told = [float(choice.why["probability"][choice.arm == i].mean()) for i in (0, 1, 3)]
+    assert sum(told) == pytest.approx(1.0)
+    assert shares[2] == 0
+    for share, p in zip(shares[[0, 1, 3]].tolist(), told, strict=True):
+        assert abs(share - p) < 4 * math.sqrt(p * (1 - p) / 4000)
+
+
+@pytest.mark.parametrize(("binary", "noise"), [(True, None), (False, None), (False, 0.01)])
+def test_thompson_draws_are_quantiles_of_the_plain_posteriors(binary, noise):
+    policy = DiscountedThompsonSampling(N, 1, discount=0.9, noise_variance=noise, seed=4)
+    table, played = rewards(binary)[:, :1], []
+    for t in range(60):
+        if len({x for _, x in played}) > 1 and len({a for a, _ in played}) == N:
+            before = policy.state_dict()
+            u = policy._streams.uniform(N)[0].tolist()
+            policy.load_state_dict(before)
+            draws = plain.thompson_draws(played, N, 0.9, u, noise, binary)
+            choice = policy.choose(t + 1.0)
+            assert int(choice.arm) == plain.argmax(draws)
+            assert float(choice.why["index"]) == pytest.approx(max(draws), rel=1e-6)
+        else:
+            choice = policy.choose(t + 1.0)
+        reward = table[t, 0, choice.arm]
+        played.append((int(choice.arm), float(reward)))
+        policy.learn(Observation(t + 1.0, choice.arm, reward, choice.why))
+
+
+def test_one_reward_that_is_neither_0_nor_1_changes_the_likelihood_of_its_replicate_alone():
+    policy = DiscountedThompsonSampling(N, 2, discount=0.9)
+    for t, reward in enumerate([[0, 0], [1, 1], [1, 0.5]]):
+        policy.learn(Observation(t + 1.0, torch.tensor([t, t]), torch.tensor(reward).double()))
+    assert policy.state_dict()["numbers"]["binary"].tolist() == [1, 0]
+    strict = DiscountedThompsonSampling(N, 1, discount=0.9, likelihood="bernoulli")
+    with pytest.raises(ValueError, match="reward must be in"):
+        strict.learn(Observation(1.0, torch.tensor([0]), torch.tensor([1.5])))
+
+
+def test_epsilon_greedy_weighs_rewards_as_the_book_does_and_explores_as_often():
+    policy = EpsilonGreedy(N, S, epsilon=0.2, step_size=0.3, seed=2)
+    played = [[] for _ in range(S)]
+    table = rewards()
+    for t in range(T):
+        arm = policy.choose(t + 1.0).arm
+        for k in range(S):
+            played[k].append((int(arm[k]), float(table[t, k, arm[k]])))
+        policy.learn(Observation(t + 1.0, arm, table[t].gather(-1, arm.unsqueeze(-1)).squeeze(-1)))
+    for k in range(S):
+        means = [plain.weighted_mean(plain.of(i, played[k]), 0.3) for i in range(N)]
+        torch.testing.assert_close(policy._numbers["sum"][k], torch.tensor(means).double())
+    many = EpsilonGreedy(N, 4000, epsilon=0.2)
+    for i in range(N):
+        many.learn(Observation(1.0 + i, torch.full((4000,), i), torch.full((4000,), float(i)).double()))
+    share = float((many.choose(9.0).arm != N - 1).double().mean())
+    assert share == pytest.approx(0.2 * 3 / 4, abs=4 * math.sqrt(0.15 * 0.85 / 4000))
+
+
+def test_memories_are_tuned_as_in_the_paper():
+    assert tuned_discount(10_000, 2) == pytest.approx(1 - math.sqrt(2 / 10_000) / 4)
+    assert tuned_window(10_000, 2) == math.ceil(2 * math.sqrt(10_000 * math.log(10_000) / 2))
+    assert recipes.discounted_ucb(N, horizon=10_000, changes=2).discount == tuned_discount(10_000, 2)
+    assert recipes.sliding_window_ucb(N, horizon=10_000, changes=2).window == tuned_window(10_000, 2)
+
+
+# -- all of them ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("scale", "shift"), [(1024.0, 0.0), (0.25, 0.0), (1000.0, 5000.0)])
+def test_choices_do_not_depend_on_the_unit_or_the_zero_of_rewards(name, scale, shift):
+    options = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
+    quick = dict(recipes.registered(name).quick)
+    policies = [recipes.RECIPES[name](Setup(N, replicates=S, seed=3), **options, **quick) for _ in range(2)]
+    table = rewards()
+    assert torch.equal(play(policies[0], table), play(policies[1], scale * table + shift))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_kernel_is_needed(name):
+    options = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
+    by_number = recipes.RECIPES[name](N, replicates=2, **options)
+    by_features = recipes.RECIPES[name](torch.rand(N, 3).double(), replicates=2, **options)
+    with_setup = recipes.RECIPES[name](Setup(N, replicates=2), **options)
+    for policy in (by_number, by_features, with_setup):
+        assert (policy.num_arms, policy.replicates) == (N, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_replicate_that_is_reset_plays_as_one_that_begins(name):
+    quick = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
+    quick |= dict(recipes.registered(name).quick)
+    if recipes.registered(name).seeded:  # its streams go on: the numbers alone begin again
+        policy = recipes.RECIPES[name](N, replicates=S, **quick)
+        fresh = {key: value.clone() for key, value in policy._numbers.items()}
+        play(policy, rewards())
+        policy.reset(torch.tensor([False, True, False]))
+        for key, value in fresh.items():
+            assert torch.equal(policy._numbers[key][1], value[1])
+            assert key in ("low", "high", "binary") or not torch.equal(policy._numbers[key][0], value[0])
+        return
+    policy = recipes.RECIPES[name](N, replicates=S, **quick)
+    play(policy, rewards())
+    policy.reset(torch.tensor([False, True, False]))
+    again = recipes.RECIPES[name](N, replicates=S, **quick)
+    assert torch.equal(play(policy, rewards(seed=5))[:, 1], play(again, rewards(seed=5))[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ucb1", {"reward_range": (1.0, 1.0)}, "reward_range"),
+        ("ucb1", {"reward_range": 3.0}, "reward_range"),
+        ("discounted_ucb", {"horizon": 9, "discount": 1.5}, "discount"),
+        ("discounted_ucb", {"horizon": 9, "changes": 0.0}, "changes"),
+        ("sliding_window_ucb", {"horizon": 9, "window": 0}, "window"),
+        ("exp3_s", {"horizon": 9, "exploration": 1.5}, "exploration"),
+        ("exp3_s", {"horizon": 0}, "horizon"),
+        ("epsilon_greedy", {"epsilon": -0.1}, "epsilon"),
+        ("epsilon_greedy", {"step_size": 0.0}, "step_size"),
+        ("glr_kl_ucb", {"horizon": 9, "restarts": "never"}, "restarts"),
+        ("discounted_ts", {"horizon": 9, "likelihood": "poisson"}, "likelihood"),
+        ("discounted_ts", {"horizon": 9, "noise_variance": -1.0}, "noise_variance"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        recipes.RECIPES[name](N, **options)

@@ -1,0 +1,197 @@
+"""What is registered of a recipe holds, and no argument is swallowed."""
+
+import inspect
+import warnings
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes
+from bandits_torch.loop import run
+from bandits_torch.policies import Observation
+from bandits_torch.problems import Replay, make
+from bandits_torch.recipes import Setup
+from bandits_torch.recipes.registration import REGISTERED
+from tests.reference import all_recipes
+
+NOBODYS = {"random", "gp_ei", "gp_pi"}
+
+
+def arguments(name, problem):
+    """(arms, belief, noise variance) for a call by hand, and what must be given by keyword."""
+    about, known = recipes.registered(name), problem.knowledge
+    belief = {"kernel": known.kernel, "priors": known.priors, "prior": problem.true_prior, None: None}
+    options = {"horizon": 20} if "horizon" in about.options else {}
+    return (problem.arms, belief[about.belief], known.noise_variance), options | dict(about.quick)
+
+
+def small_problem():
+    return make("hills", num_arms=11, replicates=2, seed=1)
+
+
+def setup_of(problem, **more):
+    known = problem.knowledge
+    believed = {"kernel": known.kernel, "priors": known.priors, "prior": problem.true_prior}
+    return Setup(problem.arms, noise_variance=known.noise_variance, replicates=2, **believed, **more)
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_a_misspelt_argument_is_refused_with_what_was_perhaps_meant(name):
+    problem = small_problem()
+    given, options = arguments(name, problem)
+    calls = {
+        "by hand": lambda: recipes.RECIPES[name](*given, **options, replicatess=3),
+        "with a setup": lambda: recipes.RECIPES[name](setup_of(problem), **options, quikc=3),
+        "by name": lambda: recipes.build(name, problem, replicates=2, horizon=20, first_replicat=3),
+    }
+    for how, call in calls.items():
+        with pytest.raises(
+            ValueError, match="quikc" if how == "with a setup" else r"did you mean \w*replicate"
+        ):
+            call()
+        with pytest.raises(TypeError):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "meant"),
+    [
+        ("tv_gp_ucb", {"forgeting_rate": 0.2}, "forgetting_rate"),
+        ("sw_gp_ucb", {"windw": 5, "horizon": 9}, "window"),
+        ("igp_ucb", {"bound": 2.0}, "bound"),  # near to nothing, but named
+        ("gp_ucb", {"wdth": 2.0}, "width"),
+    ],
+)
+def test_arguments_that_were_once_swallowed_are_named(name, wrong, meant):
+    with pytest.raises(ValueError, match=f"arguments of {name} must be among .*{meant}"):
+        getattr(recipes, name)(5, torch.eye(5).double(), 0.1, **wrong)
+
+
+def test_a_missing_argument_is_named():
+    with pytest.raises(ValueError, match=r"sw_gp_ucb: missing a required .*argument: 'horizon'"):
+        recipes.sw_gp_ucb(5, torch.eye(5).double(), 0.1)
+    with pytest.raises(TypeError, match="noise_variance"):
+        recipes.gp_ucb(5, torch.eye(5).double())
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_signatures_show_every_argument(name):
+    shown = inspect.signature(recipes.RECIPES[name]).parameters
+    assert {"arms", "replicates", "seed", "first_replicate"} <= set(shown)
+    assert all(p.kind is not p.VAR_KEYWORD and p.kind is not p.VAR_POSITIONAL for p in shown.values())
+    about = recipes.registered(name)
+    assert set(about.takes) <= set(shown)
+    assert set(about.quick) <= set(about.options)
+    assert all(set(settings) <= set(about.options) for settings in about.race.values())
+    assert (about.source == "") == (name in NOBODYS)
+    assert about.summary.endswith((".", ":"))
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_a_setup_and_a_call_by_hand_are_one_recipe(name):
+    problem = small_problem()
+    given, options = arguments(name, problem)
+    by_hand = recipes.RECIPES[name](*given, **options, replicates=2, seed=4)
+    with_setup = recipes.RECIPES[name](setup_of(problem, seed=4), **options)
+    assert torch.equal(run(by_hand, problem, 20).arms, run(with_setup, problem, 20).arms)
+
+
+def test_a_setup_is_frozen_complete_and_checked():
+    setup = Setup(torch.rand(4, 1), RBFKernel(), 0.1)
+    with pytest.raises(FrozenInstanceError):
+        setup.replicates = 3
+    assert replace(setup, replicates=3).replicates == 3
+    with pytest.raises(ValueError, match="replicates"):
+        replace(setup, replicates=0)
+    with pytest.raises(TypeError, match="replicatess"):
+        Setup(4, RBFKernel(), 0.1, replicatess=3)
+    with pytest.raises(
+        ValueError, match=r"arguments of search .* got num_restart \(did you mean num_restarts\?\)"
+    ):
+        replace(setup, search={"num_restart": 3})
+    with pytest.raises(
+        ValueError, match=r"arguments of learn_hyperparameters .* got evry \(did you mean every\?\)"
+    ):
+        replace(setup, learn_hyperparameters={"evry": 3, "anisotropy": 0.5})
+    with pytest.raises(ValueError, match="learn_hyperparameters must be False for opkb"):
+        recipes.opkb(replace(setup, learn_hyperparameters=True), horizon=9)
+    with pytest.raises(ValueError, match="after the setup"):
+        recipes.gp_ucb(setup, RBFKernel())
+
+
+def test_a_new_recipe_is_registered_once():
+    @recipes.recipe(takes=recipes.registered("gp_ucb").takes)
+    def wide_gp_ucb(setup, *, width=9.0):
+        """GP-UCB with a wide constant (2026)."""
+        return recipes.gp_ucb(setup, width=width)
+
+    try:
+        assert float(wide_gp_ucb(4, torch.eye(4).double(), 0.1).width.value) == 9.0
+        assert REGISTERED["wide_gp_ucb"].source == "2026"
+        with pytest.raises(ValueError, match="name of a recipe must be new"):
+            recipes.recipe()(wide_gp_ucb.__wrapped__)
+    finally:
+        del REGISTERED["wide_gp_ucb"]
+
+
+# -- nothing known is dropped --------------------------------------------------------------------------
+
+MEAN = 4.0
+SHIFTABLE = [name for name in recipes.RECIPES if "prior_mean" in recipes.options_of(name)]
+
+
+def shifted_arms(name, shift):
+    """The arms played where every reward is ``shift`` higher and the recipe is told so."""
+    _, problem = all_recipes.build(name, 2, 60)
+    given, options = arguments(name, problem)
+    options |= {"horizon": 60} if "horizon" in options else {}
+    policy = recipes.RECIPES[name](*given, **options, replicates=2, seed=3, prior_mean=shift)
+    arms = []
+    noise = torch.randn(60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for step in range(1, 61):
+        choice = policy.choose(float(step))
+        expected = problem.expected_rewards(step).gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1)
+        reward = expected + 0.1 * noise[step - 1] + shift
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+        arms.append(choice.arm)
+    return torch.stack(arms)
+
+
+def test_every_recipe_that_is_told_a_kernel_takes_a_prior_mean():
+    told = {name for name in recipes.RECIPES if recipes.registered(name).belief == "kernel"}
+    assert told <= set(SHIFTABLE)
+
+
+@pytest.mark.parametrize("name", SHIFTABLE)
+def test_a_prior_mean_that_is_told_is_used(name):
+    assert torch.equal(shifted_arms(name, 0.0), shifted_arms(name, MEAN))
+
+
+def uneven():
+    table = torch.rand(40, 5, generator=torch.Generator().manual_seed(1)).double() + torch.arange(5)
+    return Replay(table, warm_up=0.3, prior_mean="arm")
+
+
+@pytest.mark.parametrize("name", [name for name in SHIFTABLE if recipes.registered(name).one_mean])
+def test_a_prior_mean_that_differs_between_arms_is_averaged_with_a_warning(name):
+    problem = uneven()
+    with pytest.warns(UserWarning, match=f"{name} has one prior_mean .* it is told the average, "):
+        policy = recipes.build(
+            name, problem, replicates=1, horizon=20, **dict(recipes.registered(name).quick)
+        )
+    assert policy.prior_mean == pytest.approx(float(problem.knowledge.prior_mean.mean()))
+    given, options = arguments(name, problem)
+    with pytest.raises(ValueError, match="prior_mean must be"):
+        recipes.RECIPES[name](*given, **options, prior_mean=problem.knowledge.prior_mean)
+
+
+@pytest.mark.parametrize("name", ["w_gp_ucb", "master_gp_ucb", "gp_ucb"])
+def test_a_prior_mean_for_each_arm_is_taken_as_it_is(name):
+    problem = uneven()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy = recipes.build(name, problem, replicates=1, horizon=20)
+    first = int(policy.choose(1.0).arm)
+    assert first == int(problem.knowledge.prior_mean.argmax())

@@ -1,0 +1,62 @@
+"""The tracer counts what runs, and a step of the recipes runs through no more than it did."""
+
+import importlib
+import sys
+
+import pytest
+
+from benchmarks.speed.step_trace import Executed, of_botorch, of_recipe
+
+SOURCE = """
+def called(x):
+    if x > 1:
+        x = 2 * x
+    else:
+        x = 0
+    return x
+
+
+def not_called():
+    return 1
+
+
+def twice(x):
+    return [called(x), called(x)]
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "traced"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from traced.part import called, twice\n")
+    (folder / "part.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("traced")
+    for name in ("traced", "traced.part"):
+        sys.modules.pop(name)
+
+
+def test_files_functions_and_lines_are_counted_once_and_of_the_package_alone(package):
+    before = sys.gettrace()
+    with Executed(package) as executed:
+        package.twice(3)
+        sorted([2, 1], key=lambda x: -x)
+    assert executed.counts() == {"files": 1, "functions": 2, "lines": 4}
+    assert sys.gettrace() is before
+    with executed:
+        package.called(0)
+    assert executed.counts() == {"files": 1, "functions": 2, "lines": 5}  # and the other branch
+
+
+@pytest.mark.parametrize("name", ["sw_gp_ucb", "igp_ucb", "pe_gp_ucb"])
+def test_a_step_runs_through_at_most_12_files_40_functions_and_150_lines(name):
+    counts = of_recipe(name).counts()
+    assert counts["files"] <= 12
+    assert counts["functions"] <= 40
+    assert counts["lines"] <= 150
+    assert counts["lines"] > 50  # it did run
+
+
+def test_botorch_s_step_is_traced_in_its_own_packages():
+    assert of_botorch().counts()["files"] > 30
