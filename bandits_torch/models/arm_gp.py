@@ -246,6 +246,7 @@ class ArmGP(ArmModel):
                 learn = self._belief.learn_late
             else:
                 self._check_not_past(moment)
+                self._belief.check_spread(moment)
         learn(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:

@@ -71,13 +71,14 @@ def test_a_ratio_of_which_float64_leaves_nothing_is_refused_by_name(make):
         make(1e-12)
 
 
-def test_a_start_too_far_away_for_the_factor_form_is_refused_before_anything_changes():
+@pytest.mark.parametrize("learn", ["observe_arms", "take"])
+def test_a_start_too_far_away_for_the_factor_form_is_refused_before_anything_changes(learn):
     kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(3)), WienerKernel(1.0))
     model, right = (ArmGP(3, kernel, 1e-6, form=form) for form in ("factor", "covariance"))
     one = torch.ones((), dtype=F64)
     right.observe_arms(torch.tensor(0), one, 1e12)
     with pytest.raises(ValueError, match=r"time must be where noise_variance.*1e-15.*start"):
-        model.observe_arms(torch.tensor(0), one, 1e12)
+        getattr(model, learn)(torch.tensor(0), one, 1e12)
     assert model.now is None
     assert int(model.num_observations) == 0
 
