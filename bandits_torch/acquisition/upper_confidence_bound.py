@@ -52,14 +52,12 @@ class UpperConfidenceBound(AcquisitionFunction):
         width: float | Tensor | Width,
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
-        right = (
-            isinstance(width, Tensor) and isinstance(model, Model) and width.shape in ((), model.batch_shape)
-        )
-        if not (right and (not width.is_cpu or (width >= 0).all())):  # else looked at closely
+        right = isinstance(width, Tensor) and (not width.is_cpu or bool((width >= 0).all()))  # at a glance
+        if not (right and isinstance(model, Model) and cast(Tensor, width).shape in ((), model.batch_shape)):
             validation.instance("model", model, Model, "a BoTorch model")
             width = width_now(width, model)
         super().__init__(model=model)
-        self.register_buffer("width", width)
+        self.register_buffer("width", cast(Tensor, width))
         self.posterior_transform = posterior_transform
         self.X_pending = self._hallucinated = None  # type: ignore[assignment]
 

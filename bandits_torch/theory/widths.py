@@ -156,10 +156,9 @@ class SelfNormalisedWidth(Width):
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
-        noise = model.noise_variance
+        noise, w = model.noise_variance, self._most
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
         R = noise.sqrt() if self.noise_scale is None else like(noise, self.noise_scale)
-        w = self._most
         points = step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
         gamma, log_term = self.gain(points, model), log(self._events / delta)
         if self.form == "printed":

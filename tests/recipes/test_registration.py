@@ -171,7 +171,7 @@ def test_a_prior_mean_that_is_told_is_used(name):
 
 def uneven():
     table = torch.rand(40, 5, generator=torch.Generator().manual_seed(1)).double() + torch.arange(5)
-    return Replay(table, warm_up=0.3, prior_mean="arm")
+    return Replay(table, warm_up=0.3, prior_mean="arm", forgetting_rate=0.03, noise_fraction=0.05)
 
 
 @pytest.mark.parametrize("name", [name for name in SHIFTABLE if recipes.registered(name).one_mean])

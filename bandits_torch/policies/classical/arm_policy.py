@@ -85,12 +85,16 @@ class ArmPolicy(Policy):
     def learn(self, observation: Observation) -> None:
         """Count the pull and its reward."""
         self.choices.check(observation, *self.told)
+        self._check(observation)
         reward = observation.reward.to(self._numbers["sum"])
         if self.reward_range is None:
             self._numbers["low"] = torch.minimum(self._numbers["low"], reward)
             self._numbers["high"] = torch.maximum(self._numbers["high"], reward)
         self._numbers["clock"] += 1
         self._update(torch.arange(self.replicates, device=self.device), observation.arm, reward)
+
+    def _check(self, observation: Observation) -> None:
+        """Raise ValueError unless this policy can learn the observation, which is one of an arm and a reward."""
 
     def _scores(self) -> Tensor:
         """The index of every arm, (S, N): infinite for one never pulled; until rewards differ, who was pulled least."""
