@@ -29,9 +29,9 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
-from bandits_torch.models.arm_arguments import SMALLEST_RATIO
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.settings import SMALLEST_RATIO
+from bandits_torch.models.points.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
 ANISOTROPY = 0.3  # that of a length-scale over the geometric mean of all, unless told otherwise

@@ -17,8 +17,9 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models import ArmGP, OnlineGP, points_in_time
-from bandits_torch.models.points_in_time import PointsInTime
+from bandits_torch.models import ArmGP, OnlineGP
+from bandits_torch.models.arms import points_in_time
+from bandits_torch.models.arms.points_in_time import PointsInTime
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 

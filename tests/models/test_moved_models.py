@@ -6,7 +6,7 @@ from botorch.acquisition import UpperConfidenceBound
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, LeverageSampling, OnlineGP, SketchedGP
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference.arm_gp_twins import smooth
 
 N, NOISE, F64 = 6, 0.1, torch.float64

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.models import arm_arguments, arm_inputs
-from bandits_torch.models.arm_model import ArmModel
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.batch_inputs import noise_added
-from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.broadcasting import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.sketch import Sketch
-from bandits_torch.models.sketch_posterior import OffArms, arms_posterior, moments_at
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.posterior import OffArms, arms_posterior, moments_at
+from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -68,21 +68,21 @@ class SketchedGP(ArmModel):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        arms = arm_inputs.features_of(arms, dtype, device)
+        arms = inputs.features_of(arms, dtype, device)
         validation.shape_is("arms", arms, arms.dim() == 2, "(N, d): replicates share their arms")
         if chunk_size is not None:
             validation.positive_integer("chunk_size", chunk_size)
         self.register_buffer("arms", arms)
         validation.natural("first_replicate", first_replicate)
-        self.prior = ArmPrior(arms, arm_arguments.kernel_over(arms, kernel))
+        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
         static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
         validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
-        noise = arm_arguments.noise_over(arms, noise_variance)
-        mean = arm_arguments.prior_mean_over(arms, prior_mean)
-        self._batch_shape = arm_arguments.common_batch(
+        noise = settings.noise_over(arms, noise_variance)
+        mean = settings.prior_mean_over(arms, prior_mean)
+        self._batch_shape = settings.common_batch(
             batch_shape=batch_shape, noise_variance=noise.shape, prior_mean=mean.shape[:-1]
         )
-        arm_arguments.check_ratio(noise, self.prior.diagonal())
+        settings.check_ratio(noise, self.prior.diagonal())
         self.register_buffer("noise_variance", noise)
         self.register_buffer("prior_mean", mean)
         self.prior_mean: Tensor
@@ -164,7 +164,7 @@ class SketchedGP(ArmModel):
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
-        index, rewards, _ = arm_inputs.observations(X, Y, self.num_arms, False, self._batch_shape)
+        index, rewards, _ = inputs.observations(X, Y, self.num_arms, False, self._batch_shape)
         mask = self._mask(where)
         for k in range(index.shape[-1]):
             self._learn(index[:, k], rewards[:, k], mask)
@@ -175,7 +175,7 @@ class SketchedGP(ArmModel):
         """``observe`` for one pull per member; ``time`` is not looked at."""
         arm, mask = self._checked_arm(arm), self._mask(where)
         validation.finite_tensor("reward", reward)
-        self._learn(arm, arm_inputs.flat("reward", reward, self._batch_shape), mask)
+        self._learn(arm, inputs.flat("reward", reward, self._batch_shape), mask)
 
     def place(self, arm: Tensor) -> None:
         """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
@@ -186,8 +186,8 @@ class SketchedGP(ArmModel):
         """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
         validation.finite_tensor("reward", reward)
         n = arm.shape[-1]
-        arms = arm_inputs.flat("arm", arm, self._batch_shape, n)
-        rewards = arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
+        arms = inputs.flat("arm", arm, self._batch_shape, n)
+        rewards = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
         residuals = rewards - self._means_of(arms)
         for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
             more = sorted({index for index in indices if indices.count(index) > sketch.awaited(index)})
@@ -228,10 +228,10 @@ class SketchedGP(ArmModel):
     def _checked_arm(self, arm: Tensor) -> Tensor:
         in_range = all(0 <= index < self.num_arms for index in arm.reshape(-1).tolist())
         validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
-        return arm_inputs.flat("arm", arm, self._batch_shape)
+        return inputs.flat("arm", arm, self._batch_shape)
 
     def _mask(self, where: Tensor | None) -> list[bool] | None:
-        return None if where is None else arm_inputs.flat_mask(where, self._batch_shape).tolist()
+        return None if where is None else inputs.flat_mask(where, self._batch_shape).tolist()
 
     # -- predicting ------------------------------------------------------------------------------------
 

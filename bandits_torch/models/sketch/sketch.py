@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arm_embedding import ArmEmbedding
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.cholesky import solve_lower
-from bandits_torch.models.feature_regression import FeatureRegression
-from bandits_torch.models.leverage_sampling import LeverageSampling
+from bandits_torch.models.algebra.cholesky import solve_lower
+from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState
-from bandits_torch.models.sketch_marginals import SketchMarginals
+from bandits_torch.models.sketch.embedding import ArmEmbedding
+from bandits_torch.models.sketch.feature_regression import FeatureRegression
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.marginals import SketchMarginals
 from bandits_torch.streams import ReplicateStreams
 
 _SLACK = 4.0  # a dictionary may be this many times larger than the last draw before it is built anew

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.sketch import Sketch
+from bandits_torch.models.sketch.sketch import Sketch
 
 
 class WatchedArms:

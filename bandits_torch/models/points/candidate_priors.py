@@ -13,9 +13,9 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, StackedKernel
-from bandits_torch.models.candidate_priors import ALMOST_STATIC, CandidatePrior, check_priors
+from bandits_torch.models.arms.candidate_priors import ALMOST_STATIC, CandidatePrior, check_priors
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 
 
 def online_gp_over_priors(

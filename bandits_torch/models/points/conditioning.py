@@ -16,9 +16,9 @@ from gpytorch.settings import lazily_evaluate_kernels
 from linear_operator import to_dense
 from torch import Tensor
 
-from bandits_torch.models.candidate_folding import fold
-from bandits_torch.models.growing_cholesky import GrowingCholesky, Rows
-from bandits_torch.models.rank_one import solve_lower
+from bandits_torch.models.algebra.rank_one import solve_lower
+from bandits_torch.models.points.candidate_folding import fold
+from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.algebra.rank_one import remove_row
 from bandits_torch.models.online_model import ResizableState
-from bandits_torch.models.rank_one import remove_row
 
 _SMALLEST_CAPACITY = 32
 _FULL = 0.75  # a buffer fuller than this after compaction is doubled

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.cholesky import bordered, safe_cholesky, solve_lower
+from bandits_torch.models.algebra.cholesky import bordered, safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState
 
 

@@ -7,10 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import FRAIL, REMOVED, TOLERANCE, column_error, posterior_of_counts
-from bandits_torch.models.covariance_form import half_log1p
-from bandits_torch.models.points_in_time import PointsInTime
+from bandits_torch.models.algebra.posterior_of_counts import (
+    FRAIL,
+    REMOVED,
+    TOLERANCE,
+    column_error,
+    posterior_of_counts,
+)
+from bandits_torch.models.arms.covariance_form import half_log1p
+from bandits_torch.models.arms.points_in_time import PointsInTime
+from bandits_torch.models.arms.prior import ArmPrior
 
 
 class FactorForm(PointsInTime):

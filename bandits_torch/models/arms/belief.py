@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.covariance_form import CovarianceForm
-from bandits_torch.models.factor_form import FactorForm
-from bandits_torch.models.observation_buffer import ObservationBuffer
+from bandits_torch.models.arms.covariance_form import CovarianceForm
+from bandits_torch.models.arms.factor_form import FactorForm
+from bandits_torch.models.arms.observation_buffer import ObservationBuffer
+from bandits_torch.models.arms.prior import ArmPrior
 
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arm_embedding import ArmEmbedding
-from bandits_torch.models.feature_regression import FeatureRegression
 from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.sketch.embedding import ArmEmbedding
+from bandits_torch.models.sketch.feature_regression import FeatureRegression
 
 
 class SketchMarginals(ResizableState):

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.cholesky import bordered, independent, solve_lower
-from bandits_torch.models.growing_rows import GrowingRows
+from bandits_torch.models.algebra.cholesky import bordered, independent, solve_lower
+from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.sketch.feature_rows import GrowingRows
 
 _ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they fit a core's cache
 

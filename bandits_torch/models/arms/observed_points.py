@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.arms.prior_rows import PriorRows
 from bandits_torch.models.online_model import ResizableState
-from bandits_torch.models.prior_rows import PriorRows
 
 _NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
 

@@ -14,10 +14,10 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models import arm_inputs
-from bandits_torch.models.batch_inputs import noise_added
+from bandits_torch.models.arms import inputs
+from bandits_torch.models.broadcasting import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.sketch import Sketch
+from bandits_torch.models.sketch.sketch import Sketch
 
 
 class _Sketched(Protocol):
@@ -73,8 +73,8 @@ class OffArms(Model):
 def arms_posterior(model: _Sketched, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
     """Joint posterior at arms by index, X: ``t_batch x q x 1``."""
     num_arms = model.arms.shape[-2]
-    index, _ = arm_inputs.split(X, num_arms, False)
-    points = arm_inputs.broadcast(X, model.batch_shape)
+    index, _ = inputs.split(X, num_arms, False)
+    points = inputs.broadcast(X, model.batch_shape)
     index = index.expand(*points, X.shape[-2])
     prior_mean = model.prior_mean
     if prior_mean.dim():

@@ -15,11 +15,11 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models import arm_arguments, arm_inputs
-from bandits_torch.models.arm_belief import FORMS, ArmBelief
-from bandits_torch.models.arm_model import ArmModel
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.batch_inputs import check_held, noise_added
+from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.arms.belief import FORMS, ArmBelief
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.broadcasting import check_held, noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 
 # "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover). Not a matter of the
@@ -79,15 +79,15 @@ class ArmGP(ArmModel):
     ) -> None:
         super().__init__()
         validation.require(form in ("auto", *FORMS), "form", form, "'auto', 'covariance' or 'factor'")
-        arms = arm_inputs.features_of(arms, dtype, device)
+        arms = inputs.features_of(arms, dtype, device)
         self.register_buffer("arms", arms)
         self.arms: Tensor
-        self.prior = ArmPrior(arms, arm_arguments.kernel_over(arms, kernel))
-        noise = arm_arguments.noise_over(arms, noise_variance)
-        mean = arm_arguments.prior_mean_over(arms, prior_mean)
+        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
+        noise = settings.noise_over(arms, noise_variance)
+        mean = settings.prior_mean_over(arms, prior_mean)
         time_kernel = self.prior.time_kernel
         self.drifts = time_kernel is not None
-        self._batch_shape = arm_arguments.common_batch(
+        self._batch_shape = settings.common_batch(
             batch_shape=batch_shape,
             kernel_and_arms=self.prior.batch_shape,
             time_kernel=() if time_kernel is None else time_kernel.batch_shape,
@@ -95,7 +95,7 @@ class ArmGP(ArmModel):
             prior_mean=mean.shape[:-1],
         )
         self.prior.fill(self._batch_shape)
-        arm_arguments.check_ratio(noise, self.prior.diagonal())
+        settings.check_ratio(noise, self.prior.diagonal())
         self.form = form
         self.register_buffer("noise_variance", noise)
         b = self._batch_shape.numel()
@@ -184,8 +184,8 @@ class ArmGP(ArmModel):
         Cost: n steps. The time of an observation must be the same for every member of the batch.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, rewards, times = arm_inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
-        moments = arm_inputs.moments(times, index.shape[-1])
+        index, rewards, times = inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        moments = inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
             self._check_not_past(moments[0])
             self._belief.check_spread(moments[-1])
@@ -231,8 +231,8 @@ class ArmGP(ArmModel):
             validation.require(in_range, "arm", arm, expected)
         learn = self._belief.learn_late if late and self.drifts else self._belief.learn
         learn(
-            arm_inputs.flat("arm", arm, self._batch_shape),
-            arm_inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
+            inputs.flat("arm", arm, self._batch_shape),
+            inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
             float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
             self._mask(where),
         )
@@ -284,9 +284,9 @@ class ArmGP(ArmModel):
         held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, rewards, times = arm_inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        index, rewards, times = inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
         n = index.shape[-1]
-        moments = arm_inputs.moments(times, n, in_order=False)
+        moments = inputs.moments(times, n, in_order=False)
         check_held(held, self._batch_shape, n)
         self._belief.check_spread(max(moments))
         self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
@@ -302,7 +302,7 @@ class ArmGP(ArmModel):
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
             validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
-        arm_arguments.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
+        settings.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
         validation.finite_tensor("prior_mean", prior_mean)
         if self.noise_variance.shape == self._batch_shape:
             self.noise_variance.copy_(noise_variance)
@@ -327,7 +327,7 @@ class ArmGP(ArmModel):
         return super()._apply(fn, recurse)
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
-        return None if where is None else arm_inputs.flat_mask(where, self._batch_shape)
+        return None if where is None else inputs.flat_mask(where, self._batch_shape)
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -403,11 +403,11 @@ class ArmGP(ArmModel):
         return self.marginals(time)[0], root.reshape(*self._batch_shape, self.num_arms, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        index, times = arm_inputs.split(X, self.num_arms, self.drifts)
+        index, times = inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
             self._check_not_past(float(times.min()))
         q, b = X.shape[-2], self._batch_shape.numel()
-        points = (*arm_inputs.broadcast(X, self._batch_shape), q)
+        points = (*inputs.broadcast(X, self._batch_shape), q)
         flat = (-1, b, q)
         flat_times = None if times is None else times.expand(points).reshape(flat)
         mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
@@ -435,7 +435,7 @@ class ArmGP(ArmModel):
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
         wide = torch.Size(batch_shape)
         members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
-        source = arm_inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
+        source = inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
         model = copy.deepcopy(self)
         model._batch_shape, model._candidates = wide, None
         model.prior.fill(model._batch_shape)

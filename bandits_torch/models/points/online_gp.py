@@ -17,8 +17,8 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_arguments import SMALLEST_RATIO, check_ratio, noise_over
-from bandits_torch.models.batch_inputs import (
+from bandits_torch.models.arms.settings import SMALLEST_RATIO, check_ratio, noise_over
+from bandits_torch.models.broadcasting import (
     broadcast,
     check_held,
     mask,
@@ -27,10 +27,10 @@ from bandits_torch.models.batch_inputs import (
     require_within,
     variances,
 )
-from bandits_torch.models.conditioning import GaussianPrior, factor_anew, new_rows, predict
-from bandits_torch.models.growing_cholesky import GrowingCholesky, Rows
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.conditioning import GaussianPrior, factor_anew, new_rows, predict
+from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 
 
 class OnlineGP(OnlineModel):

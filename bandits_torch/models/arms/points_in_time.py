@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bandits_torch.models.observed_points import ObservedPoints
+from bandits_torch.models.arms.observed_points import ObservedPoints
 
 _DEEP = 1e4  # so large may the prior variance be, in units of the noise, before a difference with it costs too much
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from bandits_torch.models.cholesky import batched_cholesky
+from bandits_torch.models.algebra.cholesky import batched_cholesky
 from bandits_torch.models.online_model import OnlineModel
 
 

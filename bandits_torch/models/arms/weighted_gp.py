@@ -14,9 +14,9 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models import arm_inputs
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.batch_inputs import noise_added
+from bandits_torch.models.arms import inputs
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.broadcasting import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
 
@@ -131,8 +131,8 @@ class WeightedGP(OnlineModel):
         if Y.is_cpu:
             validation.finite_tensor("Y", Y)
         shape, where = self._batch_shape, self._mask(where)
-        index = arm_inputs.flat("X", index, shape, n).reshape(*shape, n)
-        rewards = arm_inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
+        index = inputs.flat("X", index, shape, n).reshape(*shape, n)
+        rewards = inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
         rewards = rewards - self.prior_mean.gather(-1, index)
         for k in range(n):
             self._learn(index[..., k : k + 1], rewards[..., k : k + 1], where)
@@ -141,13 +141,13 @@ class WeightedGP(OnlineModel):
         """Arms of inputs ``... x q x 1``; their values are looked at on a CPU only, where a look costs no wait."""
         validation.tensor("X", X)
         if X.is_cpu:
-            return arm_inputs.split(X, self.num_arms, False)[0]
+            return inputs.split(X, self.num_arms, False)[0]
         validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == 1, "batch_shape x q x 1")
         return X.squeeze(-1).long()
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
         shape = self._batch_shape
-        return None if where is None else arm_inputs.flat_mask(where, shape).reshape(shape)
+        return None if where is None else inputs.flat_mask(where, shape).reshape(shape)
 
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
         ones = torch.ones_like(reward)
@@ -172,7 +172,7 @@ class WeightedGP(OnlineModel):
         if where is None:
             where = torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
         else:
-            where = arm_inputs.flat_mask(where, self._batch_shape).reshape(self._batch_shape)
+            where = inputs.flat_mask(where, self._batch_shape).reshape(self._batch_shape)
         for name in ("weight", "square", "reward"):
             setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
         self.count = torch.where(where, 0, self.count)
@@ -214,7 +214,7 @@ class WeightedGP(OnlineModel):
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
         index, noise = self._index(X), noise_added(output_indices, observation_noise, self.noise_variance)
         mean, C = self._now()
-        batch, q = arm_inputs.broadcast(X, self._batch_shape), X.shape[-2]
+        batch, q = inputs.broadcast(X, self._batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
         at = (mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
         rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))

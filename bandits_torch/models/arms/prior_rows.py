@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arm_prior import ArmPrior
+from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState
 
 

@@ -17,8 +17,8 @@ from bandits_torch.kernels import (
     MarkovTimeKernel,
     SpatioTemporalKernel,
 )
-from bandits_torch.models import arm_inputs
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms import inputs
+from bandits_torch.models.arms.arm_gp import ArmGP
 
 ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
 
@@ -122,7 +122,7 @@ def check_priors(priors: Sequence[CandidatePrior]) -> None:
 
 
 def _features(arms: Tensor | int) -> Tensor:
-    features = arm_inputs.features_of(arms, None, None)
+    features = inputs.features_of(arms, None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
     return features
 

@@ -7,8 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.counts import FRAIL, REMOVED, TOLERANCE, column_error, posterior_of_counts
+from bandits_torch.models.algebra.posterior_of_counts import (
+    FRAIL,
+    REMOVED,
+    TOLERANCE,
+    column_error,
+    posterior_of_counts,
+)
+from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState
 
 
