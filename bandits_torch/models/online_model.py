@@ -112,6 +112,11 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         return self.posterior(X).distribution  # type: ignore[attr-defined]
 
 
+def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
+    """Give ``module`` parts whose parameters and buffers are another's: they are in its state once, and moved once."""
+    vars(module).update(parts)
+
+
 class ResizableState(torch.nn.Module):
     """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -97,7 +96,6 @@ class ArmGP(ArmModel):
         self.prior.fill(self._batch_shape)
         settings.check_ratio(noise, self.prior.diagonal())
         self.form = form
-        self.register_buffer("noise_variance", noise)
         b = self._batch_shape.numel()
         if form == "auto":
             most = _COVARIANCE_FORM_UP_TO["drifting" if self.drifts else "static"]
@@ -118,6 +116,11 @@ class ArmGP(ArmModel):
     def batch_shape(self) -> torch.Size:
         """Replicates, priors: every batch dimension."""
         return self._batch_shape
+
+    @property
+    def noise_variance(self) -> Tensor:  # type: ignore[override]
+        """lambda, ``batch_shape``."""
+        return self._belief.noise_variance.reshape(self._batch_shape)
 
     @property
     def now(self) -> float | None:
@@ -304,10 +307,6 @@ class ArmGP(ArmModel):
             validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
         settings.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
         validation.finite_tensor("prior_mean", prior_mean)
-        if self.noise_variance.shape == self._batch_shape:
-            self.noise_variance.copy_(noise_variance)
-        else:
-            self.noise_variance = noise_variance.to(self.noise_variance).clone()
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
         self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
         self.rebuild()
@@ -318,7 +317,7 @@ class ArmGP(ArmModel):
         """Learn what a state held again, under the kernel, noise and prior mean of ``own``."""
         belief, taken = own._belief, self._belief
         belief.observations, belief.now, belief.forgets = taken.observations, taken.now, taken.forgets
-        self.prior, self.noise_variance, self._belief = own.prior, own.noise_variance, belief
+        self.prior, self._belief = own.prior, belief
         belief.relearn(taken.form_name)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
@@ -479,12 +478,6 @@ class ArmGP(ArmModel):
         belief.forgets = self._belief.forgets
         belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
         return model
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        noise, own = state_dict[prefix + "noise_variance"], self.noise_variance
-        if noise.shape != own.shape and noise.shape in ((), self._batch_shape):  # learned since, or not yet
-            self.noise_variance = own.new_empty(noise.shape)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""

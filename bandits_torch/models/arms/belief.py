@@ -14,6 +14,7 @@ from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.online_model import held_elsewhere
 
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,
@@ -44,7 +45,8 @@ class ArmBelief(torch.nn.Module):
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
-        self.prior, self.drifts = prior, prior.time_kernel is not None
+        self.prior: ArmPrior
+        held_elsewhere(self, prior=prior, drifts=prior.time_kernel is not None)
         self.register_buffer("prior_mean", prior_mean)  # b x N
         self.register_buffer("noise_variance", noise_variance)  # b x 1
         self.forgets = False
@@ -326,3 +328,4 @@ class ArmBelief(torch.nn.Module):
         if form != self.form_name:
             self.start(form)
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self.form.noise_variance.copy_(self.noise_variance)

@@ -15,7 +15,7 @@ from bandits_torch.models.algebra.posterior_of_counts import (
     posterior_of_counts,
 )
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 
 def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
@@ -60,9 +60,10 @@ class CovarianceForm(ResizableState):
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
         super().__init__()
-        self.prior = prior
+        self.prior: ArmPrior
+        held_elsewhere(self, prior=prior)
         self.register_buffer("prior_covariance", prior.matrix())
-        self.register_buffer("noise_variance", noise_variance)
+        self.register_buffer("noise_variance", noise_variance.clone(), persistent=False)
         self.noise_variance: Tensor
         copies = batch // prior.flat_batch
         self.register_buffer("covariance", self.prior_covariance.repeat(copies, 1, 1))

@@ -67,10 +67,9 @@ class FactorForm(PointsInTime):
     noise_variance: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
-        prior = prior.in_double()
-        diagonal = prior.diagonal()
+        diagonal = prior.in_double().diagonal()
         super().__init__(prior, diagonal, batch, capacity)
-        self.register_buffer("noise_variance", noise_variance.double())
+        self.register_buffer("noise_variance", noise_variance.double().clone(), persistent=False)
         q, n = diagonal.shape
         new = diagonal.new_zeros
         self.register_buffer("prior_variance", diagonal.repeat(batch // q, 1))
@@ -309,4 +308,5 @@ class FactorForm(PointsInTime):
             prefix + "removed", torch.zeros_like(self.gain)
         )  # not kept before it was looked at
         super()._load_from_state_dict(state_dict, prefix, *args)
+        vars(self)["prior"] = self._given.in_double()
         self._measure_depth()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.prior_rows import PriorRows
-from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 _NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
 
@@ -32,10 +32,12 @@ class ObservedPoints(ResizableState):
     point_total: Tensor
     covariance: Tensor
     prior_covariance: Tensor
+    _given: ArmPrior  # in the model's dtype
 
     def __init__(self, prior: ArmPrior, diagonal: Tensor, batch: int, capacity: int) -> None:
         super().__init__()
-        self.prior = prior
+        self.prior: ArmPrior
+        held_elsewhere(self, prior=prior.in_double(), _given=prior)
         new = diagonal.new_zeros
         self.rows = PriorRows(diagonal, capacity)
         self.register_buffer("covariance", new(batch, capacity, capacity))
@@ -112,7 +114,7 @@ class ObservedPoints(ResizableState):
         """``model.to(float32)`` leaves what is in here in float64, to the last figure."""
         exact = [dict(holder._buffers) for holder in (self, self.rows)]
         super()._apply(fn, recurse)
-        self.prior = self.prior.in_double()
+        vars(self)["prior"] = self._given.in_double()
         for holder, buffers in zip((self, self.rows), exact, strict=True):
             for name, held in buffers.items():
                 holder._buffers[name] = held.to(holder._buffers[name].device)  # type: ignore[union-attr]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel, MarkovTimeKernel, SpatioTemporalKernel
+from bandits_torch.models.online_model import held_elsewhere
 
 
 class ArmPrior(torch.nn.Module):
@@ -28,9 +29,11 @@ class ArmPrior(torch.nn.Module):
     def __init__(self, arms: Tensor, kernel: Kernel) -> None:
         super().__init__()
         self.kernel = kernel
+        self.space_kernel: Kernel
+        self.time_kernel: MarkovTimeKernel | None
         spatio_temporal = isinstance(kernel, SpatioTemporalKernel)
-        self.space_kernel: Kernel = kernel.space_kernel if spatio_temporal else kernel
-        self.time_kernel: MarkovTimeKernel | None = kernel.time_kernel if spatio_temporal else None
+        space, over_time = (kernel.space_kernel, kernel.time_kernel) if spatio_temporal else (kernel, None)
+        held_elsewhere(self, space_kernel=space, time_kernel=over_time)
         validation.require(
             self.time_kernel is None or isinstance(self.time_kernel, MarkovTimeKernel),
             "kernel.time_kernel",

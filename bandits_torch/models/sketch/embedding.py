@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch.models.algebra.cholesky import bordered, independent, solve_lower
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.feature_rows import GrowingRows
 
 _ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they fit a core's cache
@@ -35,7 +35,9 @@ class ArmEmbedding(ResizableState):
 
     def __init__(self, prior: ArmPrior, prior_variance: Tensor, chunk_size: int | None) -> None:
         super().__init__()
-        self.prior, self.chunk_size, self.num_arms = prior, chunk_size, prior.num_arms
+        self.prior: ArmPrior
+        held_elsewhere(self, prior=prior)
+        self.chunk_size, self.num_arms = chunk_size, prior.num_arms
         self.scale = float(prior_variance.max())
         new = prior_variance.new_zeros
         self.register_buffer("inducing", torch.zeros(0, dtype=torch.long, device=prior_variance.device))

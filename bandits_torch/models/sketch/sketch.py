@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch.models.algebra.cholesky import solve_lower
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
@@ -65,9 +65,11 @@ class Sketch(ResizableState):
         chunk_size: int | None,
     ) -> None:
         super().__init__()
-        self.prior, self.sampling, self._streams, self.chunk_size = prior, sampling, streams, chunk_size
+        self.prior: ArmPrior
+        held_elsewhere(self, prior=prior)
+        self.sampling, self._streams, self.chunk_size = sampling, streams, chunk_size
         diagonal = prior.diagonal()[0]
-        self.register_buffer("noise_variance", noise_variance)
+        self.register_buffer("noise_variance", noise_variance, persistent=False)
         self.register_buffer("prior_variance", diagonal, persistent=False)
         for name in ("count", "total", "unexplained", "pulled"):
             self.register_buffer(name, diagonal.new_zeros(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -296,6 +297,13 @@ class SketchedGP(ArmModel):
         model._hold([copy.deepcopy(self.sketches[k]) for k in order.reshape(-1).tolist()])
         model._batch_shape, model._candidates = torch.Size(batch_shape), None
         return model
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        noise = self.noise_variance.expand(self._batch_shape).reshape(-1)
+        for sketch, one in zip(self.sketches, noise, strict=True):
+            sketch.noise_variance.copy_(one)
+            sketch.regression.noise_variance.copy_(one)
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""
