@@ -35,17 +35,17 @@ class Stateful(Protocol):
 
 
 class RunCheckpoint:
-    """The state of a run in a file, written every so many steps; nothing at all for a path of None.
+    """Writes the state of a run to a file at intervals; does nothing for a path of None.
 
-    The file holds the state of everything that changes in a run: policy, noise, record, and torch's own random
-    numbers, which BoTorch's Monte-Carlo acquisitions draw from. Problems are no part of it: what they give at a step
-    depends on the step and the noise alone. It also holds what was run, and nothing else is resumed from it.
+    The file holds all that changes in a run: policy, noise, record, and the state of torch's global generator, from
+    which BoTorch's Monte Carlo acquisition functions draw. It does not hold the problem, which depends on the step and
+    the noise only. It also identifies the run, and resumes no other.
 
     Args:
         path: the file; None: no checkpoints.
-        every: steps between two checkpoints; there is one more after the last step.
+        every: steps between two checkpoints; the last step is followed by one more.
         horizon: T.
-        asked: what is run (``what_is_run``), only called if there is a path.
+        asked: identifies the run (``what_is_run``); called only if there is a path.
         parts: what changes in a run, by name.
 
     Cost of a checkpoint: the bytes of all states and O(S) numbers for each step so far, written and flushed.
@@ -66,7 +66,7 @@ class RunCheckpoint:
         self._begun, self.earlier_seconds = perf_counter(), 0.0
 
     def resume(self) -> int:
-        """Take up what the file holds; how many steps were done, 0 if there is no file.
+        """Load the file and return the number of steps done, 0 without a file.
 
         Raises ValueError if the file is damaged or of another run, with nothing changed; warns if it was written by
         other versions or on another number of threads, whose numbers may differ in the last bits.

@@ -18,17 +18,17 @@ _BURN_IN = 1000
 
 @dataclass(frozen=True)
 class Domain:
-    """The points x of a box with A x >= b, some coordinates of which may be fixed (a context).
+    """The points x of a box with A x >= b; some coordinates may be fixed (a context).
 
     Attributes:
         bounds: (2, d), lower and upper bounds of each coordinate.
         inequality_constraints: as in BoTorch's ``optimize_acqf``: (indices, coefficients, rhs) for
             sum_i coefficients_i x_{indices_i} >= rhs.
-        fixed_features: as there: values of the coordinates that nature has chosen, by index; a number, or a tensor
-            (S,) with one for each replicate.
+        fixed_features: as in ``optimize_acqf``: values of the fixed coordinates, by index; a number, or a tensor (S,)
+            with one per replicate.
 
     Raises:
-        ValueError: bounds that are no finite (2, d) with lower < upper (or equal, where fixed); an index out
+        ValueError: bounds that are not finite (2, d) with lower < upper (or equal, where fixed); an index out
             of range; no coordinate left free; constraints together with fixed values that differ between replicates.
     """
 
@@ -91,10 +91,10 @@ class Domain:
         return inside
 
     def sample(self, n: int, seed: int) -> Tensor:
-        """n points (n, d) spread evenly over the domain (scrambled Sobol), the same for the same seed.
+        """n scrambled Sobol points (n, d) of the domain, determined by the seed.
 
-        Fixed coordinates that differ between replicates are left to ``fix``. Where constraints leave little of the
-        box the points are random (hit and run). Raises ValueError where they leave nothing.
+        ``fix`` sets fixed coordinates that differ between replicates. If constraints leave little of the box, the
+        points are random (hit and run). Raises ValueError if they leave nothing.
         """
         if not self.inequality_constraints:
             return self._shared(draw_sobol_samples(self.bounds, n, 1, seed=seed).squeeze(-2))

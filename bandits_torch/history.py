@@ -31,13 +31,13 @@ class History:
 
     Attributes:
         arms: (S, T) integers, the arms pulled; on a continuous domain (S, T, d), the points played.
-        rewards: (S, T) rewards as the policy saw them, noise included.
+        rewards: (S, T) rewards that the policy observed, with noise.
         expected_rewards: (S, T) mean rewards of the arms pulled.
         best: (S, T) highest mean reward among the arms available at the step.
-        times: (T,) when each step happened, in the problem's unit of time.
-        seconds: (T,) wall-clock time of ``choose`` and ``learn`` together, all replicates at once. On a
-            GPU these are times to launch the work; ``meta["wall_seconds"]`` is exact on any device.
-        trace: what the policy reported of each step, by name, (S, T) or (T,); NaN where it reported nothing.
+        times: (T,) time of each step, in the problem's unit.
+        seconds: (T,) wall-clock time of ``choose`` plus ``learn`` for all replicates. On a GPU this is the time to
+            launch the work; ``meta["wall_seconds"]`` is exact on any device.
+        trace: values that the policy reported at each step, by name, (S, T) or (T,); NaN where it reported none.
         meta: plain values: names of policy and problem, seed, device, versions, wall_seconds.
 
     Raises ValueError for a tensor of another shape, and for a name in ``trace`` that is one of ``COLUMNS``.
@@ -115,7 +115,7 @@ class History:
     def to_frame(self) -> pd.DataFrame:
         """One row per replicate and step: the columns ``COLUMNS``, then one per trace name.
 
-        Of points played each coordinate has a column, x0, x1, ..., in place of ``arm``.
+        On a continuous domain, the coordinates' columns x0, x1, ... replace ``arm``.
 
         Replicates are numbered from ``meta["first_replicate"]``, steps from 1.
         """
@@ -146,10 +146,10 @@ class History:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> History:
-        """Read what ``save`` wrote; nothing in the file is executed.
+        """Read a file that ``save`` wrote, without executing anything in it.
 
-        Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, not a history or
-        written by a newer version.
+        Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, not a history or of
+        a newer format version.
         """
         if not os.path.exists(path):
             raise FileNotFoundError(f"no history file at {os.fspath(path)!r}")

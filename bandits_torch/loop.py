@@ -36,28 +36,28 @@ def run(
     """Play a policy for ``horizon`` steps: choose, pull, learn.
 
     Args:
-        policy: plays ``policy.replicates`` replicates side by side, from the state it is in.
-        problem: holds as many replicates, or one that serves them all.
-        horizon: T, how many steps.
-        seed: of the rewards' noise. Policies with the same seed meet the same noise, step by step.
-        progress: show a bar on standard error, if that is a terminal; a string is its title.
+        policy: plays a batch of ``policy.replicates`` replicates, from its current state.
+        problem: with as many replicates, or one for all.
+        horizon: T, number of steps.
+        seed: of the rewards' noise; the same seed gives every policy the same noise at each step.
+        progress: show a progress bar on standard error, if that is a terminal; a string is its title.
         first_replicate: number of the first replicate, so that replicate k can be run alone.
-        checkpoint: a file that the state of the run is written to after every ``every`` steps and the last. A call
-            with the same arguments, the policy built afresh, continues from there, and gives what an undisturbed
-            run gives, bit for bit; one that was over gives its History again. One process at a time.
+        checkpoint: a file for the state of the run, written every ``every`` steps and after the last. A call with the
+            same arguments and a newly built policy continues from there, and gives the result of an uninterrupted run
+            bit for bit; a finished run returns its History again. One process at a time.
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
 
     Cost: the policy's and the problem's, and that of ``Recorder``.
 
-    The same arguments give the same History, bit for bit, and a replicate alone gives what it gives in a batch. Another
-    number of CPU threads (where more than 32 768 numbers are worked on at once) or a GPU is handed the same random
-    numbers but adds up in another order: posteriors agree to rounding, and arms differ where two indices are that
-    close. In the tests of every recipe one thread and two play the same arms.
+    The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch.
+    Another number of CPU threads (in operations on more than 32 768 numbers) or a GPU uses the same random numbers, but
+    sums in another order: posteriors agree up to rounding, and arms differ only where two indices are as close. In the
+    tests, every recipe chooses the same arms with one thread and with two.
 
-    Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and
-    when a reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy
-    learns of it, on a GPU up to 100 steps later. An interruption passes through. ValueError too when the checkpoint is
-    damaged, of a newer version, or of a run that differs in anything, which the message names.
+    Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and when a
+    reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy learns of it, on a GPU
+    up to 100 steps later. An interruption propagates. Also raises ValueError for a checkpoint that is damaged, of a
+    newer format version, or of a different run; the message names the differences.
     """
     _check_sizes(policy, problem, horizon)
     device = problem.arms.device

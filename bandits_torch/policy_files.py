@@ -1,4 +1,4 @@
-"""Policies that move from one process to another: their state, and how they were built, in a file."""
+"""Files that move policies between processes: a policy's state and how it was built."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ _saved_as: WeakKeyDictionary[Any, dict[str, str]] = (
 
 
 def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bool = False) -> None:
-    """Write a policy (or an ``AskTell`` around one) to a file: its state, and all that it was built with.
+    """Write a policy (or an ``AskTell`` around one) to a file: its state and how it was built.
 
-    Every save has a number and a mark of its own. A file that is there must be the one that this policy loaded or saved
-    last: if another process has saved in the meantime, what it learned would be lost. Load it again, and do anew what
-    was done since. Parts that saves left behind which were killed are removed; a symbolic link stays one, and a file
-    keeps its mode.
+    Every save has a number and a unique mark. An existing file must be the one that this policy loaded or saved last;
+    otherwise another process has saved in the meantime, and its state would be lost. Load the file and repeat the calls
+    made since. Partial files of killed saves are removed; a symbolic link stays one, and a file keeps its mode.
 
-    Looking and writing are one step for processes that share the folder, by a lock that ends with its holder; on
-    Windows, and on file systems without locks, two saves within the same milliseconds may still both be accepted.
+    A file lock, released when its process ends, makes check and write one atomic step. On Windows, and on file systems
+    without locks, two saves within the same milliseconds may both be accepted.
 
     Args:
-        path: of the file, written whole or not at all.
-        policy: what is saved.
-        overwrite: replace whatever is there.
+        path: of the file, written atomically.
+        policy: to save.
+        overwrite: replace any existing file.
 
-    Raises ValueError, with nothing written, for a stale save and a file that is no policy's; TypeError for a policy
+    Raises ValueError, with nothing written, for a stale save and a file of another kind; TypeError for a policy
     whose state holds more than tensors and plain values.
     """
     _check_stateful(policy)
@@ -87,28 +86,28 @@ def _own_save(place: str, policy: Stateful) -> int:
 
 
 def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference: str = "error") -> None:
-    """Let a policy continue where the one that ``save_policy`` wrote stood.
+    """Load the state that ``save_policy`` wrote into a policy.
 
-    The file says what that one was built with, part by part: classes, numbers, arms, kernels as they were before
-    anything was learned. Where that differs from ``policy``:
+    The file describes, part by part, how the saved policy was built: classes, numbers, arms, kernels before learning.
+    Where this differs from ``policy``:
 
     * ``"error"``: a ValueError lists all differences.
-    * ``"file"``: the file's settings are taken. The policy is built anew with them, its model and other parts, and goes
-      on exactly as the one that was saved; references to its former parts are of no use any more.
-    * ``"mine"``: the policy's own settings are kept, and what was learned is taken. Only such settings may
-      differ as nothing learned rests on: width, acquisition and search; a schedule of fits, the thresholds of
-      ``EventTriggeredRestart``; and kernel, noise variance and prior mean of an ``ArmGP`` or ``OnlineGP`` that are not
-      learned: what it holds is then learned again under its own, at that cost.
+    * ``"file"``: the policy takes the file's settings. It is rebuilt with all its parts and continues exactly as the
+      saved one; references to its former parts become invalid.
+    * ``"mine"``: the policy keeps its own settings and takes the learned state. Only settings on which no learned state
+      depends may differ: width, acquisition and search; a schedule of fits; the thresholds of
+      ``EventTriggeredRestart``; and kernel, noise variance and prior mean of an ``ArmGP`` or ``OnlineGP``, if they are
+      not learned. The model then learns its observations again under its own settings, at that cost.
 
-    Neither takes another structure (classes, arms, functions; under ``"mine"`` windows and seeds too).
+    Neither accepts another structure (classes, arms, functions; under ``"mine"`` also windows and seeds).
 
     Args:
         path: of the file that ``save_policy`` wrote.
-        policy: built in the same way; what it has learned is lost.
+        policy: built in the same way; its state is replaced.
         on_difference: see above.
 
-    Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or format, or of a policy
-    that differs; the policy is then as it was. Warns of other versions.
+    Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or format, or of a policy that
+    differs; the policy then stays unchanged. Warns of other package versions.
     """
     validation.require(on_difference in _WAYS, "on_difference", on_difference, "'error', 'file' or 'mine'")
     _check_stateful(policy)

@@ -1,7 +1,7 @@
 """Nested state (dicts, lists, tensors, plain values) as a file that is read without executing anything.
 
-The file is a NumPy archive: one flat array per dtype with all tensors of that dtype end to end, and a JSON header
-that says what the file is and where each tensor lies. Any NumPy reads it; the archive's checksums tell a damaged one.
+The file is a NumPy archive. It has one flat array per dtype, which concatenates all tensors of that dtype, and a JSON
+header with the kind of the file and the position of each tensor. The archive's checksums detect damage.
 Not ``torch.save``: what it cannot write here is refused with its place in the state, before anything is written; the
 header is read first, so that a file of another kind or of a newer version is named as such; and no torch is needed.
 """
@@ -34,15 +34,15 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], state: Any) -> None:
-    """Write ``state`` to ``path``, whole or not at all, and on the disk when this returns.
+    """Write ``state`` to ``path`` atomically, and flush it to disk.
 
     Args:
-        path: the file; folders that are missing are made.
-        kind: what the state is of; only a reader that asks for this kind takes it.
+        path: the file; missing folders are created.
+        kind: kind of the state; readers of another kind refuse it.
         header: plain values beside the state.
-        state: tensors and plain values in dicts, lists and tuples, nested at will.
+        state: tensors and plain values in nested dicts, lists and tuples.
 
-    Raises TypeError, before anything is written, for a state that holds anything else.
+    Raises TypeError, before writing, for a state that holds anything else.
     """
     packed = _Packed()
     tree = packed.add(state, "state")
@@ -57,8 +57,8 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], Any]:
     """Header and state of a file that ``write_state`` wrote. Tensors return to the device they were on.
 
-    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, of another kind or written by a
-    newer version, or whose tensors belong on a device that is not there.
+    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, of another kind or of a newer
+    format version, or whose tensors belong on a missing device.
     """
     name = os.fspath(path)
     if not os.path.exists(path):

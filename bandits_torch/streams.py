@@ -1,7 +1,7 @@
-"""Random numbers for replicates that run side by side.
+"""Random numbers for replicates in a batch.
 
-Replicate k of a batch of S must live the same life as replicate k run alone, so one generator for the
-whole batch will not do: each replicate draws from a generator of its own, seeded by (seed, purpose, k).
+Replicate k gives the same run in a batch of S as alone. Each replicate therefore has its own generator, seeded by
+(seed, purpose, k).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class ReplicateStreams:
 
     Args:
         seed: the run's seed, an integer >= 0.
-        replicates: S, how many streams.
+        replicates: S, the number of streams.
         purpose: ``"noise"``, ``"problem"``, ``"policy"``, ``"sketch"``, ``"arms"`` (arms that all replicates share),
-            ``"schedule"`` (a policy's random schedules, drawn at other times in each replicate) or
-            ``"network"`` (first weights of neural networks); streams of different purposes are independent.
+            ``"schedule"`` (a policy's random schedules, drawn at different steps in each replicate) or
+            ``"network"`` (initial weights of neural networks); streams of different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
-        dtype, device: of the numbers handed out. They are always drawn on the CPU in float64, so a run
-            on a GPU sees the same noise as one on a CPU.
+        dtype, device: of the numbers returned. They are always drawn on the CPU in float64, so that runs on GPU and
+            CPU have the same noise.
 
-    Numbers are drawn ahead in blocks; the block length depends on the shape asked for and never on S.
+    Numbers are drawn ahead in blocks, whose length depends on the shape requested but not on S.
     """
 
     def __init__(
@@ -95,8 +95,9 @@ class ReplicateStreams:
         return torch.stack(rows, dim=1).to(dtype=self.dtype, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the next draws depend on: 5 KB of generator state for each replicate, and as much again for each
-        kind and shape of numbers asked for. The numbers drawn ahead, up to 131 KB, are drawn again when loaded."""
+        """The state of all generators: 5 KB per replicate, and as much again per kind and shape of numbers requested.
+        Loading draws the numbers ahead, up to 131 KB, again.
+        """
         blocks = [
             (kind, list(shape), self._used[kind, shape], states.clone())
             for (kind, shape), states in self._drawn_from.items()

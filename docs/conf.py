@@ -36,7 +36,7 @@ suppress_warnings = ["myst.header"]  # levels of headings may be skipped in resu
 
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # a recipe shows the signature of its registration
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 napoleon_numpy_docstring = False

@@ -1,5 +1,5 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
-network beyond this machine."""
+network beyond this machine. ``--full`` runs the long form of tests that have a short one."""
 
 import socket
 from collections.abc import Iterator
@@ -8,6 +8,24 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="the long form of tests that have a short one")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return (
+        "long forms"
+        if config.getoption("full")
+        else "short forms where there are such: --full runs the long ones"
+    )
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether the long form of a test was asked for."""
+    return bool(request.config.getoption("full"))
 
 
 @pytest.fixture(autouse=True)

@@ -23,12 +23,15 @@ from tests.reference import all_recipes
 T = 40
 # Another value of every option there is; a new option needs a line, or the test of all options fails.
 OTHERS = {
+    "changes": 7.0,
     "chunk_size": 5,
     "constants": "theory",
     "delta": 0.25,
     "depth": 4,
     "discount": 0.9,
     "drift_variance": 0.05,
+    "epsilon": 0.3,
+    "exploration": 0.7,
     "first_replicate": 4,
     "forgetting_rate": 0.2,
     "form": "factor",
@@ -37,6 +40,7 @@ OTHERS = {
     "horizon": T + 7,
     "interval": 5,
     "learn_hyperparameters": {"every": 7},
+    "likelihood": "gaussian",
     "margin": 0.5,
     "noise_scale": 0.7,
     "noise_variance": 0.3,
@@ -44,10 +48,14 @@ OTHERS = {
     "preset": "theory",
     "prior_mean": 0.3,
     "regulariser": 0.1,
+    "restarts": "local",
+    "reward_range": (-3.0, 2.0),
     "rkhs_bound": 3.0,
     "run_length": 1e3,
     "search": {"num_restarts": 3},
     "seed": 9,
+    "sharing": 0.2,
+    "step_size": 0.3,
     "thresholds": "theory",
     "time_kernel": ExponentialForgettingKernel(torch.tensor(0.3).double()),
     "training_steps": 3,
@@ -66,7 +74,7 @@ def built(name, **changes):
     """A recipe on its small problem, the same one every time."""
     if name not in _PROBLEMS:
         _PROBLEMS[name] = all_recipes.build(name, 2, T)[1]
-    settings = {"replicates": 2, "horizon": T, "seed": 3} | all_recipes.QUICK.get(name, {}) | changes
+    settings = {"replicates": 2, "horizon": T, "seed": 3} | dict(recipes.registered(name).quick) | changes
     return recipes.build(name, _PROBLEMS[name], **settings)
 
 

@@ -49,7 +49,7 @@ def test_so_do_those_that_learn_their_hyperparameters(name, tmp_path, monkeypatc
     def build():
         problem = all_recipes.build(name, 2, 30)[1]
         schedule = {"every": 10, "first": 4}
-        options = all_recipes.QUICK.get(name, {}) | {"learn_hyperparameters": schedule}
+        options = dict(recipes.registered(name).quick) | {"learn_hyperparameters": schedule}
         return recipes.build(name, problem, replicates=2, horizon=30, seed=3, **options), problem
 
     assert unlike(name, build, tmp_path, monkeypatch, 30, (3, 12, 25)) == []

@@ -1,9 +1,5 @@
-"""BoTorch acquisition functions over models that change with time. EI, PI and the rest are BoTorch's own.
+"""BoTorch acquisition functions over models that change with time. EI, PI and the rest are BoTorch's own."""
 
-Importing this package teaches BoTorch's pathwise sampling our models and kernels.
-"""
-
-from bandits_torch.acquisition import botorch_paths  # noqa: F401  # registers
 from bandits_torch.acquisition.batch_upper_confidence_bound import qUpperConfidenceBound
 from bandits_torch.acquisition.over_priors import (
     BayesianOverPriors,

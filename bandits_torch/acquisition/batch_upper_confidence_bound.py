@@ -18,10 +18,10 @@ from bandits_torch.theory.widths import Width
 
 
 class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's name and habit
-    """E[max_i (mu(x_i) + width sqrt(pi / 2) |f(x_i) - mu(x_i)|)] over q points at once.
+    """E[max_i (mu(x_i) + width sqrt(pi / 2) |f(x_i) - mu(x_i)|)] jointly over q points.
 
-    BoTorch's acquisition of this name with beta = width^2, where the width may differ between the members of a batch
-    and may be a ``Width``, evaluated once. For q = 1 its expectation is ``UpperConfidenceBound``.
+    BoTorch's acquisition function of this name with beta = width^2. The width may differ between batch members, and
+    may be a ``Width``, which is evaluated once. For q = 1 its expectation is ``UpperConfidenceBound``.
 
     Args:
         model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
@@ -31,7 +31,7 @@ class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's nam
     Called with X, ``t_batch x q x d``, it returns ``t_batch`` values in units of reward. Source: Wilson et al. 2017,
     The reparameterization trick for acquisition functions, appendix A.
 
-    Raises ValueError for a ``model`` that is none and a ``width`` that is negative or of another shape.
+    Raises ValueError for a ``model`` that is not a BoTorch model and a ``width`` that is negative or of another shape.
     """
 
     def __init__(

@@ -11,14 +11,14 @@ from torch import Tensor
 
 
 class IndependentDraws(AcquisitionFunction, ABC):
-    """Point i of a batch is valued by draw i of the posterior; the draws are independent of each other.
+    """Evaluates point i of a batch on draw i of the posterior; the draws are independent.
 
-    With m pending points (``set_X_pending``, m x d) the next point is valued by draw m: so the q points that BoTorch
-    chooses one after the other are the maximisers of q independent draws, as parallel Thompson sampling has it
+    With m pending points (``set_X_pending``, m x d) the next point is evaluated on draw m. The q points that BoTorch
+    chooses sequentially then maximise q independent draws, as in parallel Thompson sampling
     (Kandasamy et al. 2018, Parallelised Bayesian optimisation via Thompson sampling, Algorithm 1). X with q > 1 points
     has the sum of their values, as with BoTorch's ``PathwiseThompsonSampling``.
 
-    A draw is made when it is first needed, from what the model knows then, and kept: asked again, it is the same.
+    A draw is made from the posterior at its first use, and then kept.
     """
 
     def __init__(self, model: Model) -> None:

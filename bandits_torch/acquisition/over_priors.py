@@ -18,11 +18,11 @@ from bandits_torch.theory.widths import Width
 
 
 class OverPriors(AcquisitionFunction, ABC):
-    """Reduces the last batch dimension, the priors', of an acquisition over a batched model.
+    """Reduces the priors' batch dimension, the last one, of an acquisition function.
 
     Called with X, ``t_batch x 1 x d``, it scores X under every prior and returns ``t_batch`` values
-    (broadcast with the model's batch shape less the priors), so it runs in ``optimize_acqf`` and
-    ``optimize_acqf_discrete``; ``prior(X)`` tells which prior stands behind the value. Pending points are those of
+    (broadcast with the model's batch shape without the priors), so it runs in ``optimize_acqf`` and
+    ``optimize_acqf_discrete``; ``prior(X)`` returns the prior that attains the value. Pending points are those of
     ``base``.
 
     Args:
@@ -75,7 +75,7 @@ class OverPriors(AcquisitionFunction, ABC):
 
 
 class OptimisticOverPriors(OverPriors):
-    """max_p a^p(x) over the priors that survive: doubly optimistic, in the function and in the prior.
+    """max_p a^p(x) over the surviving priors: optimistic about the function and about the prior.
 
     Source: Ziomek et al. 2024, Algorithm 1, line 7.
 
@@ -107,7 +107,7 @@ class OptimisticOverPriors(OverPriors):
 
 
 class BayesianOverPriors(OverPriors):
-    """sum_p P(p | D) a^p(x): fully Bayesian in the prior, with P(p | D) proportional to P(D | p) P(p).
+    """sum_p P(p | D) a^p(x): fully Bayesian over the priors, with P(p | D) proportional to P(D | p) P(p).
 
     Source: Ziomek et al. 2024, section 7.
 

@@ -26,30 +26,29 @@ _NEGLIGIBLE = 1e-12  # of the present's variance: observations less correlated w
 
 
 class PathwiseThompsonSampling:
-    """Builds, once a step, one draw f ~ GP(mu, width^2 k) over all arms of an ``ArmGP``, without an N x N matrix.
+    """Builds, once per step, one draw f ~ GP(mu, width^2 k) over all arms of an ``ArmGP``, without an N x N matrix.
 
     With g a draw of the prior over space and time and e of the noise (Matheron's rule; Wilson et al. 2020),
 
         f(x, now) = g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - g(data) - e).
 
     g(x, t) = a(x)^T w(t) with rows a(x) of a root A, A A^T = K over the arms, and w(t) independent Gauss-Markov
-    paths with the time kernel's covariance, drawn exactly at the times of the data and now. So f is exact in
-    law, time included, whenever A is: for a ``root`` that is one (``GridDraws.root``, say), and by default
-    for up to 2 000 arms. For
-    more arms A is made of random Fourier features (squared exponential and Matern kernels): then only the prior term
-    is approximate, its covariance within about 2 sqrt(ln(N) / features) k(x, x) of the kernel's at all pairs of
-    arms, and the correction by the data is exact.
+    paths with the time kernel's covariance, drawn exactly at the times of the data and now. The
+    draw is exact if A is: for an exact ``root`` (such as ``GridDraws.root``), and by default for up to 2 000 arms. For
+    more arms, A consists of random Fourier features (squared exponential and Matern kernels). The prior term is then
+    approximate, with a covariance within about 2 sqrt(ln(N) / features) k(x, x) of the kernel's at all pairs of arms;
+    the correction by the data stays exact.
 
     Pass it to ``IndexPolicy`` as the acquisition.
 
     Args:
-        model: the model it will be called with (its kernel is read here, once): an ``ArmGP`` with one kernel.
+        model: the ``ArmGP`` of the calls, with one kernel, which is read at construction.
         seed: of the draws.
         features: number of random Fourier features, even.
         root: A, ``N x r``.
 
-    Cost of a draw: O(N r + u N + t^3 + t r), t observations, u distinct arms among them. Each member of the batch has
-    a draw of its own. Raises ValueError for a kernel that has no such features and more than 2 000 arms.
+    Cost of a draw: O(N r + u N + t^3 + t r), with t observations of u distinct arms. Each batch member has
+    its own draw. Raises ValueError for a kernel that has no such features and more than 2 000 arms.
     """
 
     def __init__(

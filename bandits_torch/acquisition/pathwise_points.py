@@ -27,26 +27,26 @@ from bandits_torch.theory.widths import Width
 
 
 class PathwisePointDraw(IndependentDraws):
-    """One draw f ~ GP(mu, width^2 k) at one time, as a differentiable function of the points; one for each member.
+    """One draw f ~ GP(mu, width^2 k) at one time per batch member, as a differentiable function of the points.
 
     With g a draw of the prior and e of the noise (Matheron's rule; Wilson et al. 2020),
 
         f(x) = g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - m - g(data) - e).
 
     g(x, t) = phi(x)^T w(t): phi are BoTorch's random Fourier features of the kernel over space, and w(t) Gaussian
-    paths with the time kernel's covariance, drawn exactly at the times of the data and now, whatever the time
-    kernel is. Only the prior term is approximate, the correction by the data is exact.
+    paths with the time kernel's covariance, drawn exactly at the times of the data and now, for any time
+    kernel. Only the prior term is approximate; the correction by the data is exact.
 
     Args:
         model: an ``OnlineGP`` of batch shape () or (S,), whose kernel over space is squared exponential or Matern,
             scaled or not; with a ``SpatioTemporalKernel`` time is the last input.
         width: as for ``ThompsonSampling``.
-        time: now, where inputs have a time column; the draw is of that moment, whatever X says.
-        seeds: one for each member; the draws depend on nothing else at random. Batches of q > 1 points are the
+        time: the time of the draw, where inputs have a time column; the time in X is ignored.
+        seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
             maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
         features: number of random Fourier features, even.
 
-    Cost: O(n^3 + n^2 features) with n observations to draw, O(n + features) a point to evaluate.
+    Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point.
 
     Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
     """

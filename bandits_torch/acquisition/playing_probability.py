@@ -15,14 +15,14 @@ from bandits_torch import validation
 
 
 class PlayingProbability(AcquisitionFunction):
-    """P(x), the probability with which a randomised policy (OPKB and its kin) plays arm x next.
+    """P(x), the probability with which a randomised policy (the OPKB family) pulls arm x next.
 
     Args:
-        model: a model whose inputs are arm indices (``ArmGP``); it is carried along and not asked.
+        model: a model whose inputs are arm indices (``ArmGP``); it is stored and not evaluated.
         probabilities: ``N`` or ``batch x N``, such as ``policy.playing_distribution``.
 
-    Called with X, ``t_batch x 1 x d`` with arm indices in the first column, it returns ``t_batch`` values,
-    broadcast with the batch of ``probabilities``. Its maximiser is the arm played most often, not the next arm.
+    Called with X, ``t_batch x 1 x d`` with arm indices in the first column, it returns ``t_batch`` values, broadcast
+    with the batch of ``probabilities``. Its maximiser is the most probable arm, which need not be the next one.
     Source: Hong, Li & Tewari 2023, Algorithms 2 and 3.
 
     Raises ValueError unless ``probabilities`` are finite, non-negative and sum to 1.

@@ -21,14 +21,14 @@ class PointSearch:
 
     Attributes:
         num_restarts: local searches per replicate, warm starts included.
-        raw_samples: points of a Sobol sequence that are scored to find starts.
-        warm_start: begin a search at the optimum of the step before, too.
+        raw_samples: Sobol points evaluated to find starts.
+        warm_start: whether a search also starts at the previous step's optimum.
         options: of ``optimize_acqf``, such as ``{"maxiter": 50}``.
-        initial: so many points of a Sobol sequence are played first, whatever the acquisition says of them: a design
-            for hyperparameters to be learned from.
+        initial: number of Sobol points played first, regardless of the acquisition function: a design from which
+            hyperparameters are learned.
 
-    Raises ValueError unless ``num_restarts`` and ``raw_samples`` are integers >= 1, with no fewer samples than
-    restarts, ``initial`` an integer >= 0, ``warm_start`` a truth value and ``options`` a mapping.
+    Raises ValueError unless ``num_restarts`` and ``raw_samples`` are integers >= 1, with ``raw_samples`` >=
+    ``num_restarts``, ``initial`` an integer >= 0, ``warm_start`` a truth value and ``options`` a mapping.
     """
 
     num_restarts: int = 4
@@ -62,11 +62,11 @@ class PointSearch:
         starts: Tensor | None = None,
         seed: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """argmax over x in the domain of acquisition([x, time]), a separate search for each replicate.
+        """argmax over x in the domain of acquisition([x, time]), separately for each replicate.
 
-        All local searches of all replicates advance together, one batched evaluation a round, but each has an
-        L-BFGS-B of its own, so that a replicate's optimum does not depend on the others. (With inequality
-        constraints BoTorch has SLSQP, one search after the other.)
+        All local searches of all replicates advance together, with one batched evaluation per round. Each has its own
+        L-BFGS-B state, so a replicate's optimum does not depend on the others. (With inequality constraints BoTorch
+        runs SLSQP, one search at a time.)
 
         Args:
             acquisition: over a model of batch shape (S,), or () for S = 1; values ``t_batch x S`` of inputs
@@ -74,7 +74,7 @@ class PointSearch:
             domain: of x, its d columns.
             replicates: S.
             time: of the last input column; None where inputs have no such column. It is a fixed feature.
-            starts: (S, w, d) warm starts; those outside the domain are left out.
+            starts: (S, w, d) warm starts; those outside the domain are ignored.
             seed: of the raw samples, which all replicates share.
 
         Returns:

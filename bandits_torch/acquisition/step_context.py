@@ -17,11 +17,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class StepContext:
-    """What is known when a choice is made, beside the model. Random numbers are drawn when they are asked for.
+    """What an acquisition function may need at a step besides the model. Random numbers are drawn on request.
 
     Attributes:
-        time: when the choice will be played; None where the model knows of no time.
-        width: multiplies sigma, broadcasting to the model's batch; None: the policy has none.
+        time: of the choice; None for a model without time.
+        width: multiplies sigma, broadcasts to the model's batch; None for a policy without one.
         base_samples: gives standard normal numbers, ``batch_shape x N`` for N arms; None: there are none.
         seeds: gives a seed for each replicate, the same in a batch and alone; None: there are none.
         choices: gives the arms as inputs, ``N x D``, of a model over any inputs; None where a model has its own.
@@ -35,10 +35,10 @@ class StepContext:
 
 
 class AtStep(Protocol):
-    """An acquisition class, or an object that makes acquisitions, that wants more of a step than a width.
+    """An acquisition class, or a factory of acquisition functions, that needs more of a step than a width.
 
-    An index policy calls ``at_step`` once a step, where there is one. Any other acquisition is called with the model,
-    and with ``width=`` where the policy has a width.
+    An index policy calls ``at_step`` once per step if it exists. It calls any other acquisition class with the model,
+    and with ``width=`` if the policy has one.
     """
 
     def at_step(self, model: Model, step: StepContext) -> AcquisitionFunction:

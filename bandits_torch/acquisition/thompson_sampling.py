@@ -20,29 +20,29 @@ from bandits_torch.theory.widths import Width
 
 
 class ThompsonSampling(IndependentDraws):
-    """One draw f ~ GP(mu, width^2 k) of the whole function over a finite set; its value is the index.
+    """One draw f ~ GP(mu, width^2 k) of the whole function over a finite set, used as the index.
 
-    The draw is made when the acquisition is built, jointly over all choices: marginal draws would explore
-    far too much, since neighbouring arms would disagree. With ``ArmGP`` the choices are its arms, each
-    batch member has a draw of its own, and X are arm indices. With any other model X must be rows of ``choices``.
+    The draw is made at construction, jointly over all choices: independent draws of the marginals would ignore the
+    correlation of neighbouring arms and explore far too much. With ``ArmGP`` the choices are its arms, each batch
+    member has its own draw, and X are arm indices. With any other model X must be rows of ``choices``.
     Batches of q > 1 points are the maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
 
     Args:
         model: an ``ArmGP``, or any single-output BoTorch model together with ``choices``.
         width: v_t of GP-TS (Chowdhury & Gopalan 2017, Algorithm 2), which scales the posterior standard
             deviation; 1 is plain Thompson sampling. A number, a tensor of ``model.batch_shape`` or a ``Width``.
-        base_samples: standard normal numbers, ``model.batch_shape x N``, of the first draw; drawn if not given. Those
-            of further draws, for pending points, always come from PyTorch's generator.
-        choices: ``N x d`` inputs, for a model that is no ``ArmGP``.
+        base_samples: standard normal numbers, ``model.batch_shape x N``, of the first draw; by default from PyTorch's
+            generator, as those of further draws (for pending points) always are.
+        choices: ``N x d`` inputs, for a model other than ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
 
-    Cost: O(N^2) for each batch member of an ``ArmGP`` that does not drift, in the covariance form: it keeps a root
-    of its covariance from one observation to the next (``joint_root``). Any other model needs a Cholesky factor of
-    the N x N posterior covariance, O(N^3); one that is singular in floating point gets the smallest jitter, from
-    1e-12 of its largest variance upwards, that makes it factor.
+    Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance
+    with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
+    O(N^3). If the factorisation fails, it uses the smallest sufficient jitter, from 1e-12 of the largest variance
+    upwards.
 
-    Raises ValueError for ``base_samples`` of another shape, and for ``choices`` with a model that has its own, or the
-    lack of them.
+    Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing
+    ``choices``.
     """
 
     def __init__(

@@ -19,11 +19,11 @@ from bandits_torch.theory.widths import Width
 
 
 class UpperConfidenceBound(AcquisitionFunction):
-    """mu(x) + width * sigma(x), the index of every GP-UCB.
+    """mu(x) + width * sigma(x), the index of GP-UCB and its variants.
 
-    BoTorch's ``UpperConfidenceBound`` takes beta = width^2, one number for the whole batch; here the width
-    may differ between replicates and priors and may be a ``Width``, evaluated once, at the step after the
-    model's observations.
+    BoTorch's ``UpperConfidenceBound`` takes beta = width^2, one number for the whole batch. Here the width may differ
+    between replicates and priors, and may be a ``Width``, which is evaluated once, at the step after the model's
+    observations.
 
     Args:
         model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
@@ -34,13 +34,14 @@ class UpperConfidenceBound(AcquisitionFunction):
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values in units of reward (broadcast with the
     model's batch shape). Differentiable in X where the model is. Source: Srinivas et al. 2010, equation 6.
 
-    Batches of q > 1 points are chosen one after the other, as BoTorch does with ``sequential=True``: at pending points
-    (``set_X_pending``, m x d) the posterior mean is taken for an observation, which leaves mu as it is and lowers
-    sigma (GP-BUCB, Desautels et al. 2014, section 3.2). The width stays: their theorem multiplies it by a constant.
-    ``qUpperConfidenceBound`` values q points jointly, which ``optimize_acqf`` without ``sequential`` and
-    ``optimize_acqf_mixed`` for q > 1 need.
+    Choose batches of q > 1 points one at a time, as BoTorch does with ``sequential=True``. At pending points
+    (``set_X_pending``, m x d) the model observes its posterior mean, which leaves mu unchanged and lowers sigma
+    (GP-BUCB, Desautels et al. 2014, section 3.2). The width does not change, although their theorem multiplies it by a
+    constant. For joint optimisation of q > 1 points (``optimize_acqf`` without ``sequential``,
+    ``optimize_acqf_mixed``) use ``qUpperConfidenceBound``.
 
-    Raises ValueError for a ``model`` that is none, a ``width`` that is negative or of another shape, and X with q > 1.
+    Raises ValueError for a ``model`` that is not a BoTorch model, a ``width`` that is negative or of another shape, and
+    X with q > 1.
     """
 
     width: Tensor

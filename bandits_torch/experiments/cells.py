@@ -21,13 +21,13 @@ from bandits_torch.problems.problem import Problem
 
 @dataclass(frozen=True)
 class Block:
-    """Replicates that run side by side.
+    """A batch of replicates.
 
     Args:
-        replicates: how many, numbered from ``first_replicate``.
-        horizon: steps of each.
+        replicates: their number; they are numbered from ``first_replicate``.
+        horizon: number of steps of each.
         first_replicate: number of the first.
-        seed: of everything random.
+        seed: of all random numbers.
 
     Raises ValueError for numbers below 1, or below 0 for the last two.
     """
@@ -51,7 +51,7 @@ class ProblemSetting:
     Args:
         name: a key of ``problems.PROBLEMS``.
         options: the problem's own (``problems.options_of``), plain values.
-        data: path of a problem that replays real data; such a problem has as many steps as its data.
+        data: path of a problem that replays real data; its steps are the rows of the data.
     """
 
     name: str
@@ -104,13 +104,13 @@ MakePolicy = Callable[[Problem, Block], Policy]
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One policy on one problem, for one block.
+    """One policy on one problem, for one block of replicates.
 
     Args:
-        problem, policy: what tables and files call them.
+        problem, policy: their names in tables and files.
         make_problem: ``ProblemSetting``, or any other function of a block.
         make_policy: ``RecipeSetting``, or any other function of a problem and a block.
-        block: which replicates, how many steps; fewer where the problem ends before.
+        block: replicates and number of steps (fewer if the problem ends earlier).
     """
 
     problem: str
@@ -137,10 +137,11 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """File name of the result: labels and replicates to read, then a digest of all that the result depends on.
+        """File name of the result: readable labels and replicates, then a digest of all that determines the result.
 
-        That is problem and policy with all their options, block, seed and this package's version; of real data the
-        path, not the content. ValueError for what cannot be written down: a lambda, an option that is an object.
+        The digest covers problem and policy with all options, block, seed and this package's version; of real data, the
+        path but not the content. ValueError for settings that cannot be described: a lambda, an option that is an
+        object.
         """
         parts = {
             "problem": _description("problem", self.make_problem),
@@ -163,8 +164,8 @@ def make_cells(
 ) -> list[Cell]:
     """Every policy on every problem, problem by problem, in blocks of at most ``size`` replicates (None: one block).
 
-    A policy that sizes something by an average over its replicates, such as a window, may do so anew in each block:
-    a block is part of what defines a result.
+    A policy may choose a setting, such as a window, by an average over the replicates of its block. The division into
+    blocks is therefore part of what defines a result.
     """
     size = block.replicates if size is None else validation.positive_integer("block", size)
     end = block.first_replicate + block.replicates

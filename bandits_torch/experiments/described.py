@@ -15,7 +15,7 @@ _LONGEST = 1000  # numbers of a tensor that are written out; of a longer one, a 
 
 
 def described_knowledge(knowledge: Knowledge) -> dict[str, Any]:
-    """Every field of a problem's knowledge: numbers and lists; of a kernel its class, parts and hyperparameters.
+    """A problem's knowledge as numbers and lists; for a kernel, its class, parts and hyperparameters.
 
     Tensors of more than 1000 numbers, and matrices, are described by their shape.
     """

@@ -36,9 +36,9 @@ Outcome = History | Failure
 
 
 def play(cell: Cell, threads: int) -> Outcome:
-    """Run a cell on so many threads of torch; an error becomes a ``Failure``, an interruption passes through.
+    """Run a cell with ``threads`` torch threads; an error becomes a ``Failure``, an interruption propagates.
 
-    The number of threads is part of the result: sums split over threads are rounded elsewhere.
+    The number of threads affects the result: sums split over threads round differently.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -60,10 +60,10 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     """``jobs`` processes of this machine, each on ``threads`` threads; yields cells as they end.
 
     The processes are started afresh, not forked (a fork of a process with threads may hang), so a script that
-    sweeps must guard its main part by ``if __name__ == "__main__"``. A process that dies, for want of memory say,
-    fails all cells that have not ended: run the sweep again to continue. The processes end at once when this one is
-    interrupted, and when it ends, however that comes about. ValueError for policies or
-    problems that are defined in a notebook, where the processes cannot import them from.
+    sweeps must guard its main part by ``if __name__ == "__main__"``. A process that dies, for example for lack of
+    memory, fails all unfinished cells: run the sweep again to continue. The processes end when this process is
+    interrupted or ends for any other reason. ValueError for policies or problems defined in a notebook, from which
+    the processes cannot import them.
     """
     _require_importable(cells)
     context = multiprocessing.get_context("spawn")
@@ -112,8 +112,8 @@ def _interrupts_held_back() -> Iterator[None]:
 def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
     """Tasks of Ray, ``threads`` CPUs each; yields cells as they end. Needs the extra ``ray``.
 
-    Uses the Ray that runs: one the caller connected to, else the cluster that ``RAY_ADDRESS`` names (its machines must
-    have this package and the data's paths). Without either it starts Ray on this machine for ``jobs`` tasks at once
+    Uses the Ray instance to which the caller is connected, or else the cluster that ``RAY_ADDRESS`` names (its machines
+    need this package and the data's paths). Without either, it starts Ray on this machine with ``jobs`` parallel tasks
     and stops it afterwards.
     """
     ray = _import_ray()
@@ -150,7 +150,7 @@ def cores() -> int:
 
 
 def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]:
-    """The engine of that name and how many cells it shall run at once, by default as many as the CPUs allow.
+    """The engine of that name and the number of cells that it runs at once, by default as many as the CPUs allow.
 
     ValueError for an unknown name, more threads than CPUs, or, in processes of this machine, more threads times
     processes than CPUs; ImportError where Ray is not installed.

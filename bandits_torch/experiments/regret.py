@@ -16,13 +16,12 @@ from bandits_torch.problems.scoring import available_rewards
 
 
 def random_regret(problem: Problem, horizon: int) -> Tensor:
-    """Expected regret of drawing an available arm uniformly, max_x f_t(x) - mean_x f_t(x), exactly.
+    """Exact expected regret of a uniformly random available arm, max_x f_t(x) - mean_x f_t(x).
 
-    On a continuous domain the mean is that of 512 evenly spread points.
+    On a continuous domain, the mean is over 512 quasi-random points.
 
     Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
-    Its best possible companion, the oracle that plays the best available arm, has regret 0.
-    Cost O(R N) per step.
+    The oracle, which plays the best available arm, has regret 0. Cost O(R N) per step.
 
     Raises ValueError for a ``horizon`` below 1.
     """
@@ -41,11 +40,11 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
 
 
 def best_arms(problem: Problem, horizon: int) -> Tensor:
-    """The available arm of the largest expected reward at each step, the first of several.
+    """The available arm of largest expected reward at each step; ties go to the smallest index.
 
     Args:
         problem: asked for ``expected_rewards`` and ``available`` of steps 1 to T.
-        horizon: T, how many steps.
+        horizon: T, number of steps.
 
     Returns (R, T) integers on the CPU, R as for ``random_regret``. Cost O(R N) per step. Raises ValueError for a
     horizon below 1.

@@ -28,18 +28,18 @@ def write_report(
     random: Tensor,
     settings: Mapping[str, Any],
 ) -> list[Path]:
-    """Write ``regret.csv``, ``regret.png`` and ``run.json`` into a folder, each whole or not at all.
+    """Write ``regret.csv``, ``regret.png`` and ``run.json`` into a folder, each atomically.
 
     Args:
-        directory: made if missing; files of these names are replaced.
+        directory: created if missing; files of these names are replaced.
         histories: by policy.
-        random: (R, T) expected regret of playing at random (``random_regret``).
-        settings: plain values put at the top level of ``run.json``, beside its own keys.
+        random: (R, T) expected regret of the random policy (``random_regret``).
+        settings: plain values added at the top level of ``run.json``.
 
     Returns the paths written. ``run.json`` holds, under ``results``, for every policy its
-    ``mean_cumulative_regret``, ``standard_error`` (null for one replicate, and for identical ones),
+    ``mean_cumulative_regret``, ``standard_error`` (null for one replicate or identical ones),
     ``ms_per_step``, ``wall_seconds``, ``cumulative_regret`` of every replicate and the ``arms`` it pulled, a list
-    of each replicate; under ``references`` the mean cumulative regret of playing at random and of the oracle.
+    of each replicate; under ``references`` the mean cumulative regret of the random policy and of the oracle.
     """
     paths = [Path(directory) / name for name in REPORT]
     with atomic_write(paths[0]) as file:
@@ -61,9 +61,9 @@ def write_report(
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a ``run.json`` holds: the settings given to ``write_report``, and its own keys.
+    """Read a ``run.json``: the settings given to ``write_report`` and the report's own keys.
 
-    Raises OSError, and ValueError for a file that is no record of a race, or of a newer version.
+    Raises OSError, and ValueError for a file that is not a record of a race or has a newer format version.
     """
     with open(path, encoding="utf-8") as file:
         try:

@@ -38,7 +38,7 @@ def race(
     """Play each policy against the same problem, one after the other, with the same noise.
 
     Args:
-        policies: by the names they shall have in tables and plots; each plays from the state it is in.
+        policies: by their names in tables and plots; each continues from its current state.
         problem, horizon, seed, first_replicate, progress: as for ``run``.
 
     Raises ValueError for an empty race, and whatever ``run`` refuses.
@@ -67,22 +67,22 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> dict[str, dict[str, History]]:
-    """Race policies, built afresh for each problem, on several problems, with the same noise for all.
+    """Race policies on several problems, with new policies for each problem and the same noise for all.
 
     Args:
         problems: by name, each a ``ProblemSetting`` or a function of a ``Block`` that builds the problem.
         policies: by name, each a ``RecipeSetting`` or a function of a problem and a ``Block``.
         horizon: T, cut to a problem's own horizon where that is shorter.
         replicates: S of each policy on each problem.
-        block: replicates to run side by side in a cell of the sweep; None: all of them.
-        seed: of everything random.
+        block: replicates per cell of the sweep; None: all of them.
+        seed: of all random numbers.
         engine: ``"local"`` in this process, ``"processes"`` of this machine, or ``"ray"``. Results are the same bit for
-            bit, times apart.
-        threads: of torch in a cell, wherever it runs; results on another number may differ in the last bits.
-        jobs: cells at once; None: as many as the CPUs allow. ``"local"`` runs one at a time.
-        out: folder for the finished cells, a file each. A sweep that finds a cell's file there does not run it again,
-            so an interrupted sweep continues. None: nothing is kept.
-        progress: show a bar on standard error, if that is a terminal.
+            bit, except times.
+        threads: torch threads per cell with any engine; results with another number may differ in the last bits.
+        jobs: number of parallel cells; None: as many as the CPUs allow. ``"local"`` runs one at a time.
+        out: folder for the finished cells, one file each. Cells whose files exist do not run again, so an interrupted
+            sweep continues. None: no files.
+        progress: show a progress bar on standard error, if that is a terminal.
 
     Returns the histories by problem, then policy.
 
@@ -107,8 +107,8 @@ class SweepFailed(RuntimeError):
     """Some cells of a sweep failed.
 
     Attributes:
-        histories: by problem, then policy, of those whose cells all ended well.
-        failures: by the title of the cell, the error and its traceback.
+        histories: by problem, then policy, where all cells succeeded.
+        failures: error and traceback, by title of the cell.
     """
 
     def __init__(self, histories: dict[str, dict[str, History]], failures: Mapping[str, Failure]) -> None:
@@ -126,9 +126,9 @@ def run_cells(
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[Cell, Outcome]]:
-    """Run cells, or read those whose files lie in ``out``: each with its history or ``Failure``, as they end.
+    """Run cells, or read their files in ``out``; yields each with its history or ``Failure``, as it ends.
 
-    Arguments as for ``sweep``. Files are written whole or not at all. Cells that come from files come first.
+    Arguments as for ``sweep``. Files are written atomically. Cells read from files come first.
     """
     validation.require(len(cells) > 0, "cells", list(cells), "at least one problem and one policy")
     runs, at_once = find_engine(engine, threads, jobs)

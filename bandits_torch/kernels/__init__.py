@@ -1,5 +1,6 @@
 """GPyTorch kernels for rewards that change with time, and for arms without coordinates."""
 
+from bandits_torch.kernels import fourier_features  # noqa: F401  # registers
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
 from bandits_torch.kernels.spatio_temporal import SpatioTemporalKernel

@@ -16,16 +16,16 @@ class ArmCovarianceKernel(Kernel):
 
     Args:
         covariance: C, ``batch_shape x N x N``, symmetric and positive semi-definite; copied. It is a buffer:
-            it moves with ``.to()`` and is saved in ``state_dict``, but is not fitted.
+            it moves with ``.to()`` and is saved in ``state_dict``; it is not a parameter.
         kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``.
 
     Inputs are ``... x n x 1``. On the CPU they are checked to be whole numbers in 0..N-1; on other devices
-    they are not, since the check would wait for the device. Cost: O(n m) look-ups.
+    they are not checked, because a check would synchronise with the device. Cost: O(n m).
 
     Raises:
         ValueError: for a matrix that is not square, finite, symmetric (to sqrt(machine epsilon) times its
             largest entry) or positive semi-definite (no eigenvalue below minus sqrt(machine epsilon) times
-            the largest); for an input that is no arm's index.
+            the largest); for an input that is not an arm's index.
 
     Source: a Gaussian process over a finite set is its covariance matrix (Rasmussen & Williams 2006, section 2.2).
     """

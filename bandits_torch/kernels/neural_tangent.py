@@ -20,7 +20,7 @@ class NeuralTangentKernel(Kernel):
         S_{l+1} = n (sin t_l + (pi - t_l) cos t_l) / pi,     H_{l+1} = H_l (pi - t_l) / pi + S_{l+1},   H_0 = S_0,
 
     (Jacot et al. 2018; arc-cosine kernels of Cho & Saul 2009). H(x, x) = L |x|^2: for a bound of 1 on the unit
-    sphere set ``normalise``. No bias: H is homogeneous, so inputs should be scaled to similar norms.
+    sphere set ``normalise``. The network has no biases, so H is homogeneous: scale the inputs to similar norms.
 
     Args:
         depth: L, number of weight matrices, >= 1; 1 gives the linear kernel.

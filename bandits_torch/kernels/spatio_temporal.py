@@ -26,7 +26,7 @@ class SpatioTemporalKernel(Kernel):
     both kernels and one product, O(n m) beyond theirs.
 
     Raises:
-        ValueError: if one of the two is no kernel; for inputs of fewer than 2 columns.
+        ValueError: if one of the two is not a kernel; for inputs of fewer than 2 columns.
 
     Source: Bogunovic et al. 2016, section 3, for exponential forgetting; a product of kernels is a kernel (Rasmussen
     & Williams 2006, section 4.2.4).
@@ -46,15 +46,15 @@ class SpatioTemporalKernel(Kernel):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What its values have: the more precise of the two kernels' (a time kernel built from a number has float64).
+        """The dtype of its values: the wider of the two kernels' (a time kernel built from a number has float64).
 
-        Raises RuntimeError, as GPyTorch's kernels do, if parameters of its own have another.
+        Raises RuntimeError, as GPyTorch's kernels do, if its own parameters have another dtype.
         """
         dtype = torch.promote_types(self.space_kernel.dtype, self.time_kernel.dtype)
         return dtype if all(p.dtype == dtype for p in self.parameters(recurse=False)) else super().dtype
 
     def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """The two kernels (their own parts are theirs to handle)."""
+        """The two kernels; their sub-kernels are not listed."""
         yield "space_kernel", self.space_kernel
         yield "time_kernel", self.time_kernel
 

@@ -1,4 +1,4 @@
-"""Kernels of any families as one batch."""
+"""Different kernels as one batch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from bandits_torch import validation
 
 
 class StackedKernel(Kernel):
-    """P kernels of any families as one kernel of batch shape (..., P), the candidate priors of one model.
+    """P different kernels as one kernel of batch shape (..., P): the candidate priors of one model.
 
     Args:
         kernels: P kernels over the same inputs; their own batch shapes (replicates) broadcast and come before P.
 
     Inputs are ``... x n x d`` with P or 1 in the dimension before n, if there is one. Cost: that of the P kernels.
 
-    Source: the batch of priors of Ziomek et al. 2024, Algorithm 1. Raises ValueError for anything but
-    kernels, and without any.
+    Source: the batch of priors of Ziomek et al. 2024, Algorithm 1. Raises ValueError unless
+    ``kernels`` has at least one entry and all are kernels.
     """
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
@@ -39,7 +39,7 @@ class StackedKernel(Kernel):
         return all(kernel.is_stationary for kernel in self.kernels)
 
     def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """None, as GPyTorch sees it: it would broadcast their batch shapes with the stack's."""
+        """None, so that GPyTorch does not broadcast their batch shapes with the stack's."""
         return ()
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Kernels over time that are Markov: given the present, the future does not depend on the past."""
+"""Markov kernels over time: given the present, the future does not depend on the past."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from bandits_torch import validation
 class MarkovTimeKernel(Kernel, ABC):
     """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
 
-    For such a kernel the posterior can be carried from one step to the next without the past, which is what
-    models over a fixed set of arms build on. Subclasses write ``covariance`` alone; ``forward`` follows.
+    With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
+    observations. Subclasses implement ``covariance``; ``forward`` calls it.
     Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
 
-    Parameters take the dtype of the values they are built from where those are tensors, and float64 where they are
-    Python numbers, whose figures they keep.
+    Parameters take the dtype of the tensors they are built from; Python numbers give float64.
 
     Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
@@ -43,8 +42,8 @@ class MarkovTimeKernel(Kernel, ABC):
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """(a, c) with f(t) = a f(s) + independent g of variance c, for s <= t; shapes as for ``covariance``.
 
-        a = k(s, t) / k(s, s) and c = k(t, t) - a^2 k(s, s). A subclass that can write them in t - s alone should: then
-        clocks of any size keep the figures of short steps.
+        a = k(s, t) / k(s, s) and c = k(t, t) - a^2 k(s, s). A subclass should compute them from t - s where it can, so
+        that large clock values lose no precision.
         """
         before = self.covariance(s, s)
         kept = self.covariance(s, t) / before
@@ -105,7 +104,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
         forgetting_rate: eps, per unit of time, strictly between 0 and 1; a number or a tensor of the batch
             shape (one rate per candidate prior, say).
         forgetting_rate_prior: prior over eps.
-        forgetting_rate_constraint: where eps may lie; (0, 1) by default.
+        forgetting_rate_constraint: constraint on eps; (0, 1) by default.
         batch_shape: shape of a batch of kernels.
 
     Raises:
@@ -150,7 +149,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
         module.forgetting_rate = value
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates stay exact."""
+        """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates keep their precision."""
         return torch.exp(0.5 * torch.log1p(-self.forgetting_rate) * _elapsed(s, t).abs())
 
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -164,15 +163,15 @@ class WienerKernel(MarkovTimeKernel):
 
     In a product with a kernel K over space the function is a draw of K at ``start`` and gains v K of prior
     covariance per unit of time (C <- C + v K on a posterior covariance C), a Wiener process in time. Times
-    before ``start`` count as ``start``. The prior variance grows without end, so bounds that need
-    k(x, x) <= 1 do not hold for it.
+    before ``start`` count as ``start``. The prior variance grows without bound, so theorems that
+    assume k(x, x) <= 1 do not apply.
 
     Args:
         drift_variance: v > 0, prior variance gained per unit of time, in units of the prior variance at
             ``start``; a number or a tensor of the batch shape.
         start: the time at which the function has the prior variance.
         drift_variance_prior: prior over v.
-        drift_variance_constraint: where v may lie; positive by default.
+        drift_variance_constraint: constraint on v; positive by default.
         batch_shape: shape of a batch of kernels.
 
     Raises:
@@ -222,7 +221,7 @@ class WienerKernel(MarkovTimeKernel):
         return 1.0 + self.drift_variance * torch.minimum(since_s, since_t)
 
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
-        """a = 1 and c = v (t - s), of which the part before ``start`` does not count."""
+        """a = 1 and c = v (t - s), where only the time after ``start`` counts."""
         gained = self.drift_variance * (self._since_start(t) - self._since_start(s))
         return torch.ones_like(gained), gained
 

@@ -1,5 +1,7 @@
-"""BoTorch models that learn one observation at a time, and unlearn it."""
+"""BoTorch models that learn one observation at a time, and unlearn it. BoTorch's pathwise sampling knows them."""
 
+from bandits_torch.models import botorch_paths  # noqa: F401  # registers
+from bandits_torch.models.arm_members import ArmMembers
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.at_time import AtTime
@@ -11,6 +13,7 @@ from bandits_torch.models.sketch.sketched_gp import SketchedGP
 
 __all__ = [
     "ArmGP",
+    "ArmMembers",
     "AtTime",
     "CandidatePrior",
     "LeverageSampling",

@@ -1,4 +1,4 @@
-"""A model over space and time, seen at one moment."""
+"""A view of a model over space and time at one moment."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bandits_torch import validation
 class AtTime(Model, FantasizeMixin):
     """A BoTorch model whose last input is time, as a model over the other inputs: f( . , time).
 
-    Acquisitions that put the inputs observed so far among the candidates (max-value entropy, noisy expected
-    improvement from ``train_inputs``, proximal weights) mean f as it was then if they get the model, and f as it is
-    now if they get this view of it. What is conditioned on is observed at ``time``.
+    Some acquisition functions add the observed inputs to the candidates (max-value entropy, noisy expected improvement
+    from ``train_inputs``, proximal weights). Given the model, they evaluate f at the times of observation; given this
+    view, at ``time``. Conditioning observes at ``time``.
 
     Args:
         model: any BoTorch model over inputs ``x, time``: an ``OnlineGP`` or ``ArmGP`` with a ``SpatioTemporalKernel``,
             or a ``SingleTaskGP`` with one.
         time: the moment. ``ArmGP`` predicts at or after its latest observation only.
 
-    The view follows what the model learns. Raises ValueError for a ``model`` that is none, an ``ArmGP`` without a time
-    column and a ``time`` that is not finite.
+    The view follows what the model learns. Raises ValueError for a ``model`` that is not a BoTorch model, an ``ArmGP``
+    without a time column and a ``time`` that is not finite.
     """
 
     def __init__(self, model: Model, time: float) -> None:

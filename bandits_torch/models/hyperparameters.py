@@ -42,15 +42,15 @@ _GAIN = 1e-6  # relative, of the likelihood in a round, below which a fit ends: 
 
 
 def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float = ANISOTROPY) -> Kernel:
-    """A kernel of the same kind whose hyperparameters can be learned, each replicate its own, with priors on them.
+    """A kernel of the same kind with learnable hyperparameters per replicate, and priors on them.
 
-    * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs, beginning at the
-      one given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), for inputs
-      in a unit cube; and a prior on each over their geometric mean, log-normal with mode 1, that holds them together
-      until rewards tell them apart: a dozen rewards in five dimensions are explained well by some coordinates alone,
-      and a policy that believes so plays corners. Where only some coordinates matter it costs accuracy: raise
-      ``anisotropy``. An outputscale, too, log-normal with the one given (1 if none) for its mode. Were it relative to
-      the rewards seen instead, a policy that has only seen alike rewards would believe the function flat.
+    * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs, beginning at the one
+      given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), for inputs in a unit
+      cube; and a prior on each over their geometric mean, log-normal with mode 1. It keeps length-scales similar until
+      rewards distinguish them: a few coordinates alone explain a dozen rewards in five dimensions, and a policy with
+      such a fit plays corners. If only some coordinates matter, raise ``anisotropy``. The outputscale has a log-normal
+      prior with the given value (or 1) as mode. It is not relative to the rewards, so that a policy with similar
+      rewards so far does not conclude that the function is flat.
     * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
       per unit of time: log-normal, its mode the value given, so that eps can collapse neither to 0 nor to 1. So does
       the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
@@ -63,8 +63,8 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
         anisotropy: standard deviation, under the prior, of the logarithm of a length-scale over their geometric mean;
             infinity: no such prior, as in BoTorch.
 
-    Raises ValueError for what is no kernel, counts that are no integers >= 1, an ``anisotropy`` that is not positive,
-    and several replicates of a kernel that is neither squared exponential nor Matern.
+    Raises ValueError for a ``kernel`` that is not one, counts that are not integers >= 1, an ``anisotropy`` that is not
+    positive, and several replicates of a kernel that is neither squared exponential nor Matern.
     """
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)

@@ -17,12 +17,12 @@ from bandits_torch.description import Described
 
 
 class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
-    """A single-output BoTorch model whose data come and go in place.
+    """A single-output BoTorch model that adds and removes observations in place.
 
-    ``posterior`` is BoTorch's. Beside it:
+    ``posterior`` is BoTorch's. In addition:
 
-    * ``observe(X, Y)`` learns, ``forget(count)`` unlearns the oldest, ``reset()`` unlearns everything;
-      all three change the model in place and at the cost each model states, never by a refit.
+    * ``observe(X, Y)`` adds observations, ``forget(count)`` removes the oldest, ``reset()`` removes all. They change
+      the model in place, at the cost that each model states, without a refit.
     * ``where``, a boolean tensor of ``batch_shape``, restricts any of them to some members of the batch
       (replicates, priors); the others stay as they are.
     * ``condition_on_observations`` is BoTorch's: it returns a changed copy. Calling the model, ``model(X)``, gives the

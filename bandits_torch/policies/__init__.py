@@ -1,6 +1,7 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
 from bandits_torch.policies.ask_tell import AskTell, Question
+from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.forgetting import (
@@ -14,6 +15,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
@@ -29,6 +31,7 @@ from bandits_torch.policies.over_priors import (
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
+from bandits_torch.policies.sharing import FixedShare
 
 __all__ = [
     "OPKB",
@@ -43,6 +46,7 @@ __all__ = [
     "EventTriggeredRestart",
     "FeatureSource",
     "FixedFeatures",
+    "FixedShare",
     "ForgettingRule",
     "IndexPolicy",
     "KeepEverything",
@@ -51,6 +55,8 @@ __all__ = [
     "LikelihoodWindow",
     "Master",
     "MasterThresholds",
+    "MemberScale",
+    "ModelAveraging",
     "NeuralFeatures",
     "Observation",
     "PeriodicRestart",

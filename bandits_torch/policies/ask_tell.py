@@ -20,7 +20,7 @@ from bandits_torch.policies.policy import Choice, Observation, Policy
 
 @dataclass(frozen=True)
 class Question:
-    """Which arm to pull, and the number to tell its reward by.
+    """An arm to pull, and the number under which to report its reward.
 
     Attributes:
         id: 0, 1, 2, ... in the order of asking.
@@ -34,17 +34,16 @@ class Question:
 
 
 class AskTell(Described):
-    """Numbers a policy's choices, so that a reward needs no more than the number of its question.
+    """Numbers a policy's choices, so that reporting a reward needs only the number of its question.
 
-    * Late, out of order: ``tell`` hands the policy time, arm and reasons of the choice; ``Policy`` says what becomes of
-      a reward that comes after others, by kind of policy. A policy that cannot learn it any more raises ValueError,
-      and nothing changes: ``drop`` the question.
-    * Twice: the first counts. Every other ``tell`` of a number is ignored and says so.
-    * Never: open questions hold nothing up; ``drop`` removes those that are too old.
-
-    * From several threads: one call at a time, whole; the others wait. No two questions have one number.
-    * After a fork the child is refused with RuntimeError, or it would ask its parent's questions again, with its
-      parent's random numbers. It may load the file that the processes share.
+    * Late, out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward as
+      ``Policy`` describes. A policy that cannot learn it raises ValueError, with nothing changed: ``drop`` the
+      question.
+    * Twice: the first counts; a later ``tell`` of the same number is ignored and returns False.
+    * Never: open questions block nothing; ``drop`` removes old ones.
+    * Threads: calls run one at a time, and numbers are unique.
+    * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
+      numbers. Loading the file that the processes share ends this.
 
     Its state is the policy's and the open questions, so it moves between processes as a policy does::
 
@@ -53,11 +52,11 @@ class AskTell(Described):
         question = live.ask(time)
         save_policy(path, live)      # another process may tell
 
-    Of two processes that load one save and both ask or tell, the second to save gets a ValueError, and must load, ask
-    and tell again (``save_policy``): hand a question out once it is saved.
+    If two processes load the same save and both ask or tell, the second to save gets a ValueError and must load, ask
+    and tell again (``save_policy``). Act on a question only after saving.
 
     Args:
-        policy: who answers; it must be asked through here alone.
+        policy: chooses and learns; use it only through this object.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -79,7 +78,7 @@ class AskTell(Described):
             return tuple(self._open)
 
     def ask(self, time: float, available: Tensor | None = None) -> Question:
-        """What to pull at ``time``, among the arms with ``available`` True; see ``Policy.choose``."""
+        """Choose at ``time`` among the arms with ``available`` True; see ``Policy.choose``."""
         with self._turn:
             choice = self.policy.choose(validation.finite_number("time", time), available)
             question = Question(self._asked, float(time), choice.arm)
@@ -90,8 +89,8 @@ class AskTell(Described):
     def tell(self, id: int, reward: float | Tensor) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        Raises ValueError, with nothing changed, for a number never asked, a reward that is not finite, or one that the
-        policy cannot learn any more.
+        Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, or one that the
+        policy can no longer learn.
         """
         value = _numbers("reward", reward)
         with self._turn:
@@ -114,7 +113,7 @@ class AskTell(Described):
         return operator.index(id)
 
     def drop(self, before: float) -> int:
-        """Give up the open questions asked before this time; how many there were."""
+        """Remove the open questions asked before this time; returns their number."""
         with self._turn:
             old = [id for id, (time, _) in self._open.items() if time < before]
             for id in old:

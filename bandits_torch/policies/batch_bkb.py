@@ -20,13 +20,13 @@ _WATCHED_FIRST = 32  # arms watched in a batch; twice as many until the best is 
 
 
 class BatchBKB(Policy):
-    """argmax of mu~_b + width_b sigma~_t: mean and width from the start of the batch, variance of now.
+    """argmax of mu~_b + width_b sigma~_t: mean and width from the start of the batch, current variance.
 
     A batch ends when the model draws its next dictionary: once 1 + sum sigma~_b^2(x_s) / lambda passes
-    ``model.sampling.growth``. Inside a batch indices can only fall, so an index computed earlier bounds the one
-    of now: the arms that were best when it began are watched, their variances kept up to date, and joined by others
-    until the best of them is above all that the others had. The choice is that of full scoring. Rewards are not
-    needed inside a batch: ``choose_batch`` picks q arms before any of theirs arrives.
+    ``model.sampling.growth``. Inside a batch indices can only fall, so an earlier index is an upper bound. The
+    policy tracks the variances of the arms that were best at the start, and adds others until the best tracked index
+    exceeds all earlier indices of the rest. The choice equals that of scoring every arm. A batch needs no rewards:
+    ``choose_batch`` picks q arms before any reward arrives.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
     resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
@@ -37,8 +37,8 @@ class BatchBKB(Policy):
         model: a ``SketchedGP`` of batch shape () or (S,).
         width: a ``Width``, evaluated at the start of every batch.
 
-    Cost: a step inside a batch O(N + a m + m^2), a the arms watched; a new batch the model's O(m N) to O(m^2 N).
-    Ties go to the arm of the smallest index among those of equal index. Rewards are learnt in any order.
+    Cost: O(N + a m + m^2) per step inside a batch, with a tracked arms; the model's O(m N) to O(m^2 N) per new batch.
+    Ties go to the smallest arm. Rewards may arrive in any order.
 
     Raises ValueError for a model with a batch beside replicates.
     """
@@ -81,10 +81,10 @@ class BatchBKB(Policy):
 
     @torch.no_grad()
     def choose_batch(self, count: int, available: Tensor | None = None) -> Tensor:
-        """``count`` arms of each replicate, (S, count), one after the other, before any of their rewards is known.
+        """Choose ``count`` arms per replicate, (S, count), sequentially, before any of their rewards is known.
 
-        Every pick lowers the variances for the next, and dictionaries are drawn when due, while mean and width stay
-        what they were. ``learn_batch`` must follow with the rewards. When variances fall by more than
+        Every pick lowers the variances for the next one, and dictionaries are drawn when due, while mean and width stay
+        frozen. Call ``learn_batch`` with the rewards afterwards. If variances fall by more than
         ``model.sampling.growth`` in the meantime, the frozen mean is older than the theory of batch BKB allows.
         """
         validation.positive_integer("count", count)

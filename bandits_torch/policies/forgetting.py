@@ -17,9 +17,9 @@ Prediction = Callable[[], tuple[Tensor, Tensor]]
 
 
 class ForgettingRule(Described):
-    """Keeps everything; the base of the others.
+    """Base class of forgetting rules; keeps all observations.
 
-    Each step a rule is asked ``refuted`` before the policy learns, then told ``observed`` and asked ``after``.
+    At each step the policy calls ``refuted`` before it learns, then ``observed`` and ``after``.
     ``clock`` counts the observations since the last restart, an integer while all replicates restart together and a
     tensor (S,) once they do not.
     """
@@ -73,10 +73,10 @@ class KeepEverything(ForgettingRule):
 class SlidingWindow(ForgettingRule):
     """Holds the last ``window`` observations exactly (SW-GP-UCB, Zhou & Shroff 2021, Algorithm 2).
 
-    The print's window 1 v (t - w) .. t would hold w + 1.
+    The paper's window, 1 v (t - w) to t, would hold w + 1.
 
-    Raises ValueError unless ``window`` is an integer >= 1, and where it meets a model that cannot forget or holds
-    data.
+    Raises ValueError unless ``window`` is an integer >= 1, and for a model that cannot forget or already holds
+    observations.
     """
 
     def __init__(self, window: int) -> None:
@@ -100,8 +100,9 @@ class SlidingWindow(ForgettingRule):
 
 
 class PeriodicRestart(ForgettingRule):
-    """Forgets everything after every ``interval`` observations, the width's clock too (R-GP-UCB, Zhou & Shroff
-    2021, Algorithm 1). Restarts before steps t with (t - 1) mod H = 0; the print's t mod H = 1 never fires for H = 1.
+    """Forgets all observations after every ``interval`` of them and resets the width's step count (R-GP-UCB, Zhou &
+    Shroff 2021, Algorithm 1). Restarts before steps t with (t - 1) mod H = 0; the paper's t mod H = 1 never holds for H
+    = 1.
 
     Raises ValueError unless ``interval`` is an integer >= 1.
     """
@@ -115,12 +116,12 @@ class PeriodicRestart(ForgettingRule):
 
 
 class EventTriggeredRestart(ForgettingRule):
-    """Forgets everything when an observation is too far from its prediction (ET-GP-UCB, Brunzema et al. 2022).
+    """Forgets all observations when a reward is too far from its prediction (ET-GP-UCB, Brunzema et al. 2022).
 
     Restart when |y_t - mu(x_t)| > sqrt(rho_t) sigma(x_t) + w_t with rho_t = 2 ln(2 pi_t / delta),
     w_t^2 = 2 noise_scale^2 ln(2 pi_t / delta) and pi_t = pi^2 t^2 / 6, t counting from the last restart.
-    The observation that fired the event is the first of the new data. While the function is a draw of the
-    GP and does not change, a false alarm ever happens with probability at most 2 delta.
+    The observation that triggers the restart is the first of the new data. If the function is a draw of the GP and does
+    not change, the probability of any false alarm is at most 2 delta.
 
     Args:
         delta: failure probability.

@@ -33,9 +33,9 @@ class IndexPolicy(Policy):
             candidates, or the ``Domain`` whose points are played (``OnlineGP``; the acquisition must then be
             differentiable). A model with one input more than d gets the time in the last column.
         width: a ``Width``, evaluated at the step since the last restart.
-        forgetting: when the model forgets what; default: never.
+        forgetting: the forgetting rule; default: keep all observations.
         search: how the acquisition is maximised over a domain.
-        seed: of the policy's random numbers (Thompson sampling, searches).
+        seed: of the policy's random numbers (Thompson sampling, search over a domain).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
     Ties between arms go to the one of the smallest index. An arm whose index is NaN is chosen only where no available

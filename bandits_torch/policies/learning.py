@@ -18,28 +18,27 @@ from bandits_torch.policies.policy import Choice, Observation, Policy
 
 
 class LearnedHyperparameters(Policy):
-    """Plays a policy and refits its model: on a schedule, and when predictions have become bad.
+    """Plays a policy and refits its model on a schedule and when predictions become poor.
 
-    Before a reward is learned its predictive log-likelihood is compared with what the model expects of it on
-    average; the shortfall is (z^2 - 1)/2, z the error in predictive standard deviations. A replicate is refitted
-    after every ``every`` observations, once the mean shortfall over the last ``memory`` rewards exceeds
-    ``tolerance`` nats, and when the policy restarts. Where the model holds fewer than ``first`` observations, because
-    the policy restarted or its window is short, the latest ones that the policy has seen are fitted: else one bad fit
-    could make an event-triggered policy restart for ever. Theorems that hold for a known prior do not hold for one that
-    is learned.
+    The shortfall of a reward is (z^2 - 1)/2, with z its prediction error in predictive standard deviations: the
+    expected minus the observed predictive log-likelihood. A replicate is refitted after every ``every`` observations,
+    when the mean shortfall of the last ``memory`` rewards exceeds ``tolerance`` nats, and when the policy restarts. If
+    the model holds fewer than ``first`` observations, after a restart or with a short window, the fit uses the latest
+    observations that the policy has seen; otherwise one bad fit could make an event-triggered policy restart without
+    end. A theorem for a known prior does not cover a learned one.
 
     Whatever else the policy offers (``marginals``, ``add_arms``, ``restarts``, ...) is offered here too.
 
     Args:
-        policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, whose priors
-            are each fitted, and start with a new record after every refit.
+        policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, which fits
+            each prior and resets its elimination record after a refit.
         every: observations between refits.
         first: observations before the first.
-        tolerance: of the mean shortfall, in nats; infinity: refit on the schedule alone.
-        memory: rewards the shortfall is averaged over.
-        most: the latest so many observations are fitted.
+        tolerance: of the mean shortfall, in nats; infinity: refit only on the schedule.
+        memory: number of rewards in the mean shortfall.
+        most: largest number of (latest) observations in a fit.
 
-    Raises ValueError for a policy of another kind, counts that are no integers >= 1 and a ``tolerance`` that is not
+    Raises ValueError for a policy of another kind, counts that are not integers >= 1 and a ``tolerance`` that is not
     positive.
     """
 

@@ -20,20 +20,20 @@ CANDIDATES = (8, 16, 32, 64, 128, 256)
 
 
 class LikelihoodWindow(SlidingWindow):
-    """Holds the last w observations, w the candidate under which the latest rewards were least surprising.
+    """Holds the last w observations, with w of greatest predictive likelihood for the latest rewards.
 
     After every ``every`` observations each replicate scores the candidates w by the one-step-ahead (prequential)
     log-likelihood of its last h = ``memory`` rewards,
 
         score_t(w) = sum_{s = t-h+1}^{t} log N(y_s; mu_{s-1}^{(w)}(x_s), sigma_{s-1}^{(w)}(x_s)^2 + lambda),
 
-    the posterior of s - 1 being that of the w observations before s, and takes the longest w whose score is within
-    ``margin`` nats of the best: windows that predict alike are told apart by noise alone, and of those the longest
-    knows most. Source: Dawid 1984 (the prequential score) for choosing among models, here among windows of one.
+    where the posterior of s - 1 uses the w observations before s. It takes the longest w whose score is within
+    ``margin`` nats of the best: only noise separates such windows, and the longest holds the most information. Source:
+    Dawid 1984, whose prequential score chooses among models; here it chooses among windows of one model.
 
-    The window shrinks at once, and grows back at once: the last M observations, M the largest candidate, are at hand
-    whatever the model has forgotten, and are learned again. To keep everything for a run of T steps is the candidate
-    T; what is older than M is gone for good, so that neither cost nor memory grows with the horizon.
+    The window can shrink or grow in a single step: the rule keeps the last M observations, M the largest candidate, and
+    the model learns them again when the window grows. To keep all observations of a run of T steps, include the
+    candidate T. Older observations than M are lost, so neither cost nor memory grows with the horizon.
 
     Args:
         candidates: lengths w, different integers >= 1.
@@ -41,15 +41,15 @@ class LikelihoodWindow(SlidingWindow):
         memory: h.
         margin: nats, >= 0.
 
-    Cost: O(M^3) an observation and replicate for the scores of all candidates together (``WindowDensities``), beside
-    what the model's own steps cost; where a window grows to w, w steps of the model (under drift of an ``ArmGP``, of
-    all it holds). Memory: O(M d) a replicate. Waits for the device once a step.
+    Cost: O(M^3) per observation and replicate for the scores of all candidates (``WindowDensities``), in addition to
+    the model's steps; growing to w costs w steps of the model (under drift of an ``ArmGP``, of all observations).
+    Memory: O(M d) per replicate. Synchronises with the device once per step.
 
-    A refit of hyperparameters (``LearnedHyperparameters``) has the h rewards scored again under the new ones, in one
-    pass of O(h M^3). A reset forgets the record too. A policy works on a copy of the rule: one may serve several.
+    A refit of hyperparameters (``LearnedHyperparameters``) rescores the h rewards in one pass of O(h M^3). A reset also
+    clears the record. A policy uses a copy of the rule, so one rule may serve several policies.
 
     Raises ValueError for candidates that are not such integers, counts that are no integers >= 1, a negative
-    ``margin``, and where it meets a model that is no ``ArmGP`` or ``OnlineGP``, cannot forget or holds data.
+    ``margin``, and for a model that is not an ``ArmGP`` or ``OnlineGP``, cannot forget or holds observations.
     """
 
     def __init__(

@@ -23,12 +23,12 @@ from bandits_torch.streams import ReplicateStreams
 
 @dataclass(frozen=True)
 class MasterThresholds:
-    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t), and which copies it starts.
+    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t), and the choice of copies.
 
     Attributes:
         inflation: 6 (log2 T + 1) ln(T/delta) in theory.
-        rise: test 1, 9 in theory: the mean reward of a copy may exceed the smallest optimism by it.
-        fall: test 2, 3 in theory: optimism may exceed the mean reward by it.
+        rise: test 1, 9 in theory: the allowed excess of a copy's mean reward over the smallest optimism.
+        fall: test 2, 3 in theory: the allowed excess of the optimism over the mean reward.
         learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
 
     Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E. Raises ValueError for a number that is not positive.
@@ -66,11 +66,12 @@ class _Copy:
 
 
 def simulated_rate(base: Policy, functions: Tensor, noise: Tensor) -> Tensor:
-    """rho(1), ..., rho(T), (T,): by how much the optimism of a base policy exceeds its rewards when nothing changes.
+    """rho(1), ..., rho(T), (T,): the excess of a base policy's optimism over its rewards when nothing changes.
 
     The base plays fixed functions; rho(t) is the largest, over the runs, of the mean of f~ - y over the first t' >= t
-    steps. Theory's rho bounds the same mean by Cauchy-Schwarz, with a rate of t^{-1/2} where it really falls like
-    ln(t)/t on arms that differ: ten times too much after 4 000 steps on 100 independent arms.
+    steps. The theory's rho bounds the same mean by Cauchy-Schwarz at the rate t^{-1/2}, although it falls like ln(t)/t
+    if arms
+    differ: a factor of ten after 4 000 steps on 100 independent arms.
 
     Args:
         base: a fresh policy of S replicates; its ``Choice.why["index"]`` holds f~.
@@ -107,11 +108,11 @@ class Master(Policy):
         rho: rho(t), the base's mean regret over t steps, non-increasing.
         thresholds: of the tests.
         num_arms, replicates, seed, first_replicate: N, S, and the random schedule's numbers.
-        device: of the arms handed out.
+        device: of the arms returned.
 
-    Copies are kept and reset, one for each order and replicate. Cost: one step of the base for each replicate.
+    Copies are reused, one per order and replicate. Cost: one step of the base per replicate.
 
-    A reward is credited to what is being played: one whose choice was made before the last reward is a ValueError.
+    A reward is assigned to the copy being played, so a reward of a choice before the last reward is a ValueError.
 
     Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """

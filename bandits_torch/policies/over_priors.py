@@ -28,18 +28,18 @@ from bandits_torch.theory.widths import Width
 
 
 class UnknownPriorPolicy(Policy):
-    """UCB under every prior of a set, reduced to one value for each choice; every prior learns every reward.
+    """UCB under every candidate prior, reduced to one value per choice; every prior learns every reward.
 
     Args:
         model: of batch shape (S, P), replicates and candidate priors: an ``ArmGP`` (``arm_gp_over_priors``), or an
             ``OnlineGP`` (``online_gp_over_priors``) over the inputs of ``choices``.
         width: multiplies sigma; its value may differ between priors.
-        choices: None for an ``ArmGP``; the ``Domain`` whose points are played for an ``OnlineGP``.
-        search, seed: how and where a domain is searched, see ``IndexPolicy``.
+        choices: None for an ``ArmGP``; a ``Domain`` for an ``OnlineGP``.
+        search, seed: of the search over a domain, see ``IndexPolicy``.
 
-    A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the
-    smallest index, ties between priors to the first. An index that is NaN is never chosen. Rewards are learnt in any
-    order where the function stays as it is; under drift of an ``ArmGP`` one of the past is a ValueError.
+    A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the smallest
+    index, ties between priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive
+    in any order; under drift of an ``ArmGP`` a late reward is a ValueError.
 
     Raises ValueError for a model of another kind or batch shape.
     """
@@ -135,7 +135,7 @@ class UnknownPriorPolicy(Policy):
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
-    """GP-UCB under the prior of the largest marginal likelihood (type II maximum likelihood).
+    """GP-UCB under the prior of largest marginal likelihood (type II maximum likelihood).
 
     Source: the type II likelihood baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
     """
@@ -155,7 +155,7 @@ class BayesianPriorPolicy(UnknownPriorPolicy):
 
 
 class PriorElimination(UnknownPriorPolicy):
-    """PE-GP-UCB: play the largest UCB of any surviving prior; drop the prior whose predictions fail.
+    """PE-GP-UCB: play the largest UCB of any surviving prior; drop a prior whose predictions fail.
 
     (x_t, p_t) = argmax over arms and surviving priors of mu^p_{t-1} + width^p_t sigma^p_{t-1}; with
     eta_t = y_t - mu^{p_t}_{t-1}(x_t) and S the steps at which p_t was played, p_t is dropped when
@@ -164,7 +164,8 @@ class PriorElimination(UnknownPriorPolicy):
 
     Source: Ziomek et al. 2024, Algorithm 1, with two corrections. The print has sigma_i where the proof has
     sigma_{i-1}, the deviation before the observation; with sigma_i the true prior is rejected in most runs
-    (tests/claims). And xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3 delta)): the print loses the 2 of a two-sided event.
+    (tests/claims). The print's xi_t lacks the factor 2 of a two-sided event: xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3
+    delta)).
 
     Args:
         model, width, choices, search, seed: see ``UnknownPriorPolicy``; the theorem's widths are
@@ -173,9 +174,9 @@ class PriorElimination(UnknownPriorPolicy):
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
-    The last surviving prior is never dropped. ``trace`` records the prior played, how many survive, the one
-    dropped in this step (-1: none), and whether the last one was refuted too (so that none of the set fits).
-    A reward of the past cannot be predicted under drift of an ``ArmGP``: ValueError.
+    The last surviving prior is never dropped. ``trace`` records the prior played, the number of survivors, the
+    prior dropped in this step (-1: none), and whether even the last one was refuted (no candidate fits). Under drift of
+    an ``ArmGP`` a late reward is a ValueError, because it cannot be predicted.
 
     Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """

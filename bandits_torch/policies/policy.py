@@ -16,11 +16,11 @@ from bandits_torch.description import Described
 
 @dataclass(frozen=True)
 class Choice:
-    """What a policy chose.
+    """The choice of a policy at a step.
 
     Attributes:
         arm: index of the arm of each replicate, (S,) integers; on a continuous domain its points, (S, d).
-        why: what ``learn`` will need of this choice (the width used, the prior that won, ...).
+        why: what ``learn`` needs from this choice (the width, the prior, ...).
     """
 
     arm: Tensor
@@ -29,10 +29,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Observation:
-    """What came of a choice.
+    """The reward of a choice.
 
     Attributes:
-        time: when the arm was pulled, in the problem's unit of time, not when the reward arrived.
+        time: when the arm was pulled (not when the reward arrived), in the problem's unit.
         arm: (S,) integers or (S, d) points, as chosen.
         reward: (S,) rewards; the replicates learn together.
         why: the ``why`` of the choice.
@@ -47,22 +47,22 @@ class Observation:
 class Policy(Described, ABC):
     """Chooses an arm, or a point, for each of S replicates and learns from the rewards.
 
-    ``choose`` changes nothing but the position of random streams; ``learn`` changes state. ``run`` calls them in turn;
-    a live system may not, and then this holds of every policy:
+    ``choose`` advances the random streams and changes nothing else; ``learn`` updates the policy. ``run`` alternates
+    the two. A live system may not; then every policy behaves as follows:
 
-    * Missing: a choice whose reward never comes is never learnt. Nothing waits for it, and every clock (of widths,
-      windows, restarts) counts what was learnt, not what was chosen.
-    * Late or out of order: each policy says whether it learns a reward whose time is past; one that does not raises
-      ValueError. Unless it says otherwise, windows, weights, restarts and tests go by arrival.
-    * Twice: an observation has no number, so what is learnt twice counts as two. ``AskTell`` numbers them.
-    * Time may jump forward as far as it likes. Where the model drifts, ``choose`` at a time before the latest
+    * Missing: a choice without a reward has no effect. Every clock (of widths, windows, restarts) counts observations
+      learned, not choices.
+    * Late or out of order: each policy documents whether it learns late rewards; otherwise they raise ValueError. By
+      default, windows, weights, restarts and tests use the order of arrival.
+    * Twice: an observation learned twice counts twice, because it has no number. ``AskTell`` numbers them.
+    * Time may jump forward by any amount. If the model drifts, ``choose`` at a time before the latest
       observation is a ValueError.
-    * The state is whole between any two calls, so another process can take over (``save_policy``).
+    * The state is consistent between calls, so another process can take over (``save_policy``).
 
     Attributes:
         replicates: S.
         num_arms: N; 0 on a continuous domain.
-        dim: d, how many coordinates a point has; 0 where arms are chosen by index.
+        dim: d, the dimension of a point; 0 with arms.
     """
 
     replicates: int
@@ -73,7 +73,7 @@ class Policy(Described, ABC):
     def choose(self, time: float, available: Any = None) -> Choice:
         """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).
 
-        On a continuous domain ``available`` is the ``Domain`` of this step; None: the usual one. An arm that is not
+        On a continuous domain ``available`` is the ``Domain`` of this step; None: the policy's own. An arm that is not
         available is never chosen.
         """
 

@@ -15,15 +15,15 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class RandomPolicy(Policy):
-    """Draws uniformly among what is available, in each replicate by itself: the floor of every race.
+    """Draws uniformly among the available arms or points, independently in each replicate: the baseline of a race.
 
     Args:
         choices: N, the number of arms, or their features (N, d); or a ``Domain``, whose points it draws. Inequality
-            constraints are met by drawing again, up to 1 000 times.
+            constraints are met by rejection, up to 1 000 times.
         replicates: S.
         seed: of the draws, an integer >= 0.
         first_replicate: number of the first replicate, so that replicate k can be run alone.
-        device: of the arms handed out; points come on the device of their domain.
+        device: of the arms returned; points are on the device of their domain.
 
     Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm when it is not the very
     tensor of the step before; on a GPU that check waits for the device.

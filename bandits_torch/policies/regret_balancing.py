@@ -16,7 +16,7 @@ from bandits_torch.theory.prior_widths import elimination_xi
 
 
 class RegretBalancing(Policy):
-    """Regret balancing over UCB policies, one for each candidate prior; every policy learns every reward.
+    """Regret balancing over UCB policies, one per candidate prior; every policy learns every reward.
 
     With S_p the steps at which p was followed, the surviving policy of the smallest |S_p| + 1 is followed
     (suspected regret R^p(t) = t). Once all survivors were followed, with
@@ -30,13 +30,13 @@ class RegretBalancing(Policy):
     policy of the largest L always stays.
 
     Args:
-        policies: P index policies with a width, over the same arms and replicates, none fed by others.
+        policies: P new index policies with a width, over the same arms and replicates.
         delta: failure probability.
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda) of each policy.
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
-    ``trace`` records the policy followed as ``prior``, and how many survive. A step costs one of every policy. Rewards
-    are learnt in any order.
+    ``trace`` records the policy followed as ``prior``, and the number of survivors. A step costs one step of
+    every policy. Rewards may arrive in any order.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """

@@ -9,10 +9,10 @@ from torch import Tensor
 def arm_evidence(
     rows: Tensor, times: Tensor, variances: Tensor, noise_variance: Tensor, rates: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Quadratic form and log-determinant (G,) of G members, each summed over the arms.
+    """Quadratic form and log-determinant (G,) of G batch members, each summed over the arms.
 
     An arm's rewards are m + f_t + noise, f_t = a f_s + sqrt(1 - a^2) g, a = (1 - eps)^{(t - s)/2}, g ~ N(0, variance):
-    a scalar Kalman filter. A flat prior on m (Rasmussen & Williams 2006, equation 2.45) leaves n - 1 of an arm's n
+    a scalar Kalman filter. A flat prior on m (Rasmussen & Williams 2006, equation 2.45) uses up one of an arm's n
     rewards; up to a constant their log density is -(form + log-determinant) / 2.
 
     Args:

@@ -22,14 +22,14 @@ _SAMPLE = 512
 
 
 class ContinuousProblem(Problem):
-    """Something to optimise over the points of a domain. It has no arms: ``num_arms`` is 0.
+    """A problem over the points of a domain. It has no arms: ``num_arms`` is 0.
 
     Attributes:
-        domain: where points may be played; ``available(step)`` is the ``Domain`` of a step, None for this one.
+        domain: the set of points; ``available(step)`` is the ``Domain`` of a step, or None for this one.
         dim: d.
         noise_scale: R, standard deviation of the normal noise, (replicates,).
-        functions_differ: whether replicates have functions of their own.
-        hints: (k, d) points that may lie near a maximum at some step, for ``best`` to search from as well.
+        functions_differ: whether each replicate has its own function.
+        hints: (k, d) points that may lie near a maximum at some step, as further starts for ``best``.
     """
 
     domain: Domain
@@ -85,7 +85,7 @@ class ContinuousProblem(Problem):
     def best(self, step: int) -> Tensor:
         """max over the domain of the step of the expected reward, (replicates,); computed once per step.
 
-        Numerically (``maximum``): never above the true maximum, and within 1e-6 of it where that is known
+        Computed numerically (``maximum``): never above the true maximum, and within 1e-6 of known maxima
         (tests/problems).
         """
         self.check_step(step)

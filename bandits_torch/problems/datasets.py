@@ -32,9 +32,9 @@ class IntelTemperature(Replay):
     Rewards in degrees C, one step is ten minutes, arms are sensors: those that gave a reading in at least
     half of the played day's steps (on 14 March 2004: 46 of 52) and two or more before.
 
-    All knowledge is learned from the days before the played one, the record's first being 1 March 2004 (28
-    and 29 February are missing), and of them from real readings only: long gaps in the file are filled from
-    sensors fitted on the whole record, so filled values know the played day.
+    All prior knowledge is estimated from actual readings of the days before the played one, from 1 March 2004 (28
+    and 29 February are missing). Filled values are not used, because the file fills long gaps from a fit on the whole
+    record, which includes the played day.
 
     Args:
         data: ``intel_temperature.npz``, or its folder.
@@ -64,10 +64,9 @@ class IntelTemperature(Replay):
 class IntelLight(Replay):
     """Find the brightest spot of the Intel Berkeley laboratory: one day of light.
 
-    Rewards in lux (sensors saturate at 1847), missing ones masked; else as ``IntelTemperature``. Gaps of up
-    to an
-    hour are linear in the file, so the last hour before the played day is left out of the history: a gap
-    across midnight would know the played day.
+    Rewards in lux (sensors saturate at 1847); missing rewards are masked. Otherwise as ``IntelTemperature``. The file
+    interpolates gaps of up to an hour linearly, so the history leaves out the last hour before the played day: a gap
+    across midnight would use the played day.
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
@@ -84,7 +83,7 @@ class IntelLight(Replay):
 class IntelHumidity(Replay):
     """Find the dampest spot of the Intel Berkeley laboratory: one day of relative humidity.
 
-    Rewards in percent; else as ``IntelLight``.
+    Rewards in percent; otherwise as ``IntelLight``.
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
@@ -117,7 +116,7 @@ class MoleneWind(Replay):
 class MoleneTemperature(Replay):
     """Find the warmest weather station of Brittany: January 2014, hour by hour.
 
-    Rewards in degrees C, arms are 37 stations; else as ``MoleneWind``.
+    Rewards in degrees C, arms are 37 stations; otherwise as ``MoleneWind``.
 
     Args:
         data: ``molene_weather.npz``, or its folder.

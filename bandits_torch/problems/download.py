@@ -1,10 +1,9 @@
 """Real data sets from their official sources, only when asked for.
 
-Nothing is downloaded unless ``fetch`` or ``download`` is called. The sources publish no checksums, so none
-is built
-in: give one as an argument, or trust the first download. The first download's SHA-256 is written beside it
-(``<file>.sha256``), and from then on a file that differs is refused. That protects against a broken or
-changed file later, not against a first one that was already wrong.
+Nothing is downloaded unless ``fetch`` or ``download`` is called. The sources publish no checksums, so the
+package contains none: pass one as an argument, or trust the first download. Its SHA-256 is written beside it
+(``<file>.sha256``), and later a file that differs is refused. This detects a broken or changed file, but not a wrong
+first download.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Source:
     Attributes:
         urls: address of each raw file, by file name; ``convert`` takes the files in this order.
         convert: called with the raw files and a folder, writes the readers' NPZ files there and returns them.
-        terms: who to thank and under which licence.
+        terms: source to acknowledge and its licence.
     """
 
     urls: Mapping[str, str]
@@ -89,15 +88,15 @@ def fetch(
 
     Args:
         name: ``"intel"``, ``"molene"`` or ``"beijing"``.
-        directory: where raw and converted files go; made if need be. Raw files already there are checked, not
-            downloaded again.
+        directory: for raw and converted files; created if missing. Existing raw files are checked, not downloaded
+            again.
         sha256: expected checksum of a raw file, by file name (``SOURCES[name].urls``).
         urls: other addresses of raw files, by file name, for a source that has moved.
         timeout: seconds without an answer before giving up.
 
     Raises:
         ValueError: unknown name or file name, wrong checksum, a raw file that cannot be read as expected.
-        ConnectionError: the source cannot be reached, or the connection broke. No partial file stays behind.
+        ConnectionError: the source cannot be reached, or the connection broke. No partial file remains.
     """
     validation.require(name in SOURCES, "name", name, f"one of {', '.join(SOURCES)}")
     source = SOURCES[name]
@@ -123,14 +122,13 @@ def fetch(
 
 
 def download(url: str, path: str | Path, *, sha256: str | None = None, timeout: float = 60.0) -> Path:
-    """Download a file, whole and checked, or leave nothing behind.
+    """Download a file atomically and check it.
 
-    A file that is already there is checked and kept. The expected checksum is ``sha256``, else the one
-    recorded in ``<path>.sha256``; where there is neither, the file is trusted with a warning, and its
-    checksum is recorded.
+    An existing file is checked and kept. The expected checksum is ``sha256``, or else the one recorded in
+    ``<path>.sha256``. Without either, the file is trusted with a warning and its checksum is recorded.
 
     Raises:
-        ValueError: wrong checksum (of a file already there too; that one is left for you to look at).
+        ValueError: wrong checksum (an existing file is kept for inspection).
         ConnectionError: no answer, an error from the server, or fewer bytes than it announced.
     """
     web = isinstance(url, str) and url.startswith(("https://", "http://"))

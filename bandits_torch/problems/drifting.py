@@ -42,9 +42,9 @@ class SwitchingFunctions(SimulatedProblem):
     lengthscale of 0.2 leaves the arms nearly independent; the default here is correlated arms in [0, 1].
 
     Known beforehand: the kernel of the draws before scaling, noise variance R^2, B = the largest RKHS norm
-    among the pieces, the variation budget (sum over the switches of the largest change of any arm), and as
-    forgetting rate the one whose correlation over time is the average over switches placed at random: (1 -
-    eps)^{1/2} = 1 - m/T for m fresh draws, 1 - 2m/T for m changes of sign.
+    among the pieces, the variation budget (sum over the switches of the largest change of any arm), and a
+    forgetting rate whose correlation over time is the average over switches at random steps: (1 - eps)^{1/2} =
+    1 - m/T for m fresh draws, 1 - 2m/T for m changes of sign.
 
     Args:
         horizon: T.
@@ -108,7 +108,7 @@ class SwitchingFunctions(SimulatedProblem):
 
 @named("sphere-one-switch", random=True)
 class SphereOneSwitch(SwitchingFunctions):
-    """The first environment of Hong, Li & Tewari (2023), section 6: arms on the sphere of R^10, a switch at 0.3 T.
+    """The first environment of Hong, Li & Tewari (2023), section 6: arms on the unit sphere of R^10, a switch at 0.3 T.
 
     ``change`` is ``"flip"``, the sign change of their published code, or ``"fresh"``, the new draw of their
     text. They truncate the noise so that |reward| <= 1; here it is normal. Other options: ``SwitchingFunctions``.
@@ -168,7 +168,7 @@ class DriftingCosine(SimulatedProblem):
         lengthscale: of the known kernel; None: sqrt(d)/3.
         noise_scale: R.
         stationary: keep the phase at 0 (appendix J.2).
-        replicates, seed, first_replicate: as for ``GPDraws``; every replicate has a theta of its own.
+        replicates, seed, first_replicate: as for ``GPDraws``; every replicate has its own theta.
 
     Raises ValueError for a ``horizon`` below 1 and a negative ``noise_scale``.
     """

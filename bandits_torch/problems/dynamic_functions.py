@@ -31,13 +31,13 @@ class DynamicFunction(ContinuousProblem):
     from step 1 to step T, however long a step takes. Rewards are scaled to mean 0 and standard deviation 1 over
     points and steps. ``time(step)`` is the step.
 
-    Known beforehand: a Matern kernel of smoothness 5/2, lengthscale 0.3 sqrt(d) (a guess: the function is no
+    Known beforehand: a Matern kernel of smoothness 5/2, lengthscale 0.3 sqrt(d) (a guess: the function is not a
     draw of it), noise variance R^2; estimated from the function at 256 points and 11 moments: B = the largest
     norm of its fit there, the forgetting rate that gives the correlation over a tenth of the horizon, and the
     variation budget; and four candidate priors: that kernel without change, with forgetting at that rate, and times
     a Matern kernel over time of lengthscale T/10 and T/3.
 
-    ``best`` of a step, the regret's yardstick, is numerical: see there.
+    ``best``, the reference of the regret, is computed numerically.
 
     Args:
         function: a BoTorch test function, to be minimised.

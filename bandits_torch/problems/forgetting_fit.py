@@ -31,13 +31,12 @@ def fit_forgetting_rate(
         times: (T,) increasing; eps is per unit of these.
         covariance: C, (N, N), positive semi-definite.
         noise_variance: lambda > 0.
-        max_rows, max_arms: longer tables are fitted on their last ``max_rows`` rows, which keeps the short
-            lags, wider ones on ``max_arms`` evenly spaced arms (exact for those arms: marginals of a
-            Gaussian).
+        max_rows, max_arms: a longer table is fitted on its last ``max_rows`` rows, a wider one on ``max_arms``
+            evenly spaced arms.
 
     Returns:
         eps between 1e-5 and 0.99: the best of 17 rates evenly spaced in logarithm, refined by 9 between its
-        neighbours. An end of the range means that the data ask for less (or more) than it.
+        neighbours. An end of the range means that the data suggest a value outside it.
 
     Raises:
         ValueError: bad shapes, noise_variance not above 0, times that do not increase.

@@ -33,20 +33,20 @@ class Hills(StationaryProblem):
     l where l^2 is usual. The truth is a draw from prior 2. At odd steps all arms are available, at even steps
     those farther than ``excluded`` from the top of the true tall hill.
 
-    The paper leaves the heights, the hills' shape and width, l, the noise, the arms and the excluded region
-    out. The defaults are chosen so that a hill's height shows on the hill alone, as the paper's results need:
-    the feet of hills of 0.015 or 0.02 reach the neighbours' tops, where even 1e-10 of them tells the
-    likeliest prior what it then need not explore (benchmarks/papers: sensitivity table).
+    The paper does not give the heights, the hills' shape and width, l, the noise, the arms and the excluded region.
+    With the defaults, a hill's height shows only on the hill itself, as the paper's results require. Hills of width
+    0.015 or 0.02 reach the neighbouring tops, where even 1e-10 of their height identifies the prior without a visit
+    (benchmarks/papers: sensitivity table).
 
-    Known beforehand: the eleven priors and the noise variance R^2, not which prior is true; so the prior mean
-    is their average and B the norm of the draw's fit about it.
+    Known beforehand: the eleven priors and the noise variance R^2, but not which prior is true. The prior mean
+    is the average over the priors, and B the norm of the draw's fit about it.
 
     Args:
         short, tall: heights of the hills, in units of reward.
         hill_width: standard deviation w of a hill exp(-(x - c)^2 / (2 w^2)).
         amplitude: prior variance of the function about its mean.
         squared_lengthscale: l.
-        excluded: half-width of the region left out at even steps.
+        excluded: half-width of the region that is unavailable at even steps.
         true_prior: number of the prior that functions are drawn from, 1 to 10.
         noise_scale: R.
         num_arms: N, an even grid of [0, 1]; 101 puts an arm on every top.

@@ -28,18 +28,18 @@ class IntelTemperaturePriors(IntelTemperature):
     """Find the hottest spot of the Intel laboratory, with a candidate prior from every earlier day.
 
     The second experiment of Ziomek et al. (2024), section 7: on 14 March 2004 there are 13 priors, one from each
-    earlier day of the record, with kernel Cov(i, i') (1 - eps)^{|t - t'|/2}: Cov is the covariance between
-    sensors over that day's readings, shrunk towards independent sensors (``estimate_covariance``) and less the
-    noise, and eps the likeliest rate of that day (``fit_forgetting_rate``). A day on which an arm has fewer than
-    two readings makes no prior.
+    earlier day of the record, with kernel Cov(i, i') (1 - eps)^{|t - t'|/2}: Cov is the covariance between sensors over
+    that day's readings, shrunk towards independent sensors (``estimate_covariance``), minus the noise, and eps is that
+    day's rate of greatest likelihood (``fit_forgetting_rate``). A day on which an arm has fewer than two readings gives
+    no prior.
 
-    What the paper leaves out, and what was chosen. Its priors have mean zero; temperatures are 22 degrees above
-    it, so here every prior's mean is ``prior_mean`` of ``Replay``, by default the one number that the earlier
-    days average to: zero mean on centred rewards. It does not say what differs between seeds: here rewards
-    carry normal noise of standard deviation ``noise_scale``, by default the R that policies are told.
+    The paper leaves two choices open. Its priors have mean zero, but temperatures are about 22 degrees; here
+    every prior's mean is ``prior_mean`` of ``Replay``, by default the average over the earlier days, which amounts to
+    zero mean on centred rewards. The paper does not say how seeds differ; here rewards carry normal noise of standard
+    deviation ``noise_scale``, by default the R that the policies know.
 
-    ``true_prior``, for an oracle only, is made from the played day itself in the same way: the best of its kind
-    in hindsight, known to nobody beforehand, and true of the day only in that its covariance is the day's.
+    ``true_prior``, for an oracle only, is made from the played day itself in the same way: the best of its kind in
+    hindsight, with the day's own covariance.
 
     Args:
         data, day, filled: as for ``IntelTemperature``.

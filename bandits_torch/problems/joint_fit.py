@@ -35,12 +35,12 @@ class ForgettingFit:
     Attributes:
         forgetting_rate: eps, per unit of time.
         noise_variance: lambda, in squared units of reward.
-        covariance: C, (N, N): the one given, the noise taken off its diagonal, times ``factor``.
-        factor: how much more the process varies than its rows show about their own mean.
-        rate_interval, noise_interval: meant to cover eps and lambda 95 times in 100; the whole range, and from 0, for a
-            figure at an end of its range.
-        at_end: which of "forgetting_rate" and "noise_variance" lie at an end of the range searched: the data ask
-            for less (or more) than it, or do not tell.
+        covariance: C, (N, N): the given one minus the noise on its diagonal, times ``factor``.
+        factor: variance of the process over the variance of its rows about their own mean.
+        rate_interval, noise_interval: approximate 95 % confidence intervals of eps and lambda; for an estimate at an
+            end of its range, the whole range (of the noise: from 0).
+        at_end: which of "forgetting_rate" and "noise_variance" lie at an end of the range searched: the data suggest
+            a value outside the range, or do not determine it.
     """
 
     forgetting_rate: float
@@ -52,7 +52,7 @@ class ForgettingFit:
     at_end: tuple[str, ...] = ()
 
     def describe(self) -> list[str]:
-        """A line for each figure, with its interval."""
+        """One line per estimate, with its interval."""
         lines = []
         for name, (low, high) in zip(_NAMES, (self.rate_interval, self.noise_interval), strict=True):
             end = ", at an end of the range searched" if name in self.at_end else ""
@@ -66,18 +66,18 @@ def fit_forgetting(
 ) -> ForgettingFit:
     """Forgetting rate and noise variance together, from rewards and the covariance that was estimated from them.
 
-    The likelihood is the product of the arms' own (a composite likelihood, Varin, Reid & Firth 2011), each with its
-    mean integrated out and with one signal variance for all. The likelihood of whole rows would take the covariance,
-    which is estimated from the same rows, for the truth, and find a rate several times too high. Arms that move
-    together do not count as many: the likelihood is raised to the power N_eff / N, N_eff = tr(C)^2 / tr(C^2).
+    The likelihood is the product of the arms' likelihoods (a composite likelihood, Varin, Reid & Firth 2011), each with
+    its mean integrated out and with one signal variance for all. The likelihood of whole rows would treat the
+    covariance, which is estimated from the same rows, as exact, and give a rate several times too high. To account for
+    correlated arms, the likelihood is raised to the power N_eff / N, N_eff = tr(C)^2 / tr(C^2).
 
-    Rows about their own mean vary less than the process when it is slow. Its variance is ``factor`` times theirs,
-    log-normal around 1 with standard deviation 1 beforehand: without that, a record shorter than the process's memory
-    fits a random walk of any variance.
+    A slow process varies more than its rows do about their own mean. Its variance is ``factor`` times theirs, with a
+    log-normal prior around 1 (standard deviation 1 of the logarithm). Without this prior, a record shorter than the
+    process's memory fits a random walk of any variance.
 
     The intervals are normal in log(-log(1 - eps)) and log(lambda), of the sandwich covariance A^-1 (J + P) A^-1, with
     A the curvature of the penalised likelihood, P that of the prior alone, and J the covariance of the score over 64
-    tables drawn from the fit (with a seed of their own: the answer is always the same).
+    tables drawn from the fit (with a fixed seed, so the result is deterministic).
 
     Args:
         table: (T, N) rewards, NaN where missing.
@@ -89,8 +89,8 @@ def fit_forgetting(
         eps in [1e-5, 0.99], lambda between 1 and 99 % of the average variance (times ``factor``).
 
     Warns:
-        UserWarning: eps at an end of its range, or lambda at its upper end. Less noise than 1 % is common (readings of
-            good sensors), and told by ``at_end`` alone.
+        UserWarning: eps at an end of its range, or lambda at its upper end. Noise below 1 % is common (readings of
+            good sensors) and appears only in ``at_end``.
 
     Raises:
         ValueError: bad shapes, times that do not increase, a covariance of 0, no arm with two rewards.

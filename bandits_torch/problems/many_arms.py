@@ -25,19 +25,19 @@ from bandits_torch.problems.table_files import read_arrays
 
 @named("grid")
 class GridDraws(SimulatedProblem):
-    """Draws of a Gaussian process on a large grid of [0, 1]^dim, drifting or not, without an N x N matrix.
+    """Draws of a Gaussian process on a large grid of [0, 1]^dim, static or drifting, without an N x N matrix.
 
     The squared exponential kernel is a product over the axes, so a draw is (A x ... x A) z with A the root of the
     kernel on one axis (side x r, r small) and z r^dim normal numbers: N = side^dim may be in the millions. With a
     ``forgetting_rate`` eps the function drifts, z_{t+1} = sqrt(1 - eps) z_t + sqrt(eps) g: TV-GP-UCB's model.
 
-    ``expected_rewards`` may be asked for any step; the z of all steps asked so far are kept, r^dim numbers each.
-    Cost of a step O(side^dim r). Known beforehand: kernel, R^2, eps.
+    ``expected_rewards`` takes any step and keeps the z of each, r^dim numbers. Cost of a step: O(side^dim r). Known
+    beforehand: kernel, R^2, eps.
 
     Args:
         side: points per axis. dim: axes.
         lengthscale: in units of the axes.
-        forgetting_rate: eps in [0, 1); 0: the function stays.
+        forgetting_rate: eps in [0, 1); 0: a static function.
         noise_scale: R.
         replicates, seed, first_replicate: replicate ``first_replicate + k`` of a seed is always the same function.
 
@@ -107,9 +107,9 @@ class GridDraws(SimulatedProblem):
 
 @named("regression-table")
 class RegressionTable(StationaryProblem):
-    """A table of regression data as a bandit: every row is an arm, its target the expected reward.
+    """Regression data as a bandit: each row is an arm, and its target is the expected reward.
 
-    Features and target are standardised; rows with a missing value are left out. Known beforehand: a squared
+    Features and target are standardised; rows with a missing value are dropped. Known beforehand: a squared
     exponential kernel whose lengthscale is the median distance between rows (of at most 1 000) and R^2.
 
     Args:
@@ -153,10 +153,10 @@ class RegressionTable(StationaryProblem):
 
 @named("variance-starvation", stationary=True)
 class VarianceStarvation(GPDraws):
-    """Where approximate posteriors starve: a draw on [0, 1] of which only [0, 0.5] can be pulled.
+    """A test of variance starvation: a draw on [0, 1] of which only [0, 0.5] can be pulled.
 
     The setting of Figure 2 in Calandriello et al. (2019), after Wang et al. (2018): squared exponential kernel
-    of inverse squared lengthscale 100. Beyond 0.5 an honest variance stays at the prior's.
+    of inverse squared lengthscale 100. Beyond 0.5 an accurate variance stays at the prior's.
 
     Args:
         num_arms: N, an even grid.

@@ -29,14 +29,14 @@ _LANDSCAPES = 256  # drawn to learn what a user of the benchmark knows of its me
 
 @named("moving-peaks", random=True)
 class MovingPeaks(SimulatedProblem):
-    """Moving peaks (Branke 1999): f_t(x) = max_i (height_i - width_i |x - centre_i|), changing now and then.
+    """Moving peaks (Branke 1999): f_t(x) = max_i (height_i - width_i |x - centre_i|), piecewise constant in time.
 
     Every ``period`` steps each height and width moves by a normal step and each centre by a step of fixed
     length in a random direction; all bounce off their limits. Defaults are scenario 2 (10 cones, heights 30
     to 70 with severity 7, widths 1 to 12 with severity 1, centres in [0, 100]^d moving by 1, uncorrelated),
     with the domain scaled to [0, 1]^d and rewards divided by 100. The original has d = 5 and a change every
     5000 evaluations; here d = 2, so that 100 arms see the peaks, and ``period`` is 500. Its starting
-    heights are all 50; here they are uniform, as widths and centres are. The noise is ours.
+    heights are all 50; here they are uniform, as widths and centres are. The original has no noise.
 
     Known beforehand: noise variance R^2; mean and variance of a landscape of these settings, from 256
     others; a kernel of that variance (Matern 3/2 with lengthscale 0.3 makes those 256 likeliest among the
@@ -52,7 +52,7 @@ class MovingPeaks(SimulatedProblem):
         height_severity, width_severity: standard deviations of the moves of heights (rewards) and widths
             (rewards per side of the domain).
         noise_scale: R.
-        kernel, lengthscale, nu: of the kernel that is taken for known.
+        kernel, lengthscale, nu: of the known kernel.
         num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``; a sphere makes no
         sense here.
 

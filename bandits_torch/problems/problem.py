@@ -1,4 +1,4 @@
-"""The contract of a problem: arms, rewards on demand, and the truth for the scorer alone."""
+"""The contract of a problem: arms, rewards, and expected rewards for the scorer only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bandits_torch.streams import ReplicateStreams
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What an honest user would know before the first pull; recipes take their defaults from it.
+    """What a user could know before the first pull; recipes take their defaults from it.
 
-    A number holds for every replicate. Where the replicates' functions differ in it, it is a tensor
-    (replicates,), so that replicate k of S is given what replicate k alone would be given.
+    A number holds for every replicate; a tensor (replicates,) holds one value per replicate, the same for replicate k
+    alone as in a batch.
 
     Attributes:
         kernel: prior covariance over the arms: ``kernel(problem.arms)`` is N x N.
@@ -33,8 +33,8 @@ class Knowledge:
         variation_budget: P_T, the sum over the steps of the largest change of any arm's expected reward,
             None if unknown. Zhou & Shroff (2021) measure changes in the RKHS norm, which is no smaller
             when k(x, x) <= 1.
-        priors: what the reward function might be a draw of, when that is not known, whatever the fields above
-            say; None where there is no such set.
+        priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields
+            above. None: no candidates.
     """
 
     kernel: Kernel
@@ -46,7 +46,7 @@ class Knowledge:
     priors: Sequence[CandidatePrior] | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> Knowledge:
-        """A copy with its tensors moved as ``Tensor.to`` does; the kernel itself is moved in place.
+        """A copy with its tensors moved as by ``Tensor.to``; the kernel itself is moved in place.
 
         Candidate priors stay as they are: a model over them takes the arms' dtype and device.
         """
@@ -56,20 +56,19 @@ class Knowledge:
 
 
 class Problem(ABC):
-    """Something to optimise: a finite set of arms whose expected rewards may change from step to step.
+    """A finite set of arms whose expected rewards may change from step to step.
 
-    What a problem gives at a step depends on that step and on the random numbers passed in, never on what was asked
-    before: any step can be asked in any order. So an interrupted run is resumed without a problem's state.
+    The rewards of a step depend only on the step and on the random numbers passed in, so steps may come in any order.
+    An interrupted run therefore resumes without a problem's state.
 
     Attributes:
         arms: (N, d) features of the arms.
-        replicates: how many reward functions are held side by side; 1 serves any number of replicates
-            with the same function and independent noise.
+        replicates: number of reward functions in the batch; 1 serves any number of replicates with the same function
+            and independent noise.
         knowledge: what a user knows beforehand.
-        horizon: the last step there is, None if there is no end.
-        true_prior: the prior that the function was drawn from, where ``knowledge.priors`` leaves it open; for
-            an oracle only.
-        dim: d, how many coordinates a point has, of a ``ContinuousProblem``; 0 where arms are pulled by index.
+        horizon: the last step, None without an end.
+        true_prior: the prior of the function among ``knowledge.priors``; for an oracle only.
+        dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.
     """
 
     arms: Tensor

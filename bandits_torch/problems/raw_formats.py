@@ -31,14 +31,13 @@ def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path
 
     Args:
         readings: ``data.txt.gz`` (or unpacked): date, time, epoch, mote, temperature, humidity, light,
-            voltage, separated by blanks; lines may break off.
+            voltage, separated by blanks; lines may be incomplete.
         positions: ``mote_locs.txt``: mote, x, y.
         directory: where ``intel_temperature.npz`` and ``intel_light_humidity.npz`` go.
 
-    Kept are readings from 28 February to 21 March 2004, of motes with a position and a battery of 2.4 V or
-    more, and plausible (0 to 50 degrees C, 0 to 100 %, 0 to 5000 lux). ``temperature`` bridges gaps of up
-    to an hour linearly; longer gaps and all gaps of light and humidity stay empty. ``observed`` marks bins
-    with a reading.
+    Keeps readings from 28 February to 21 March 2004, of motes with a position and a battery of 2.4 V or more, and
+    plausible (0 to 50 degrees C, 0 to 100 %, 0 to 5000 lux). ``temperature`` is interpolated linearly over gaps of up
+    to an hour; longer gaps, and all gaps of light and humidity, stay empty. ``observed`` marks bins with a reading.
     """
     motes = pd.read_csv(positions, sep=r"\s+", header=None, names=["moteid", "x", "y"]).dropna()
     frame = pd.read_csv(readings, sep=r"\s+", header=None, names=_INTEL_COLUMNS, on_bad_lines="skip")
@@ -124,7 +123,7 @@ def convert_molene(archive: Path, directory: Path) -> list[Path]:
             values; or one such table, unpacked.
         directory: where ``molene_weather.npz`` goes.
 
-    Kept, for each quantity, are the stations with a value in every hour. Names are station numbers; the
+    Keeps, for each quantity, the stations with a value in every hour. Names are station numbers; the
     archive has no positions.
     """
     frames = [_molene_table(content) for content in _molene_files(archive)]

@@ -20,13 +20,13 @@ _NOT_OPTIONS = {
 
 @dataclass(frozen=True)
 class NamedProblem:
-    """What is known of a problem; command line, documentation and universal tests read it.
+    """The registration of a problem, read by command line, documentation and universal tests.
 
     Attributes:
-        name: by which ``make`` knows it.
+        name: the argument of ``make``.
         factory: the class or function that makes it.
         stationary: whether its functions never change.
-        random: whether they are drawn, from seed and number of replicate.
+        random: whether they are drawn at random, from seed and number of replicate.
         quick: options that make it small, for universal tests.
     """
 

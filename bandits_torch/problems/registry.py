@@ -49,19 +49,18 @@ def make(
     data: str | Path | None = None,
     **options: Any,
 ) -> Problem:
-    """The problem of that name.
+    """Build the problem of that name.
 
     Args:
         name: a key of ``PROBLEMS``.
-        replicates: how many reward functions (and how many runs of a table of real rewards) side by side.
-        horizon: how many steps; None: the problem's own default. Ignored by problems that never change and
-            have no end.
-        seed: of everything random in the problem.
-        data: file (or folder that holds it) of a problem that replays real data.
+        replicates: number of reward functions (for real data: of runs on the table) in the batch.
+        horizon: number of steps; None: the problem's default. Static problems without an end ignore it.
+        seed: of all random numbers of the problem.
+        data: file (or its folder) of a problem that replays real data.
         options: the problem's own arguments (``options_of``).
 
     Raises:
-        ValueError: unknown name or option (the message lists those there are); data missing or not wanted;
+        ValueError: unknown name or option (the message lists the known ones); missing or superfluous data;
             whatever the problem itself refuses.
     """
     about = registered(name)

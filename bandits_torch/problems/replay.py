@@ -27,20 +27,20 @@ _NORM_ROWS = 100  # rows of the history that the bound on the RKHS norm is taken
 class Replay(Problem):
     """A table of real rewards: pulling arm n at step t gives the table's entry (t, n), without noise.
 
-    What is known beforehand is learned from past rows alone, which are not played: from ``history``, or,
-    without one, from the first ``warm_up`` of the table.
+    Prior knowledge is estimated from past rows, which are not played: from ``history`` or, without one, from the first
+    ``warm_up`` of the table.
 
-    * kernel: covariance between arms on the index of the arm: ``estimate_covariance`` less the noise;
+    * kernel: covariance between arms, by index: ``estimate_covariance`` minus the noise;
     * prior mean: each arm's own mean. The covariance is about the arms' own means, so the two belong
       together; ``"grand"`` gives all arms one mean, for a history too short to tell arms apart;
-    * noise variance and forgetting rate, per unit of time: the likeliest together (``fit_forgetting``); ``fit``
+    * noise variance and forgetting rate, per unit of time: of greatest joint likelihood (``fit_forgetting``); ``fit``
       holds them with their intervals;
     * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
-      over at most 100 rows evenly spread. It covers what has been seen, not what may come.
+      over at most 100 rows evenly spread. It bounds the past rows, not future ones.
 
     Times: one unit is the most common gap between rows (the median), the first played row is at time 1, and
     gaps keep their length. Rows without a single reward are not played; ``available`` masks single missing
-    ones, whose expected reward is NaN.
+    rewards, whose expected reward is NaN.
 
     Args:
         table: (T, N) rewards in time order, NaN where missing, or a ``RewardTable``, which has times and
@@ -55,14 +55,14 @@ class Replay(Problem):
         warm_up: share of the table that serves as history when none is given, in (0, 1); None: 0.2.
         prior_mean: ``"arm"``, ``"grand"``, or a number.
         noise_fraction: share of the arms' average variance taken as noise variance, in (0, 1), instead of the
-            likeliest (Chowdhury & Gopalan 2017, section 6, take 0.05); it is taken off the covariance's diagonal.
-        forgetting_rate: in [0, 1), instead of the likeliest.
-        horizon: how many rows to play; None: all.
-        replicates: how many runs side by side; all see the same rewards.
+            estimate (Chowdhury & Gopalan 2017, section 6, use 0.05); it is subtracted from the covariance's diagonal.
+        forgetting_rate: in [0, 1), instead of the estimate.
+        horizon: number of rows to play; None: all.
+        replicates: number of runs in the batch; all see the same rewards.
 
     Raises:
         ValueError: bad shapes, infinities, times that do not increase, an arm with fewer than two rewards
-            in the history, history that does not vary, more steps than there are.
+            in the history, a constant history, more steps than rows.
     """
 
     def __init__(

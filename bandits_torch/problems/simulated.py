@@ -19,7 +19,7 @@ class SimulatedProblem(Problem):
 
     Args:
         arms: (N, d) features, shared by all replicates.
-        replicates: how many reward functions there are.
+        replicates: number of reward functions.
         noise_scale: R, standard deviation of the noise, a number or (replicates,).
         horizon: the last step, None if there is no end.
 
@@ -86,9 +86,8 @@ def covariance(kernel: Kernel, arms: Tensor) -> Tensor:
 def covariance_root(K: Tensor) -> Tensor:
     """A root A (N, r) with A A^T = K, from the eigenvectors of K, largest eigenvalue first.
 
-    Eigenvalues below 1e-12 of the largest, which rounding may have turned negative, are left out, so it works
-    on the nearly singular matrices of smooth kernels, where a Cholesky decomposition needs jitter. A draw
-    f = A z lies in the span kept, and its RKHS norm on these points is exactly |z|. Cost O(N^3).
+    Eigenvalues below 1e-12 of the largest are dropped, so it works on the nearly singular matrices of smooth kernels,
+    where a Cholesky decomposition needs jitter. A draw f = A z has RKHS norm |z| on these points. Cost: O(N^3).
     """
     values, vectors = torch.linalg.eigh(K)
     values, vectors = values.flip(-1), vectors.flip(-1)
@@ -99,8 +98,8 @@ def covariance_root(K: Tensor) -> Tensor:
 def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
     """Draws f = A z, (..., N), of the root A (N, r) and the first r standard normal ``weights`` (..., N).
 
-    One product per draw, of a copy: in a product of all, or at another alignment in memory, the last bits of
-    a draw would depend on how many there are.
+    One product per draw, on a copy: otherwise the last bits of a draw would depend on the number of draws and on the
+    alignment in memory.
     """
     rank = root.shape[1]
     flat = weights.reshape(-1, weights.shape[-1])
@@ -110,10 +109,9 @@ def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
 def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:
     """RKHS norm (...) of the function sum_i alpha_i k(x_i, .), alpha = (K + ridge I)^{-1} f, for f (..., N).
 
-    For functions of which no norm is known: it is the norm of their fit, as close as a noise variance
-    ``ridge`` asks for (within sqrt(ridge) |f|_K / 2), and at most their own. On nearly singular K the norm
-    sqrt(f^T K^{-1} f) of the exact interpolant is decided by rounding, and it is huge where f is rougher
-    than k.
+    An estimate for functions of unknown norm: the norm of a fit within sqrt(ridge) |f|_K / 2 of f, at most the norm of
+    f. On nearly singular K, the norm sqrt(f^T K^{-1} f) of the exact interpolant depends on rounding, and it is huge
+    where f is rougher than k.
     """
     factor = torch.linalg.cholesky(K + ridge * torch.eye(len(K), dtype=K.dtype))
     alpha = torch.cholesky_solve(f.reshape(-1, len(K)).T, factor).T.reshape(f.shape)
@@ -123,7 +121,7 @@ def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:
 def range_noise_scale(functions: Tensor, noise_scale: float | None) -> Tensor:
     """R of each function (S, N): ``noise_scale`` if given, else R^2 = 1 % of the function's range max - min.
 
-    As in Chowdhury & Gopalan (2017), section 6; as there, the variance R^2 is set against the range itself.
+    As in Chowdhury & Gopalan (2017), section 6; as there, the variance R^2 is a share of the range itself.
     """
     if noise_scale is not None:
         return torch.full(functions.shape[:1], validation.non_negative("noise_scale", noise_scale)).double()

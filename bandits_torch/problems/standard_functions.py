@@ -26,10 +26,10 @@ class StandardFunction(StationaryProblem):
     """A BoTorch test function, negated so that its minimum is the best arm, on random points of its domain.
 
     Chowdhury & Gopalan (2017), section 6: 100 d points uniform in the domain, squared exponential kernel of
-    lengthscale 0.2, R^2 = 1 % of the range. The paper does not say how it scales; here the arms' features are
-    the domain scaled to [0, 1]^d, where that lengthscale makes sense, and rewards are scaled.
+    lengthscale 0.2, R^2 = 1 % of the range. The paper does not give its scaling; here the arms' features are
+    the domain scaled to [0, 1]^d, and rewards are scaled.
 
-    Known beforehand: the kernel (which is a guess: the function is no draw of it), noise variance R^2,
+    Known beforehand: the kernel (a guess: the function is not a draw of it), noise variance R^2,
     B = the norm of the function fitted on the arms to within the noise (``regularised_norm``).
 
     Args:
@@ -37,7 +37,7 @@ class StandardFunction(StationaryProblem):
         num_arms: N; None: 100 d.
         scale: ``"standardise"``: mean 0 and standard deviation 1 over the arms; ``"range"``: from 0 to 1.
         noise_scale: R; None: R^2 = 1 % of the range (of the scaled rewards).
-        kernel, lengthscale, nu: of the kernel that is taken for known.
+        kernel, lengthscale, nu: of the known kernel.
         replicates: all have the same function and arms, and independent noise.
         seed: of the points.
 

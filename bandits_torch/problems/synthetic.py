@@ -57,7 +57,7 @@ class GPDraws(StationaryProblem):
     Args:
         kernel: ``"se"`` or ``"matern"``; ``nu`` is the smoothness of the latter.
         lengthscale: of the kernel, in units of the arms' features.
-        num_arms, dim, layout: N, d and how the arms lie (see ``place_arms``).
+        num_arms, dim, layout: N, d and the placement of the arms (see ``place_arms``).
         noise_scale: R; None: R^2 = 1 % of each function's range (max - min).
         replicates, seed, first_replicate: replicate ``first_replicate + k`` of a seed is always the same
             function; all replicates share their arms.
@@ -90,7 +90,7 @@ class RKHSFunctions(StationaryProblem):
     """Functions of known RKHS norm: posterior means of a Gaussian process given a noisy sample of a draw.
 
     The first experiment of Chowdhury & Gopalan (2017), section 6: draw y on the arms, then take the posterior
-    mean f = K alpha, alpha = (K + s I)^{-1} y. The paper leaves the posterior's noise variance s out; here y
+    mean f = K alpha, alpha = (K + s I)^{-1} y. The paper does not give the posterior's noise variance s; here y
     is a draw of the process plus noise of variance s = ``sample_noise``. Its RKHS norm is
     B = sqrt(alpha^T K alpha) (the paper prints B^2 = f^T K f; f^T K^{-1} f is meant, and equals this).
 

@@ -89,10 +89,10 @@ def read_parquet(file: Path) -> Columns:
 
 
 def read_arrays(argument: str, path: Path, wanted: Collection[str] | None = None) -> Arrays:
-    """Arrays of an NPZ file, read without pickle: those ``wanted`` that are there, or all.
+    """Arrays of an NPZ file, read without pickle: those in ``wanted`` that exist, or all.
 
-    ``argument`` is what an error calls the path. An array whose header promises more than the file holds is refused
-    before memory is taken for it.
+    ``argument`` is what an error calls the path. An array whose header claims more data than the file holds is
+    refused before memory is allocated.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -31,32 +31,32 @@ def read_table(
 ) -> RewardTable:
     """Read a table of rewards from CSV, Parquet (needs pyarrow) or NPZ, by the file's suffix.
 
-    What is not clear is refused by a ValueError that names the argument which decides.
+    An ambiguous file raises a ValueError that names the argument which resolves the ambiguity.
 
     Args:
         path: the file. CSV and Parquet: one column per arm, named by the header. NPZ (read without pickle):
-            an array ``rewards`` (T x N), and if there is one an array ``arms`` of N names; others are not read.
+            an array ``rewards`` (T x N) and, optionally, an array ``arms`` of N names; other arrays are ignored.
         rewards: names of the arms to take, in this order (a sequence, or one string with commas); None: all
             columns but the time's.
         time_column: name of the column (of the array, in NPZ) of times: numbers, or dates (ISO 8601, or digits
             alone such as 20240131), which become seconds since 1970 (UTC unless they name another zone).
             ``"auto"``: the one called time, times, t, date, datetime, timestamp, when, ts or epoch in any case, or
             the one that holds dates, or a first column without a name (an index saved with the table). None: no
-            column of times; a first column without a name is left out.
-        long: True: a row for every reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
+            column of times; a first column without a name is ignored.
+        long: True: one row per reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
             two.
-        missing: what becomes of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: they stay missing;
+        missing: treatment of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: missing;
             ``"forward-fill"``: the arm's last reward, where it has one.
         header: whether a CSV's first row holds names; None: yes, unless it could be numbers.
         separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
-        decimal: "." or ","; None: as the numbers say.
+        decimal: "." or ","; None: inferred from the numbers.
         encoding: of a CSV; None: UTF-8, or UTF-16 with its mark.
 
     Raises:
         ValueError: no such file, unknown suffix, unreadable file, no rows, fewer than two arms, two arms of
-            one name, unknown column, a cell that is no number (row and column are named, rows counted from
+            one name, unknown column, a cell that is not a number (row and column are named, rows counted from
             1 after the header), infinite values, time that is missing, repeats or goes back, an arm that counts the
-            rows, two readings of a file.
+            rows, a file that can be read in two ways.
     """
     validation.require(missing in ("mask", "forward-fill"), "missing", missing, "'mask' or 'forward-fill'")
     validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")

@@ -20,7 +20,7 @@ class RewardTable:
         rewards: (T, N) float64, T >= 1, N >= 2; NaN where a reward is missing.
         times: (T,) float64, strictly increasing, or None: one row per unit of time.
         arm_names: N different names; default "0", "1", ...
-        notes: what a reader has to tell of the file the table came from, a line each.
+        notes: a reader's remarks on the file, one line each.
 
     Raises:
         ValueError: for anything else.

@@ -32,9 +32,10 @@ class TVGPDraws(SimulatedProblem):
     2016), simulated exactly: at every step f_t ~ GP(0, k), and Cov(f_t(x), f_s(x')) = k(x, x') (1 -
     eps)^{|t - s|/2}.
 
-    ``expected_rewards`` may be asked for any step in any order, any number of times, and always gives the
-    same answer. Steps are simulated in blocks of 128, of which the last two are kept: going forward, or
-    back by up to 128 steps, costs O(N^2) a step; going further back simulates again from step 1. Memory
+    ``expected_rewards`` takes any step in any order and is deterministic. Steps are simulated in blocks of 128, of
+    which
+    the last two are kept: a step forward, or back by up to 128 steps, costs O(N^2); going further back simulates again
+    from step 1. Memory
     does not grow with the horizon.
 
     Known beforehand: the kernel, noise variance R^2, eps, and a bound B on the RKHS norm at all of the first

@@ -1,32 +1,31 @@
-"""The literature, by name: each algorithm is a sentence over models, widths, acquisitions and forgetting rules.
+"""The algorithms of the literature by name, composed of models, widths, acquisition functions and forgetting rules.
 
-A recipe is a function of a ``Setup`` and of arguments of its own: ``sw_gp_ucb(setup, window=100)``. By hand it is
-called as ``recipe(arms, kernel, noise_variance, ...)``, with what else the setup holds among its keywords:
+A recipe is a function of a ``Setup`` and of its own arguments: ``sw_gp_ucb(setup, window=100)``. It can also be called
+as ``recipe(arms, kernel, noise_variance, ...)``, with the other fields of the setup as keywords:
 
-* ``arms``: ``(N, d)`` features, or N; for index policies also a ``Domain``, whose points they then play;
-  ``kernel``: prior covariance over arms or points, static (recipes that drift add the time kernel); neither it nor the
-  noise is needed where a recipe ignores it;
-  ``noise_variance``: lambda, a number or one for each replicate, (S,);
+* ``arms``: ``(N, d)`` features, or N; for index policies also a ``Domain`` of points; ``kernel``: prior covariance over
+  arms or points, static (recipes with drift add the time kernel); a recipe that ignores kernel or noise does not
+  require it; ``noise_variance``: lambda, a number or (S,);
 * ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
-* ``seed``, ``first_replicate``: of the policy's own random numbers, and the number of its first replicate;
+* ``seed``, ``first_replicate``: of the policy's random numbers, and the number of its first replicate;
 * ``learn_hyperparameters``: True (or the arguments of ``LearnedHyperparameters``) to refit kernel, noise and mean;
-  among them ``anisotropy`` of ``learnable``, to be raised where some inputs matter far more than others;
-* ``search``: a ``PointSearch`` (or its arguments), how points of a ``Domain`` are searched for.
+  raise its ``anisotropy`` (of ``learnable``) if some inputs matter far more than others;
+* ``search``: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
 
-An argument that a recipe does not take, or lacks, is an error that names it and what was perhaps meant: a ValueError,
-as for every bad argument here, that is a TypeError too, as Python has it. What recipes share of their own:
+An unknown or missing argument raises an error that names it and suggests the closest name. The error is both a
+ValueError, as for every bad argument of this package, and a TypeError, as in Python. Arguments that several recipes
+share:
 
 * ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
-* ``width``: a number or a ``Width`` in place of the algorithm's own, whose theorem then no longer applies;
+* ``width``: a number or a ``Width`` instead of the algorithm's own, whose theorem then does not apply;
   ``width_form``: ``"theory"`` or ``"printed"``, the form of the algorithm's own (``IGPWidth``);
-* ``window`` (of ``sw_gp_ucb``): observations held; or ``"likelihood"``, to choose it by predictive likelihood;
-* ``horizon``: T, the steps the run is planned for;  ``variation_budget``: P_T, how much the rewards change in all
-  (``Knowledge``), None for unknown;  ``forgetting_rate``: epsilon per unit of time;
-* ``time_kernel`` (of ``tv_gp_ucb``): how rewards correlate over time, in place of exponential forgetting.
+* ``window`` (of ``sw_gp_ucb``): observations held; or ``"likelihood"``, chosen by predictive likelihood;
+* ``horizon``: T, the planned number of steps;  ``variation_budget``: P_T, a bound on the total change of the rewards
+  (``Knowledge``), None if unknown;  ``forgetting_rate``: epsilon per unit of time;
+* ``time_kernel`` (of ``tv_gp_ucb``): the kernel over time, instead of exponential forgetting.
 
-Recipes for an unknown prior take a sequence of ``CandidatePrior`` in place of the kernel (``unknown_prior``). A
-recipe of one's own is registered by the decorator ``recipe``, which says what command line, tests and leaderboard must
-know.
+Recipes for an unknown prior take a sequence of ``CandidatePrior`` instead of the kernel (``unknown_prior``). The
+decorator ``recipe`` registers your own recipe, with what command line, tests and leaderboard need.
 """
 
 from bandits_torch.recipes.adaptive import (
@@ -38,6 +37,7 @@ from bandits_torch.recipes.adaptive import (
     opnn,
     w_gp_ucb,
 )
+from bandits_torch.recipes.averaging import auto
 from bandits_torch.recipes.classical import (
     discounted_ts,
     discounted_ucb,
@@ -80,6 +80,7 @@ __all__ = [
     "ada_opkb",
     "ada_opkb_calibrated",
     "ada_opnn",
+    "auto",
     "bayes_gp_ucb",
     "bbkb",
     "bkb",

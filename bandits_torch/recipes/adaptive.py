@@ -1,4 +1,4 @@
-"""Recipes for changes nobody knows of: OPKB and its relatives, MASTER, weighted GP-UCB. Called as ``recipes`` says.
+"""Recipes for unknown changes: the OPKB family, MASTER, weighted GP-UCB. See ``recipes`` for common arguments.
 
 ``constants`` of the optimisation-based recipes: ``"tuned"``, ``"theory"`` or a ``Constants``.
 """
@@ -77,8 +77,8 @@ def ada_opkb_calibrated(
 ) -> Policy:
     """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
 
-    ``run_length``: mean number of steps between false alarms. Its source (Hong et al. 2023) is changed as
-    ``CalibratedOPKB`` says. Raises ValueError for ``replicates`` below 1.
+    ``run_length``: mean number of steps between false alarms. ``CalibratedOPKB`` lists the
+    changes to its source (Hong et al. 2023). Raises ValueError for ``replicates`` below 1.
     """
     model = model_over(setup)
     validation.instance("model", model, ArmGP, "over arms")
@@ -100,7 +100,7 @@ def opnn(
 ) -> Policy:
     """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
 
-    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent a block;
+    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent per block;
     ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
     for sizes below 1.
     """
@@ -140,10 +140,10 @@ def master_gp_ucb(
 ) -> Policy:
     """MASTER over GP-UCB (Wei & Luo 2021; Hong et al. 2023, appendix E).
 
-    ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of
-    Wei & Luo. ``"calibrated"`` or thresholds of one's own: rho(t) from GP-UCB runs of the whole horizon on 16 draws of
-    the prior (``simulated_rate``), which takes some seconds beforehand at T = 10 000. There is one rho, that of the
-    replicates' largest B and mean noise: one of many is the replicate alone only where they agree in both.
+    ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of Wei
+    & Luo. ``"calibrated"`` or your own thresholds: rho(t) from GP-UCB runs of the whole horizon on 16 draws of the
+    prior (``simulated_rate``), which takes some seconds in advance at T = 10 000. All replicates share one rho, for
+    their largest B and mean noise, so a replicate gives the same run alone only if all have the same B and noise.
 
     Raises ValueError for other ``thresholds``.
     """

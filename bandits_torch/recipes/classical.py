@@ -1,9 +1,8 @@
-"""The classical bandits as recipes: every arm by itself. They need no kernel: ``ucb1(arms)``, or ``ucb1(setup)``.
+"""Classical multi-armed bandits with independent arms. They need no kernel: ``ucb1(arms)``, or ``ucb1(setup)``.
 
-``arms``: features, which count the arms and are not looked at, or N. ``reward_range``: (low, high) of the rewards, None
-for the range of those seen so far (``policies.classical``). ``changes``: how many changes are expected in ``horizon``
-steps, 1 unless told; ``discount``, ``window`` and ``exploration`` are tuned to both by the papers' formulas where they
-are None.
+``arms``: N, or features, of which only the number is used. ``reward_range``: (low, high) of the rewards, None
+for the range observed so far (``policies.classical``). ``changes``: expected number of changes in ``horizon``
+steps, by default 1; the papers' formulas set ``discount``, ``window`` and ``exploration`` from both if they are None.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def discounted_ucb(
     exploration: float = 0.5,
     reward_range: Range | None = None,
 ) -> Policy:
-    """Discounted UCB: what is t steps old counts discount^t (Garivier & Moulines 2011, section 3).
+    """Discounted UCB: a reward t steps old has weight discount^t (Garivier & Moulines 2011, section 3).
 
     ``discount``: by default 1 - sqrt(changes / horizon) / 4;  ``exploration``: xi.
     """
@@ -110,9 +109,9 @@ def exp3_s(
     sharing: float | None = None,
     reward_range: Range | None = None,
 ) -> Policy:
-    """EXP3.S: exponential weights that share, against rewards of any kind (Auer et al. 2002, Corollary 8.2).
+    """EXP3.S: exponential weights with sharing, for adversarial rewards (Auer et al. 2002, Corollary 8.2).
 
-    ``exploration``: gamma, by default the corollary's, which is 1, random play, unless ``horizon`` is well above the
+    ``exploration``: gamma, by default the corollary's, which is 1 (uniform play) unless ``horizon`` is well above the
     number of arms;  ``sharing``: alpha, by default 1 / ``horizon``.
     """
     return EXP3S(
@@ -130,7 +129,7 @@ def exp3_s(
 def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1) -> Policy:
     """Epsilon-greedy on exponentially weighted means of each arm's rewards (Sutton & Barto 2018, section 2.5).
 
-    ``epsilon``: the share of steps played at random;  ``step_size``: the weight of an arm's latest reward.
+    ``epsilon``: probability of a random arm;  ``step_size``: the weight of an arm's latest reward.
     """
     return EpsilonGreedy(**_common(setup), **_seeds(setup), epsilon=epsilon, step_size=step_size)
 
@@ -145,9 +144,9 @@ def glr_kl_ucb(
     restarts: str = "local",
     reward_range: Range | None = None,
 ) -> Policy:
-    """GLR-klUCB: kl-UCB that forgets an arm when a test finds that it has changed (Besson et al. 2022, Algorithm 1).
+    """GLR-klUCB: kl-UCB that restarts an arm when a test detects a change (Besson et al. 2022, Algorithm 1).
 
-    ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: how often arms are played in turn;
+    ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: rate of forced exploration;
     ``restarts``: ``"local"``, of the arm alone, or ``"global"``.
     """
     return GLRKLUCB(

@@ -116,7 +116,7 @@ def gp_ei(setup: Setup) -> Policy:
 def gp_pi(setup: Setup, *, margin: float = 0.01) -> Policy:
     """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward).
 
-    Raises ValueError for a ``margin`` that is no finite number.
+    Raises ValueError for a ``margin`` that is not a finite number.
     """
     validation.finite_number("margin", margin)
     return policy_over(
@@ -167,8 +167,8 @@ def sw_gp_ucb(
     """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2).
 
     ``window``: a number; None for Zhou & Shroff's formula (``memory_length``); or ``"likelihood"``, or the arguments of
-    ``LikelihoodWindow``, for one that is chosen as the run goes by how well it would have predicted the latest rewards.
-    By default among 8, 16, ..., 256, up to ``horizon``; the width holds for all W candidates at once: ln(W T/delta).
+    ``LikelihoodWindow``, to choose it during the run by the predictive likelihood of the latest rewards, by default
+    among 8, 16, ..., 256, up to ``horizon``. The width then covers all W candidates: ln(W T/delta).
 
     Raises ValueError for a ``window`` of another kind.
     """
@@ -193,11 +193,11 @@ def tv_gp_ucb(
 ) -> Policy:
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016).
 
-    ``time_kernel``: any other kernel over time in that factor's place. Over a domain a Matern kernel, for a function
-    that changes smoothly: what it is about to do can then be foreseen, while under exponential forgetting it always
-    returns to the mean. Over arms a ``MarkovTimeKernel``.
+    ``time_kernel``: another kernel over time instead. Over a domain, a Matern kernel suits a function that changes
+    smoothly, because it extrapolates trends; exponential forgetting always predicts a return to the mean. Over arms it
+    must be a ``MarkovTimeKernel``.
 
-    Raises ValueError for a ``time_kernel`` that is no kernel, or not Markov over arms.
+    Raises ValueError for a ``time_kernel`` that is not a kernel, or not Markov over arms.
     """
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
@@ -216,7 +216,7 @@ def ui_gp_ucb(
 ) -> Policy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
 
-    A random walk in place of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); ``WienerKernel`` has the
+    A random walk instead of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); ``WienerKernel`` has the
     equation.
     """
     walk = WienerKernel(_float64("drift_variance", drift_variance))

@@ -158,10 +158,10 @@ def memory_length(
 ) -> int:
     """Zhou & Shroff's H or w: gamma_T^{1/4} (T / P_T)^{1/2}, or gamma_T^{1/4} T^{1/2} for an unknown P_T.
 
-    gamma_T is the greedy maximum over the arms, over 1 000 of them evenly spread in their order where there are
-    more, over 256 evenly spread points of a domain; an average over replicates that differ. Between 1 and T.
+    gamma_T is the greedy maximum over the arms (at most 1 000 of them, evenly spaced by index), or over 256 Sobol
+    points of a domain, averaged over replicates that differ. The result is between 1 and T.
 
-    ``model``: of the prior, over arms or over ``domain``; ``variation_budget``: P_T, None for unknown. Source: Zhou &
+    ``model``: of the prior, over arms or over ``domain``; ``variation_budget``: P_T, None if unknown. Source: Zhou &
     Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
@@ -204,9 +204,9 @@ def as_width(width: float | Width | None) -> Width | None:
 
 
 def incumbent(model: ArmGP | OnlineGP) -> Tensor:
-    """Largest posterior mean of any arm, or at any point observed; ``batch_shape x 1``, as BoTorch has one output.
+    """Largest posterior mean of any arm or observed point; ``batch_shape x 1``, BoTorch's shape of one output.
 
-    The prior mean where nothing has been observed.
+    The prior mean without observations.
     """
     if isinstance(model, ArmGP):
         return model.marginals()[0].amax(-1, keepdim=True)

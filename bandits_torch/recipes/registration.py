@@ -1,6 +1,6 @@
-"""How a recipe is registered, once, and how its function becomes callable by hand.
+"""Registration of recipes, and their calling conventions.
 
-A recipe is a function of a ``Setup`` and of keywords of its own. ``recipe`` registers it and returns what users call:
+A recipe is a function of a ``Setup`` and of its own keywords. ``recipe`` registers it and returns the public function:
 ``name(setup, ...)``, or ``name(arms, kernel, noise_variance, ...)`` with the setup's fields among the keywords.
 """
 
@@ -26,25 +26,26 @@ _EMPTY = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is known of a recipe; command line, documentation, universal tests and leaderboard read it.
+    """The registration of a recipe, read by command line, documentation, universal tests and leaderboard.
 
     Attributes:
         name: of the function.
-        call: what users call.
-        belief: what it is told of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``, ``"prior"``
-            (the true one), or None for nothing.
+        call: the public function.
+        belief: its prior knowledge of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``,
+            ``"prior"`` (the true one), or None for nothing.
+        optional: whether it does without that belief.
         takes: the other fields of ``Setup`` that it reads.
-        seeded: whether it draws, so that ``build`` hands on its seed.
-        points: whether it also plays the points of a ``Domain``.
+        seeded: whether it draws random numbers, so that ``build`` passes its seed.
+        points: whether it also accepts a ``Domain``.
         one_mean: whether its ``prior_mean`` must be one number for all arms.
-        quick: arguments that make things happen within a few dozen steps, at little cost.
-        race: settings it races with on the leaderboard, by what is added to its name; an empty mapping there is its
-            defaults.
+        quick: arguments for cheap tests of a few dozen steps.
+        race: settings of its leaderboard entries, by suffix of the name; an empty mapping means the defaults.
     """
 
     name: str
     call: Callable[..., Policy]
     belief: str | None = "kernel"
+    optional: bool = False
     takes: tuple[str, ...] = RUN
     seeded: bool = False
     points: bool = False
@@ -96,7 +97,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
         name = function.__name__
         takes, belief = about.get("takes", RUN), about.get("belief", "kernel")
         _, *own = inspect.signature(function).parameters.values()
-        signature = _signature(own, takes, belief)
+        signature = _signature(own, takes, belief, about.get("optional", False))
 
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Policy:
@@ -121,13 +122,16 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
     return register
 
 
-def _signature(own: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None) -> inspect.Signature:
+def _signature(
+    own: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None, optional: bool
+) -> inspect.Signature:
     """``(arms, belief, noise_variance, *, own keywords, fields of the setup)``."""
     annotations = inspect.signature(Setup).parameters
-    needed = _EMPTY if belief else None  # what is needed where there is a belief
+    is_needed = belief is not None and not optional
+    needed = _EMPTY if is_needed else None
     believed = belief or "kernel"
     kinds = {key: str(annotations[key].annotation) for key in (believed, "noise_variance")}
-    if belief:
+    if is_needed:
         kinds = {key: kind.removesuffix(" | None") for key, kind in kinds.items()}
     first = (("arms", _EMPTY, "Choices | Setup"), *((key, needed, kind) for key, kind in kinds.items()))
     positional = [

@@ -12,10 +12,17 @@ from bandits_torch import validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import adaptive, classical, index_policies, sketched, unknown_prior
+from bandits_torch.recipes import adaptive, averaging, classical, index_policies, sketched, unknown_prior
 from bandits_torch.recipes.registration import REGISTERED, Recipe
 
-_MODULES = (index_policies, sketched, unknown_prior, adaptive, classical)  # in this order recipes are listed
+_MODULES = (
+    averaging,
+    index_policies,
+    sketched,
+    unknown_prior,
+    adaptive,
+    classical,
+)  # in this order recipes are listed
 _IN_ORDER = sorted(
     REGISTERED.values(), key=lambda one: [m.__name__ for m in _MODULES].index(one.call.__module__)
 )
@@ -35,12 +42,12 @@ def registered(name: str) -> Recipe:
 def build(
     name: str, problem: Problem, *, replicates: int, horizon: int, seed: int = 0, **options: Any
 ) -> Policy:
-    """The recipe ``name`` for a problem: what an honest user knows of it fills what ``options`` leave open.
+    """Build the recipe ``name`` for a problem: the problem's ``knowledge`` gives the arguments that ``options`` do not.
 
-    Raises ValueError on an unknown name or option, listing those there are. A recipe that has one prior mean for all
-    arms is told the average of a problem's, with a warning.
+    Raises ValueError for an unknown name or option, and lists the known ones. A recipe with a single prior mean for all
+    arms gets the average of the problem's, with a warning.
 
-    ``replicates``: S; ``horizon``: T, the steps it is planned for; ``seed``: of the policy's random numbers.
+    ``replicates``: S; ``horizon``: T, the planned number of steps; ``seed``: of the policy's random numbers.
     """
     about = registered(name)
     accepted = about.options

@@ -22,26 +22,26 @@ Choices = Tensor | int | Domain  # features of arms, their number, or where poin
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What can be chosen, what is believed of its rewards, and how a policy is run: what recipes have in common.
+    """The arguments that recipes share: choices, prior knowledge of the rewards, and how the policy runs.
 
-    One setup serves many recipes: each reads what concerns it, and has further arguments of its own. A copy that
-    differs in something is ``dataclasses.replace(setup, replicates=5)``.
+    One setup serves many recipes: each reads the fields it needs and has further arguments of its own. For a changed
+    copy use ``dataclasses.replace(setup, replicates=5)``.
 
     Args:
-        choices: ``(N, d)`` features of arms, N, or the ``Domain`` whose points are played.
-        kernel: prior covariance over arms or points, static; None where nothing is believed.
-        noise_variance: lambda, a number or one for each replicate, (S,); None where it is not known.
+        choices: ``(N, d)`` features of arms, N, or a ``Domain`` of points.
+        kernel: prior covariance over arms or points, static; None for recipes without a prior.
+        noise_variance: lambda, a number or (S,); None if unknown.
         prior_mean: prior mean reward, a number or (N,).
-        priors: the ``CandidatePrior``s of the recipes for an unknown prior.
-        prior: the true one among them, which the oracle is told.
+        priors: candidate priors (``CandidatePrior``), for recipes with an unknown prior.
+        prior: the true one among them, for the oracle.
         replicates: S runs advanced together.
-        seed, first_replicate: of the policy's own random numbers, and the number of its first replicate.
+        seed, first_replicate: of the policy's random numbers, and the number of its first replicate.
         form: of ``ArmGP``, ``"auto"``, ``"covariance"`` or ``"factor"``.
-        search: a ``PointSearch`` (or its arguments), how points of a ``Domain`` are searched for.
+        search: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
         learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
 
     Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, and a ``search`` of another
-    kind, and arguments that ``search`` or ``learn_hyperparameters`` do not take; what is made of it checks the rest.
+    kind, and arguments that ``search`` or ``learn_hyperparameters`` do not take; recipes check the other fields.
     """
 
     choices: Choices

@@ -41,11 +41,11 @@ def bkb(
 
     ``preset="theory"`` takes qbar from their Theorem 1 (it needs ``horizon``) and draws at every step, with delta
     split between dictionary and width; ``"practical"`` takes ``oversampling`` and ``growth`` (1: draw at every step).
-    ``chunk_size``: arms worked on at a time when memory is short (``SketchedGP``).
+    ``chunk_size``: number of arms processed at a time when memory is short (``SketchedGP``).
 
-    When to use which: exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers a step, u the distinct arms pulled,
-    and loses nothing; prefer it until u is many times the dictionary's size or u N no longer fits into memory.
-    ``bbkb`` scores all arms at few steps only: prefer it for arms in the hundred thousands, or rewards that come late.
+    Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
+    u is many times the dictionary's size or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps:
+    prefer it for hundreds of thousands of arms, or for late rewards.
 
     Raises ValueError for another ``preset``, ``preset="theory"`` without ``horizon``, and ``replicates`` below 1.
     """
@@ -69,10 +69,10 @@ def bbkb(
     width: float | Width | None = None,
     chunk_size: int | None = None,
 ) -> Policy:
-    """Batch BKB: means frozen until the variance spent passes ``growth`` (Calandriello et al. 2020).
+    """Batch BKB: means frozen until the accumulated variance exceeds ``growth`` (Calandriello et al. 2020).
 
-    ``preset="theory"`` takes ``growth`` times the qbar of Theorem 1, since a dictionary serves until variances have
-    fallen by that factor, and widens the width by sqrt(growth) for the frozen mean; ``"practical"`` does neither.
+    ``preset="theory"`` takes ``growth`` times the qbar of Theorem 1, since a dictionary is used until variances have
+    fallen by that factor, and multiplies the width by sqrt(growth) for the frozen mean; ``"practical"`` does neither.
     ``oversampling``, ``chunk_size``: as for ``bkb``.
 
     Raises ValueError as ``bkb`` does, and with ``preset="theory"`` unless ``growth`` >= 1.

@@ -1,9 +1,9 @@
-"""Algorithms that are told a set of candidate priors, not which of them is true.
+"""Algorithms for a set of candidate priors, of which the true one is unknown.
 
 They are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
-``CandidatePrior``; ``pe_gp_ucb`` takes a ``Domain`` of points for arms, too. All play with the same width, that of
-PE-GP-UCB's theorem, so that they differ in what they do about the priors alone; ``known_prior_gp_ucb`` is the oracle
-among them and gets the true ``prior``.
+``CandidatePrior``; ``pe_gp_ucb`` takes a ``Domain`` of points for arms, too. All use the width of
+PE-GP-UCB's theorem, so they differ only in how they handle the priors; the oracle ``known_prior_gp_ucb`` gets the true
+``prior``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def pe_gp_ucb(
     xi: str = "two-sided",
     width: Any = None,
 ) -> Policy:
-    """PE-GP-UCB: optimistic over priors too, drops those whose predictions fail (Ziomek et al. 2024, Algorithm 1).
+    """PE-GP-UCB: optimistic over arms and priors; drops priors whose predictions fail (Ziomek et al. 2024, Algorithm
+    1).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``PriorElimination``).
 
@@ -97,7 +98,7 @@ def mle_gp_ucb(
     delta: float = 0.1,
     width: Any = None,
 ) -> Policy:
-    """GP-UCB under the prior of the largest marginal likelihood so far, type II maximum likelihood.
+    """GP-UCB under the prior of largest marginal likelihood so far (type II maximum likelihood).
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
@@ -131,7 +132,7 @@ def regret_balancing(
     xi: str = "two-sided",
     width: Any = None,
 ) -> Policy:
-    """Regret balancing over a GP-UCB of each prior, for what does not change (Ziomek et al. 2024, Algorithm 2).
+    """Regret balancing over one GP-UCB per prior, for functions that do not change (Ziomek et al. 2024, Algorithm 2).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``RegretBalancing``).
     """
@@ -155,7 +156,7 @@ def known_prior_gp_ucb(
     delta: float = 0.1,
     width: Any = None,
 ) -> Policy:
-    """The oracle among policies with an unknown prior: GP-UCB told the true one, with PE-GP-UCB's width.
+    """The oracle: GP-UCB with the true prior and PE-GP-UCB's width.
 
     ``prior`` is the true one. Width: that of PE-GP-UCB (Ziomek et al. 2024, Theorem 4.1 A).
     """

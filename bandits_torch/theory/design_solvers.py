@@ -1,4 +1,4 @@
-"""Three solvers for min_P sum P g - w log det S(P, r) on the simplex; ``optimal_design`` says what for.
+"""Three solvers for min_P sum P g - w log det S(P, r) on the simplex; see ``optimal_design``.
 
 Shapes as there, in one batch: phi (..., N, p), g (..., N), w (..., 1), allowed (..., N) booleans.
 """
@@ -106,9 +106,9 @@ def _longest(value: Tensor, change: Tensor, allowed: Tensor) -> Tensor:
 
 
 def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, ridge: float, tolerance: float) -> Tensor:
-    """Interior point on a working set that grows by the arms of lowest gradient until none is missing.
+    """Interior point on a working set that grows by the arms of lowest gradient until it contains the support.
 
-    The optimum lives on few arms (of the order of p), so a round costs O(N p^2) to score all arms and the cube
+    The optimum has a small support (of order p), so a round costs O(N p^2) to score all arms and the cube
     of the working set to solve. The same number of arms is added to, and dropped from, every member.
     """
     rank = phi.shape[-1]

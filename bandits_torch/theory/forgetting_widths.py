@@ -1,4 +1,4 @@
-"""Confidence widths for models that forget: restarted at intervals, or on a window.
+"""Confidence widths for models that forget: periodic restart and sliding window.
 
 Symbols and validity are those of ``widths.py``. Interval and window are read from the forgetting rule of the policy.
 """
@@ -20,12 +20,12 @@ class RestartWidth(SelfNormalisedWidth):
     """R-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-t0} + 2 ln(M/delta)), restarted at t0.
 
     Source: Zhou & Shroff 2021, Algorithm 1 and Lemma 1; equals their beta_t. ``step`` counts from the
-    restart, so n = t - t0. Correction: the paper has ln(1/delta), and its Lemma 1 is about one interval;
-    over a run the failures of M = ceil(T/H) intervals add up, which ln(M/delta) pays for.
+    restart, so n = t - t0. Correction: the paper has ln(1/delta), and its Lemma 1 covers one interval;
+    ln(M/delta) is the union bound over the M = ceil(T/H) intervals of a run.
     Valid while f does not change inside an interval; wrap in ``DriftAwareWidth`` otherwise.
 
     Args:
-        num_intervals: M, how many intervals the guarantee is to hold over, >= 1; 1 gives the paper's width. None:
+        num_intervals: M, the number of intervals that the guarantee covers, >= 1; 1 gives the paper's width. None:
             ceil(T/H), with H the interval of the policy's ``PeriodicRestart``.
         rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
         horizon: T, for ``num_intervals=None``.
@@ -70,13 +70,13 @@ class SlidingWindowWidth(SelfNormalisedWidth):
     """SW-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{min(t,w)} + 2 ln(T/delta)).
 
     Source: Zhou & Shroff 2021, Lemma 2; equals the beta_t there. Correction: their Algorithm 2 prints
-    B + R sqrt(2 (gamma_{min(t,w)} + 1 + ln(1/delta))). Data that leave break the martingale, so each of the
-    T steps is an event of its own, of probability delta/T (Lemma 2): both forms use ln(T/delta).
+    B + R sqrt(2 (gamma_{min(t,w)} + 1 + ln(1/delta))). Removing observations breaks the martingale, so the
+    guarantee is a union bound over T steps (Lemma 2): both forms use ln(T/delta).
     Valid at steps up to T, for f unchanged inside each window; wrap in ``DriftAwareWidth`` otherwise.
 
     Args:
-        window: w, most observations the model holds, >= 1; None: the window of the policy's rule.
-        horizon: T, how many steps the guarantee is to hold over, >= 1.
+        window: w, the largest number of observations held, >= 1; None: the window of the policy's rule.
+        horizon: T, the number of steps that the guarantee covers, >= 1.
         rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
 
     Raises ValueError unless ``window`` (if given) and ``horizon`` are integers >= 1, B >= 0, R > 0 and 0 < delta < 1;

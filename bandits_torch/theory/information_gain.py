@@ -1,11 +1,11 @@
-"""The maximum information gain gamma_n that confidence widths are written in, from three providers.
+"""Three providers of the maximum information gain gamma_n, for confidence widths.
 
 gamma_n = max over n points of 1/2 log det(I + K_n / lambda). Every provider is called the same way,
 
     gain(points, model) -> tensor that broadcasts to model.batch_shape
 
 with ``points`` the number of observations n, an integer or a tensor of integers that broadcasts to
-``model.batch_shape``. A run should say which provider it used: their values differ by large factors.
+``model.batch_shape``. Report the provider with a result: their values differ by large factors.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class GainProvider(Protocol):
 
 
 class RealisedGain:
-    """The gain of the data the model holds, 1/2 log det(I + K_t / lambda); ``points`` is not looked at.
+    """The gain of the observations held, 1/2 log det(I + K_t / lambda); ``points`` is ignored.
 
-    Never above gamma_n. Allowed wherever a proof meets gamma_n only as a bound on this log determinant: in
+    Never above gamma_n. Valid where the proof uses gamma_n only as a bound on this log determinant, as for
     the widths of Chowdhury & Gopalan (2017) and Zhou & Shroff (2021). Theorem 3 of Srinivas et al. (2010) is
-    stated for the maximum. Cost: none, the model keeps it.
+    stated for the maximum. Cost: O(1); the model keeps it.
     """
 
     def __call__(self, points: int | Tensor, model: OnlineModel) -> Tensor:
@@ -43,7 +43,7 @@ class RealisedGain:
 
 
 class MaximumGain:
-    """A numeric maximum over an arm set, repeated pulls allowed, by greedy selection.
+    """The maximum over a finite arm set with repeated pulls, computed greedily.
 
     Each pick is the arm of largest posterior variance. The gain is monotone and submodular, so greedy
     reaches at least 1 - 1/e of gamma_n (Nemhauser, Wolsey & Fisher 1978):
@@ -52,16 +52,16 @@ class MaximumGain:
     Args:
         covariance: prior covariance K over the arms, N x N or P x N x N.
         noise_variance: lambda > 0, a number or a tensor that broadcasts to the covariance's batch (P,).
-        max_points: the largest n that will be asked for.
+        max_points: the largest n of any call.
         upper_bound: True gives greedy_n / (1 - 1/e), what a confidence width needs; False gives greedy_n.
 
-    Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); a call is a look-up.
-    Values come in the model's dtype; keep ``covariance`` on the model's device.
+    Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); O(1) per call.
+    Values have the model's dtype; keep ``covariance`` on the model's device.
 
     Raises:
         ValueError: when built on a matrix that is not a covariance, a noise variance that is not
-            positive or ``max_points`` below 1; when called with an n outside 0..``max_points``. On a GPU a
-            look at a tensor of n would wait for the device: there such entries give NaN instead.
+            positive or ``max_points`` below 1; when called with an n outside 0..``max_points``. On a GPU, where
+            a check of a tensor would synchronise, such entries give NaN instead.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class MaximumGain:
 
 
 class GrowthBound:
-    """The known growth of gamma_n with n, times a constant the theorems leave open.
+    """The known growth rate of gamma_n, times a constant that the theorems do not give.
 
     * ``"squared_exponential"``: (ln n)^{d+1}
     * ``"matern"``: n^{d/(2 nu + d)} (ln n)^{2 nu/(2 nu + d)}, the version of Vakili et al. (2021);
@@ -109,13 +109,13 @@ class GrowthBound:
     * ``"linear"``: d ln n
 
     These are orders of growth on a compact domain: the true factor depends on the length-scale, the domain
-    and lambda, so a width built on them is a rate and not a guarantee unless ``constant`` is known to be
-    large enough. Below n = e the logarithm is held at 1, since gamma_1 > 0 = ln 1; gamma_0 = 0.
+    and lambda, so a width built on them is guaranteed only if ``constant`` is known to be
+    large enough. Below n = e the logarithm is set to 1, since gamma_1 > 0 = ln 1; gamma_0 = 0.
 
     Args:
         kind: one of the three names above.
         dim: d, dimension of the inputs.
-        nu: smoothness of the Matern kernel, for ``"matern"`` alone.
+        nu: smoothness of the Matern kernel, for ``"matern"`` only.
         constant: the unknown factor, > 0.
 
     Raises:

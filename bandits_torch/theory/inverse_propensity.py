@@ -1,10 +1,10 @@
-"""Inverse propensity score (IPS) estimates of all arms' rewards from arms played at random.
+"""Inverse propensity score (IPS) estimates of all arms' rewards from randomly drawn arms.
 
 Hong, Li & Tewari (2023), Definition 4.1: with P the distribution x_t was drawn from,
 
     R^_t(x) = phi(x)^T S(P, sigma/T)^{-1} phi(x_t) y_t = M(P)[x, x_t] y_t,      M = phi S^{-1} phi^T.
 
-No regression over steps, so a change of the rewards does not spoil what other steps say. Its mean is
+Each step has its own estimate, so a change of the rewards does not bias the estimates of other steps. The mean is
 r - (sigma/T) phi^T S^{-1} theta for r = phi theta: the bias vanishes with the ridge sigma/T. Its variance is
 at most the leverage M(P)[x, x] when |y| <= 1 (Lemma 4.3).
 """
@@ -21,7 +21,7 @@ from bandits_torch.theory.design_solvers import whitened
 def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> Tensor:
     """M(P) = phi S(P, r)^{-1} phi^T, (..., N, N), from features (..., N, p) and P (..., N). O(N p^2 + N^2 p).
 
-    P is ``probabilities``. Raises ValueError unless they have one for each arm and ``ridge`` > 0.
+    P is ``probabilities``. Raises ValueError unless there is one per arm and ``ridge`` > 0.
 
     Source: Hong, Li & Tewari 2023, Definition 4.1.
     """
@@ -45,7 +45,7 @@ def ips_estimates(
         probabilities: P, (..., N), the distribution that was played.
         ridge: sigma/T.
         arm: (..., n) integers, the arms drawn.
-        reward: (..., n), what they gave.
+        reward: (..., n), their rewards.
 
     Intervals played from several P: average their estimates, weighted by their lengths. Raises ValueError on
     shapes that disagree.

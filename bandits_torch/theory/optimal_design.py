@@ -10,7 +10,7 @@ All minimise over probability distributions P on the arms, or on a subset A of t
 | r | ``ridge`` | sigma/T of the paper, > 0 |
 | g | ``gaps``, (..., N) | linear term; none for a design |
 | w | ``weight`` | 2/beta in OP, 1 for a design |
-| A | ``among``, (..., N) booleans | where P may live |
+| A | ``among``, (..., N) booleans | support of P |
 
 grad F = g - w h with the leverages h(x) = phi(x)^T S^{-1} phi(x), and the Hessian is w M * M (elementwise) with
 M = phi S^{-1} phi^T. The certificate is the Frank-Wolfe gap sum_x P(x) grad_x - min_{x in A} grad_x, which
@@ -35,13 +35,13 @@ _INTERIOR_POINT_UP_TO = 1000
 
 @dataclass(frozen=True)
 class Design:
-    """A distribution over arms and the proof of how good it is.
+    """A distribution over arms, with a certificate of its optimality.
 
     Attributes:
         probabilities: P, (..., N), summing to 1.
         duality_gap: (...), an upper bound on F(P) - min F, up to rounding (about 1e-12 of the leverages).
         leverages: h(x) = phi(x)^T S(P, r)^{-1} phi(x) of every arm, (..., N), those outside A too.
-        log_det: log det(S(P, r) / r), (...): log det S_phi(P T / sigma, 1) of the paper.
+        log_det: log det(S(P, r) / r), (...); the paper's log det S_phi(P T / sigma, 1).
     """
 
     probabilities: Tensor
@@ -65,10 +65,10 @@ def optimal_design(
 
     Args:
         features, ridge, among: as in the module's table.
-        tolerance: the duality gap to stop at.
+        tolerance: the duality gap at which the solver stops.
         method: ``"interior_point"``: about 20 Newton steps of O(N^3) each; ``"active_set"``: the same on a
             working set of a few p arms, and O(N p^2) to extend it; ``"frank_wolfe"``: pairwise steps of
-            O(N p + p^2) and no matrix larger than p x p or N x p, with linear convergence, for ranks too large
+            O(N p + p^2) with linear convergence, and no matrix larger than p x p or N x p, for ranks too large
             for the other two; ``"auto"``: interior point up to 1 000 arms, active set above.
 
     Raises ValueError for features that are not (..., N, p) or not finite, a ridge or tolerance that is not

@@ -1,9 +1,9 @@
 """Confidence widths for a reward function drawn from the model's own prior (the Bayesian setting).
 
 With f ~ GP(prior) and Gaussian noise of variance lambda, f(x) given the data is exactly
-N(mu_{t-1}(x), sigma_{t-1}^2(x)); a union bound over arms and steps gives the width. This needs the model to
-hold everything its choices were made from: not for sliding windows, whose choices also rest on data since
-dropped. For what a width is, and for functions of bounded RKHS norm instead, see ``widths.py``.
+N(mu_{t-1}(x), sigma_{t-1}^2(x)); a union bound over arms and steps gives the width. The model must hold
+all observations that its choices depended on, so these widths are not valid for sliding windows. For the definition of
+a width, and for functions of bounded RKHS norm, see ``widths.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SrinivasBayesianWidth(Width):
 
     Source: Srinivas et al. 2010, Theorem 1 (Lemma 5.1); equals sqrt(beta_t). Also TV-GP-UCB (Bogunovic et al.
     2016) with a model that drifts as the function does. Valid for f drawn from the prior and Gaussian noise
-    of variance lambda; after a restart ``step`` starts again, and the guarantee is then per interval.
+    of variance lambda; after a restart, ``step`` counts from 1 again and the guarantee is per interval.
 
     Args:
         num_arms: N >= 1.
@@ -48,7 +48,7 @@ class SrinivasContinuousWidth(Width):
 
     Source: Srinivas et al. 2010, Theorem 2; equals sqrt(beta_t). Valid for f drawn from the prior with
     P(sup_x |df/dx_j| > L) <= a exp(-(L/b)^2) for every j, and Gaussian noise of variance lambda; at the points
-    played, and elsewhere at the nearest point of a grid and up to 1/t^2.
+    played, and elsewhere at the nearest grid point, up to 1/t^2.
 
     Args:
         dim: d, dimension of the domain.
@@ -81,8 +81,8 @@ class PriorEliminationFiniteWidth(Width):
     """PE-GP-UCB on N arms: width_t = sqrt(2 ln(T N pi^2 t^2 / (3 delta))).
 
     Source: Ziomek et al. 2024, Theorem 4.1 (A); equals their beta_t^p. It is their Theorem 3.1 at
-    delta_A = delta/2: the other half is spent on the noise of the elimination test, so the band fails with
-    probability delta/2 at most. T counts the times the function is predicted at: with a space-time prior the
+    delta_A = delta/2: the other half covers the noise of the elimination test, so the band fails with
+    probability at most delta/2. T counts the times at which the function is predicted: with a space-time prior, the
     band holds at every arm and time. Valid under the true prior, with Gaussian noise of variance lambda.
 
     Args:
@@ -153,12 +153,12 @@ def elimination_xi(
 ) -> float | Tensor:
     """xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3 delta)): |sum of n noises| <= sqrt(xi_t n) for every prior and step.
 
-    Source: Ziomek et al. 2024, Lemma 5.1 at delta_B = delta/2, so it fails with probability delta/2 at most. Their
-    print has no 2 inside the logarithm: the event is two-sided, so that form spends delta instead.
+    Source: Ziomek et al. 2024, Lemma 5.1 at delta_B = delta/2, so it fails with probability at most delta/2. Their
+    print lacks the 2 inside the logarithm; since the event is two-sided, that form fails with probability up to delta.
 
     Args:
         step: t >= 1.
-        num_priors: |U|, the priors there were at the start.
+        num_priors: |U|, the initial number of priors.
         noise_scale: R.
         delta: failure probability of the whole algorithm.
         form: ``"two-sided"`` or ``"printed"``.

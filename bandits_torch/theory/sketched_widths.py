@@ -24,19 +24,19 @@ class BKBWidth(Width):
 
     Source: Calandriello et al. 2019, Theorem 2; equals their beta~_t / sqrt(lambda), since theirs multiplies
     sigma~ = sigma / sqrt(lambda). Correction: the print has l_t = ln(kappa^2 t), ``form="printed"``, which is 0 at
-    t = kappa = 1 and ignores lambda, while equation 6, which it comes from, has 1 + ln(|K| / lambda + 1) with
+    t = kappa = 1 and ignores lambda, while its source, equation 6, has 1 + ln(|K| / lambda + 1) with
     |K| <= kappa^2 t.
     Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once with probability 1 - delta, where the
     model's variances are within a factor alpha of the exact ones (``LeverageSampling.theory``). Loose:
-    ``RealisedInformationWidth`` is several times narrower, proved for the exact posterior only.
+    ``RealisedInformationWidth`` is several times narrower, but proved for the exact posterior only.
 
     Args:
         rkhs_bound, noise_scale, delta: B (their F), R (their xi; None: the square root of the model's lambda), delta.
         form: ``"theory"`` (default) or ``"printed"``.
-        stretch: C >= 1, where means are frozen while variances fall by a factor of up to C, as in batch BKB: the
+        stretch: C >= 1, for batch BKB, where means are frozen while variances fall by a factor of up to C: the
             width is multiplied by sqrt(C), since sigma_frozen^2 <= (1 + sum sigma~^2(x_s) / lambda) sigma_now^2.
 
-    Cost: O(m^3). Raises ValueError unless B >= 0, R > 0 and 0 < delta < 1, and when called with a model that is no
+    Cost: O(m^3). Raises ValueError unless B >= 0, R > 0 and 0 < delta < 1, and when called with a model that is not a
     ``SketchedGP``.
     """
 

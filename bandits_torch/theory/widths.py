@@ -1,6 +1,6 @@
-"""Confidence widths for a reward function of bounded RKHS norm, and what wraps any width.
+"""Confidence widths for a reward function of bounded RKHS norm, and a wrapper for drift.
 
-A width is the number that multiplies sigma: with probability at least 1 - delta,
+A width multiplies the posterior standard deviation sigma: with probability at least 1 - delta,
 
     |f(x) - mu_{t-1}(x)| <= width_t sigma_{t-1}(x)    for every arm x and every step t.
 
@@ -16,12 +16,12 @@ from the prior in ``prior_widths.py``.
 | lambda | ``model.noise_variance`` | regulariser of the model |
 | gamma_n | ``gain`` | a provider from ``information_gain.py`` |
 
-Each may be a number or a tensor that broadcasts to the model's batch shape: candidate priors may have
-different B. A value out of range raises ValueError when the width is built, an integer step below 1 when it
-is called. A call costs O(1) and never waits for a device, provided tensors lie on the model's.
+Each may be a number or a tensor that broadcasts to the model's batch shape, for example one B per candidate prior. A
+value out of range raises ValueError at construction, an integer step below 1 in the call. A call costs O(1) and does
+not synchronise with the device, if the tensors are on the model's device.
 
-A fact has one home: R is read from the model and a window or an interval from the forgetting rule, by ``Width.bind``,
-where the width is not told them. What it is told and the rule contradicts is a ValueError when the policy is built.
+By default, ``Width.bind`` reads R from the model and a window or an interval from the forgetting rule. A value that
+contradicts the rule is a ValueError when the policy is built.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Width(Described, ABC):
         """
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
-        """The width as a policy uses it that forgets by this rule: itself, or a copy with what it reads there.
+        """The width for a policy with this forgetting rule: itself, or a copy with values read from the rule.
 
-        Raises ValueError where the width is told otherwise, or was told nothing and the rule has nothing to tell.
+        Raises ValueError if a value of the width contradicts the rule, or if neither has one.
         """
         return self
 
@@ -103,8 +103,8 @@ class SrinivasRKHSWidth(Width):
 
     Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
     beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
-    lambda = R^2, growing data, and gamma_n the maximum gain, which the theorem is stated for. Very loose:
-    kept for comparison.
+    lambda = R^2, growing data, and the maximum gain gamma_n. Very loose:
+    included for comparison.
 
     Args:
         rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
@@ -126,14 +126,14 @@ class SrinivasRKHSWidth(Width):
 
 
 class SelfNormalisedWidth(Width):
-    """What the widths that rest on Chowdhury & Gopalan's Theorem 1 share.
+    """Base of the widths that follow from Chowdhury & Gopalan's Theorem 1.
 
     ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou &
     Shroff 2021, equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2).
-    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T, and true for
-    every lambda >= 1, being wider there. Below 1 it misses the factor 1/sqrt(lambda) and does not cover,
-    though the experiments of Chowdhury & Gopalan use it with lambda = R^2.
-    m (``_events``) is how many events, of probability delta/m each, the guarantee is made of.
+    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T; for
+    lambda >= 1 it is the wider one and thus valid too. For lambda < 1 it lacks the factor 1/sqrt(lambda) and does not
+    cover, although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
+    m (``_events``) is the number of events in the union bound, of probability delta/m each.
     """
 
     _events = 1
@@ -185,8 +185,8 @@ class GPTSWidth(SelfNormalisedWidth):
 
     Source: Chowdhury & Gopalan 2017, Algorithm 2 (f_t ~ GP(mu_{t-1}, v_t^2 k_{t-1})) and Lemma 6; equals
     their v_t. Printed: B + R sqrt(2 (gamma_{t-1} + 1 + ln(2/delta))), ``form="printed"``, for lambda >= 1.
-    As a band it fails with probability delta/2 at most; the other half is spent on the sampling. Valid, and
-    with arguments, as ``IGPWidth``.
+    As a confidence band it fails with probability at most delta/2; the other half covers the sampling. Validity and
+    arguments: as ``IGPWidth``.
     """
 
     _events = 2
@@ -195,15 +195,15 @@ class GPTSWidth(SelfNormalisedWidth):
 class RealisedInformationWidth(Width):
     """width_t = sqrt(B^2 + (R^2 / lambda) (log det(I + K_{t-1}/lambda) + 2 ln(m/delta))).
 
-    For index policies of one's own: no recipe plays with it. No paper's symbol. Source: the likelihood-ratio
+    For your own index policies; no recipe uses it. No paper has a symbol for it. Source: the likelihood-ratio
     supermartingale, mixed over GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this
     kind): with V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)),
     and |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). Never above ``IGPWidth`` in its theory form with the
     realised gain, as sqrt(a^2 + b^2) <= a + b.
 
-    Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once while data only grow (m = 1).
-    With windows, or a function that changes with time (and not in answer to the noise), each step is an event
-    of its own: m = T, the ``horizon``. Over M restart intervals give delta/M.
+    Valid for R-sub-Gaussian noise and every lambda > 0, simultaneously at all steps while data only grow (m = 1). With
+    windows, or a function that changes independently of the noise, use a union bound over steps: m = T, the
+    ``horizon``. Over M restart intervals, pass delta/M.
 
     Args:
         rkhs_bound, noise_scale, delta: B, R, delta.
@@ -238,12 +238,12 @@ class DriftAwareWidth(Width):
 
     Source: the bias of the posterior mean is sum_s a_s (f_s(x_s) - f_t(x_s)) with a_s = C(x, x_s)/lambda;
     lambda sum_s a_s^2 <= sigma^2(x) and Cauchy-Schwarz give |bias(x)| <= V sqrt(n/lambda) sigma(x).
-    Valid when V bounds max_x |f_s(x) - f_t(x)| over the steps s the model holds data of, t being the current
-    step, and ``base`` is valid for each f_t at every step: its B must bound the norm of every f_t, and
-    ``RealisedInformationWidth`` needs its ``horizon``.
+    Valid if V bounds max_x |f_s(x) - f_t(x)| between the current step t and every step s of an observation held, and if
+    ``base`` is valid for every f_t: its B bounds the norm of every f_t, and a ``RealisedInformationWidth`` has a
+    ``horizon``.
 
     Args:
-        base: the width that a function without drift would get.
+        base: the width for a function without drift.
         drift: V >= 0, in units of reward.
 
     Raises ValueError for a negative drift.

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch import problems, validation
+from bandits_torch import problems, recipes, validation
 from bandits_torch.experiments.cells import Block, MakeProblem, ProblemSetting
 from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import regularised_norm
@@ -118,6 +119,18 @@ class RecordSetting:
         assert isinstance(replay, Replay)
         steps = min(self.horizon, block.horizon)
         return Record(replay, steps, self.starts, block.first_replicate, block.replicates)
+
+
+@dataclass(frozen=True)
+class Untold:
+    """``auto`` told nothing but the arms: their features, where they have any, else their number."""
+
+    name: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, problem: Problem, block: Block) -> Policy:
+        """The policy of these replicates."""
+        return recipes.auto(problem.arms, replicates=block.replicates, **self.options)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ Settings. Every recipe has its defaults, so the width of its theorem (delta 0.1)
 second time with one constant for all, 2 (for Thompson sampling, whose width scales the posterior's deviation, 1). The
 networks of OPNN and ADA-OPNN have 64 units in place of 256 and 50 training steps in place of 200, for their cost.
 
+``auto`` is told neither rate nor variation nor horizon, and a second time nothing at all: features or number of arms.
+
 Recipes for an unknown prior need candidate priors, which only two environments have. There they race beside a few that
 know one prior, in a table of their own, outside the ranking; ``known_prior_gp_ucb`` is told the true one and is no
 competitor.
@@ -25,7 +27,7 @@ from pathlib import Path
 
 from bandits_torch import recipes
 from bandits_torch.experiments.cells import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
-from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting
+from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting, Untold
 
 HORIZON, REPLICATES, SEED = 500, 25, 0
 
@@ -72,7 +74,8 @@ def _raced(unknown_prior: bool) -> dict[str, MakePolicy]:
     }
 
 
-POLICIES = _raced(unknown_prior=False)
+UNTOLD = "auto, told nothing"
+POLICIES: dict[str, MakePolicy] = _raced(unknown_prior=False) | {UNTOLD: Untold()}
 PRIOR_POLICIES = {name: POLICIES[name] for name in _KNOW_ONE_PRIOR} | _raced(unknown_prior=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,15 +58,10 @@ def measure(settings: Settings) -> pd.DataFrame:
             rows.append(ours)
             for way in WAYS:
                 settings.say(f"{case}: {way}")
-                # A fresh process takes seconds to import BoTorch; a fast run shares this one, memory and all.
-                row = (_here if settings.fast else alone)(_play_botorch, way, case, settings.device, played)
+                row = settings.alone(_play_botorch, way, case, settings.device, played)
                 row["times_ours"] = row["seconds_per_step"] / ours["seconds_per_step"]
                 rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _here(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    return function(*arguments)
 
 
 def _play_ours(case: Case, device: str, played: Path) -> dict[str, Any]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
+
+from benchmarks.speed.measuring import Result, alone
 
 
 def _silent(line: str) -> None:
@@ -25,6 +28,11 @@ class Settings:
     fast: bool = False
     device: str = "cpu"
     say: Callable[[str], None] = field(default=_silent)
+
+    def alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What ``function(*arguments)`` gives in a fresh process. A fast run spares the seconds that its imports take:
+        it shares this one, memory and all."""
+        return function(*arguments) if self.fast else alone(function, *arguments)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
 from benchmarks.speed.benchmark import Benchmark, Settings
-from benchmarks.speed.measuring import alone, clock, copy_seconds, peak_mib
+from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import duration, markdown, whole
 
 NOISE, EVERY = 0.1, 250  # steps from row to row
@@ -22,7 +22,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     rows = []
     for lengthscale in (1.0, 0.5):
         settings.say(f"{side**6} arms, lengthscale {lengthscale}")
-        rows += alone(play, side, horizon, lengthscale, settings.device)
+        rows += settings.alone(play, side, horizon, lengthscale, settings.device)
     return pd.DataFrame(rows)
 
 

@@ -13,7 +13,7 @@ import torch
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from benchmarks.speed.benchmark import Benchmark, Settings
-from benchmarks.speed.measuring import alone, clock, copy_seconds, peak_mib
+from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import duration, figures, markdown, whole
 from benchmarks.speed.workload import Task, bytes_of_step, make_task, ucb_on_arms
 
@@ -33,7 +33,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     rows = []
     for size in _FAST_SIZES if settings.fast else _SIZES:
         settings.say("{} form, {} arms, {} replicates".format(*size))
-        rows.append(alone(_measure_one, settings.device, *size))
+        rows.append(settings.alone(_measure_one, settings.device, *size))
     return pd.DataFrame(rows)
 
 

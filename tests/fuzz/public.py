@@ -255,10 +255,14 @@ KINDS: dict[str, Any] = {
 NO_KIND = {
     **dict.fromkeys(["batch_shape", "dtype", "device"], "torch's own; tests/models"),
     **dict.fromkeys(["args", "kwargs", "options", "about", "posterior_transform"], "handed on"),
+    **dict.fromkeys(["sampler", "objective", "X_pending"], "handed on to BoTorch"),
+    "choices": "of a policy with a model: tests/policies/test_choices.py",
+    "notes": "lines that are printed",
     **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
     **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
     **dict.fromkeys(
-        ["normalise", "upper_bound", "stationary", "learn_hyperparameters", "progress"], "a switch"
+        ["normalise", "upper_bound", "stationary", "learn_hyperparameters", "progress", "overwrite"],
+        "a switch",
     ),
 }
 
@@ -296,6 +300,31 @@ _NAMES = {"name": bad.words(*problems.PROBLEMS, *recipes.RECIPES)}
 
 SPECS: dict[str, Spec] = {
     # models
+    "models.ArmMembers": Spec(
+        {
+            "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
+            "kernel": torch.tensor([0, 1, 1]),
+            "noise_variance": 0.1 * torch.ones(3).double(),
+            "forgetting_rate": torch.zeros(3).double(),
+        },
+        {
+            "covariances": bad.spoiled(
+                torch.stack([COVARIANCE, COVARIANCE]), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])
+            ),
+            "kernel": st.sampled_from(
+                [
+                    torch.tensor([0, 2, 0]),
+                    torch.tensor([-1, 0, 0]),
+                    torch.zeros(3),
+                    torch.zeros(2, 3).long(),
+                    "k",
+                    None,
+                ]
+            ),
+            "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+            "forgetting_rate": bad.spoiled(torch.zeros(3).double(), torch.ones(3), torch.zeros(2), 0.1),
+        },
+    ),
     "models.ArmGP": Spec({"arms": N, "kernel": COVARIANCE}),
     "models.OnlineGP": Spec({}, {"kernel": bad.thing}),
     "models.SketchedGP": Spec({}, {"kernel": bad.thing, "arms": bad.features, "sampling": None}),
@@ -426,8 +455,31 @@ SPECS: dict[str, Spec] = {
     "policies.IndexPolicy": Spec(
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
     ),
-    "bandits_torch.IndexPolicy": Spec(  # over arms
-        {"choices": None, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION | {"choices": None}
+    "policies.FixedShare": Spec(
+        {"prior": torch.ones(3).double()},
+        {
+            "prior": bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3)),
+            "share": bad.rate,
+            "behind": bad.numbers(lambda x: x > 0),
+            "memory": bad.rate,
+        },
+    ),
+    "policies.MemberScale": Spec(
+        {"strength": torch.ones(3).double(), "learn_offset": torch.tensor([True, False, True])},
+        {
+            "strength": st.sampled_from(
+                [-torch.ones(3), torch.ones(2, 3), "ones", None, [1.0], torch.tensor([bad.NAN, 1.0, 1.0])]
+            ),
+            "learn_offset": st.sampled_from([torch.ones(3), torch.ones(2) > 0, "yes", None, [True]]),
+            "memory": bad.share,
+            "tail": bad.numbers(lambda x: 2 < x < bad.INF),
+            "clip": bad.positive,
+        },
+    ),
+    "policies.ModelAveraging": Spec(
+        {"model": over_priors},
+        {"width": bad.non_negative, "plausible": bad.non_negative}
+        | dict.fromkeys(["sharing", "scale", "forgetting_rate", "typical_gap"]),
     ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
@@ -476,7 +528,7 @@ SPECS: dict[str, Spec] = {
         | {"arms": bad.features, "functions": bad.spoiled(torch.rand(2, N).double(), torch.rand(2, 3))},
     ),
     "problems.Replay": Spec(
-        {"horizon": 10},
+        {"horizon": 10, "forgetting_rate": 0.1, "noise_fraction": 0.05},
         {"prior_mean": bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float)))}
         | {"noise_fraction": bad.share_or_none, "warm_up": bad.share_or_none}
         | dict.fromkeys(["arms", "times", "history", "history_times"]),
@@ -538,8 +590,20 @@ SPECS: dict[str, Spec] = {
             {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
         )
         for name in recipes.RECIPES
-        if name not in ("epsilon_greedy", "glr_kl_ucb")
+        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb")
     },
+    "recipes.auto": Spec(
+        {},
+        {
+            "width": bad.non_negative,
+            "share": bad.rate,
+            "behind": bad.numbers(lambda x: x > 0),
+            "plausible": bad.non_negative,
+            "kernel": bad.covariances.filter(lambda x: x is not None),
+            "noise_variance": bad.positive_or_none,
+            "history": None,
+        },
+    ),
     "recipes.w_gp_ucb": Spec({"discount": 0.99}),
     "recipes.memory_length": Spec({}, {"domain": None}),
     "recipes.options_of": Spec({"name": "gp_ucb"}, _NAMES),

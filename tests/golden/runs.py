@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,9 +96,11 @@ def play(case: Case, steps: int | None = None) -> History:
     problem = make(case.problem.split("/")[0], replicates=REPLICATES, seed=3, **case.of_problem)
     if problem.dim:  # the best there was is an optimisation of its own in every step
         problem.best = lambda step: torch.ones(REPLICATES, dtype=torch.float64)  # type: ignore[attr-defined]
-    policy = recipes.build(
-        case.recipe, problem, replicates=REPLICATES, horizon=case.steps, seed=5, **case.options
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* has one prior_mean for all arms")
+        policy = recipes.build(
+            case.recipe, problem, replicates=REPLICATES, horizon=case.steps, seed=5, **case.options
+        )
     return run(policy, problem, steps or case.steps, seed=7)
 
 

@@ -214,7 +214,7 @@ def test_rebuild_reads_the_kernel_again(form):
     for step in range(1, 9):
         for m in (model, expected):
             observe(m, (step % N, 1), (1.0, -1.0), (True, step % 3 > 0), float(step))
-    model.prior.time_kernel.forgetting_rate = 0.1
+    model.prior.kernel.time_kernel.forgetting_rate = 0.1  # the model's own copy
     model.rebuild()
     assert_same(model, expected, 8.0)
     assert_same(model, expected, 11.0)

@@ -225,6 +225,7 @@ def test_rebuild_takes_new_hyperparameters_into_account(ragged):
     X, Y = stream(60, 1e-2)
     model.observe(X, Y)
     model.forget(20, where=torch.tensor(True) if ragged else None)
+    kernel = model.kernel  # a copy of its own
     kernel.space_kernel.lengthscale = 0.9
     kernel.time_kernel.forgetting_rate = 0.2
     model.prior_mean.constant.data.fill_(4.0)

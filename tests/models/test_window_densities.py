@@ -129,7 +129,8 @@ def test_after_a_refit_the_record_is_as_if_the_new_hyperparameters_had_been_ther
 
 
 def test_where_the_covariance_has_no_factor_there_is_no_score_and_no_error():
-    model = ArmGP(2, torch.ones(2, 2).double(), 1e-30, batch_shape=(2,))
+    model = ArmGP(2, torch.ones(2, 2).double(), 0.1, batch_shape=(2,))
+    model.noise_variance.fill_(1e-30)  # less than a constructor takes
     found = WindowDensities(model, [3, 1], 4)
     for _ in range(6):
         found.observe(model, torch.zeros(2, 1, 1).double(), torch.ones(2).double())

@@ -251,18 +251,18 @@ def compare(name: str, cls: type[AcquisitionFunction], case: Case, values: Tenso
 
 YES = "yes"
 REASONS = {  # what is said where something goes wrong: why, and what to do
-    "one-shot acquisition": "values agree; BoTorch optimises what looks ahead in one shot over points only, not over a "
-    "list (`SketchedGP.off_arms` is such a model)",
-    "multiple of 2|Expected X to be `batch_shape x q=2|pairs": "values agree; it values pairs, and "
+    "one-shot acquisition": "values agree; BoTorch optimises one-shot acquisition functions over continuous inputs, "
+    "not over a list (`SketchedGP.off_arms` takes such inputs)",
+    "multiple of 2|Expected X to be `batch_shape x q=2|pairs": "values agree; it scores pairs, and "
     "`optimize_acqf_discrete` scores single arms",
-    "several values": "values agree, one for each outcome: for BoTorch's multi-objective optimisers",
-    "Only single-output `SingleTaskGP`": "BoTorch refuses whatever is no `SingleTaskGP`; "
-    "`qLogNoisyExpectedImprovement` is the same for any model",
-    "Fully Bayesian acquisition functions": "BoTorch asks for a fully Bayesian model, a sample of hyperparameters; "
-    "`BayesianOverPriors` weighs ours",
-    "no input left": "an arm has one input, its index; the time of a drifting `ArmGP` can be fixed (`columns=[1]`)",
-    "datapoints": "it needs a model of comparisons between outcomes, such as `PairwiseGP`",
-    "train_inputs": "it reads the observations one by one; this model keeps sums of them",
+    "several values": "values agree, one per outcome: for BoTorch's multi-objective optimisers",
+    "Only single-output `SingleTaskGP`": "BoTorch requires a `SingleTaskGP`; `qLogNoisyExpectedImprovement` is the "
+    "same for any model",
+    "Fully Bayesian acquisition functions": "BoTorch requires a fully Bayesian model, with sampled hyperparameters; "
+    "`BayesianOverPriors` averages over ours",
+    "no input left": "the arm's index is the only input; the time of a drifting `ArmGP` can be fixed (`columns=[1]`)",
+    "datapoints": "it needs a model of pairwise comparisons, such as `PairwiseGP`",
+    "train_inputs": "it reads single observations; this model keeps only their sums",
 }
 
 
@@ -303,28 +303,29 @@ def reason(said: str) -> int:
 
 HEAD = """# BoTorch's acquisition functions on our models
 
-Every acquisition function that BoTorch {version} defines, tried on every model. *Yes* says that it was built, that
-its values are those on a `SingleTaskGP` with the same data, kernel and noise, with and without a pending point, and
-that BoTorch's optimiser (`optimize_acqf` over points, `optimize_acqf_discrete` over arms) found the best. A number
-stands for a reason below. This page is written by what tries them, `python -m tests.reference.acquisition_table`, and
-a test fails where it is out of date.
+The table covers every acquisition function of BoTorch {version} on each of our models. *Yes* means that three checks
+passed: it can be constructed; its values equal those on a `SingleTaskGP` with the same data, kernel and noise, with and
+without a pending point; and BoTorch's optimiser (`optimize_acqf` over points, `optimize_acqf_discrete` over arms) finds
+the maximum. A number refers to a reason below the table. `python -m tests.reference.acquisition_table` generates this
+page, and a test checks that it is up to date.
 
-Models are of batch shape (): BoTorch's entropies and pathwise draws take no others. *At a time* is `AtTime`:
-a model with a kernel over space and time seen at one moment. A drifting model without it works too where an
-acquisition looks only at the inputs it is given, the time in their last column. What adds the inputs observed so far
-(max-value entropies, GIBBON, noisy improvements over `train_inputs`) then means the function as it was when they were
-observed, and an `ArmGP`, which knows the present alone, refuses.
+The models have batch shape (), the only one that BoTorch's entropies and pathwise draws support. *At a time* means
+`AtTime`: a model with a kernel over space and time, viewed at one moment. Without it, a drifting model works where the
+acquisition function uses only its given inputs, with time in the last column. Acquisition functions that add the
+observed inputs (max-value entropies, GIBBON, noisy improvements over `train_inputs`) then refer to the function at the
+times of observation. An `ArmGP`, which predicts only the present, refuses them.
 
 """
 
 NOTES = """
-Beside the table: those that need two outcomes have a `ModelList` of two of ours; `qJointEntropySearch` is built with
-`condition_noiseless=False`, since models over arms know one noise variance (an `OnlineGP` takes the default too);
-noisy improvements with `cache_root=False`, so that both draw the same samples. `PathwiseThompsonSampling` over arms
-is an exact draw, with no `SingleTaskGP` beside it, for BoTorch has no features of such kernels. `WeightedGP` is
-compared at discount 1, and `SketchedGP` with a dictionary of every arm pulled: else they are other models.
+Settings of the comparison: acquisition functions of two outcomes get a `ModelList` of two models. `qJointEntropySearch`
+uses `condition_noiseless=False`, since models over arms have one noise variance (an `OnlineGP` also supports the
+default). Noisy improvements use `cache_root=False`, so that both models draw the same samples.
+`PathwiseThompsonSampling` over arms is an exact draw and has no `SingleTaskGP` to compare with, because BoTorch has no
+random features for such kernels. `WeightedGP` has discount 1 and `SketchedGP` has a dictionary of every arm pulled,
+which makes both exact.
 
-Joint batches of ours: `bandits_torch.acquisition.qUpperConfidenceBound` takes a width for each replicate.
+For joint batches with a width per replicate, use `bandits_torch.acquisition.qUpperConfidenceBound`.
 """
 
 

@@ -35,14 +35,14 @@ def plot_arms(
 
     Args:
         history: of one run.
-        ax: where to draw; None: in a new figure.
+        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         best: (R, T) or (T,) index of the best arm at each step (``best_arms``), with one row for each replicate
             or one for all; None: no line.
-        positions: (N,) where each arm stands on the vertical axis (its coordinate, its rank); None: its index.
-        coordinate: of a history over a continuous domain: which of the d coordinates of the points is drawn.
+        positions: (N,) vertical position of each arm (its coordinate, its rank); None: its index.
+        coordinate: which of the d coordinates to draw, for a history over a continuous domain.
 
-    Raises ValueError for a replicate or coordinate that is not there, for ``best`` or ``positions`` of another size,
+    Raises ValueError for a replicate or coordinate that does not exist, for ``best`` or ``positions`` of another size,
     and for either of them on a continuous domain.
     """
     check_replicate(history, replicate)

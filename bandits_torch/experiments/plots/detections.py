@@ -23,12 +23,12 @@ from bandits_torch.history import History
 def plot_detections(
     histories: History | Mapping[str, History], ax: Axes | None = None, *, switches: Sequence[int] = ()
 ) -> Axes:
-    """When each policy detected a change: a band for each policy, in it a row of ticks for each replicate.
+    """When each policy detected a change: one band per policy, with one row of ticks per replicate.
 
     Args:
         histories: by policy, or one alone. Their trace must have ``detected`` (1 at a step that detected a change)
-            or else ``restarts`` (how many so far: a tick where it grows). Those with neither are left out.
-        ax: where to draw; None: in a new figure.
+            or ``restarts`` (a cumulative count: a tick where it grows). Histories with neither are omitted.
+        ax: axes to draw on; None: a new figure.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
     Raises ValueError where no history has such a trace.
@@ -55,12 +55,12 @@ def plot_detections(
 
 
 def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequence[int] = ()) -> Axes:
-    """Mark the detections on the curves of ``plot_regret``, and the steps at which the problem really changed.
+    """Mark detections on the curves of ``plot_regret``, and the steps of the true changes.
 
     Args:
-        ax: axes that ``plot_regret`` drew these histories on, in the same order.
+        ax: axes on which ``plot_regret`` drew these histories, in the same order.
         histories: those whose trace has ``detected`` (1 at a step that detected a change) get a dot on their
-            mean curve for each detection of each replicate; the darker, the more replicates agree.
+            mean curve per detection and replicate; coinciding detections are darker.
         switches: steps of the true changes, drawn as dotted vertical lines.
     """
     mark_switches(ax, switches)

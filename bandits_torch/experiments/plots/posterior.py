@@ -36,29 +36,29 @@ def plot_posterior(
     arms: Tensor | None = None,
     legend: bool = True,
 ) -> Axes:
-    """Posterior mean ± width standard deviations over the arms, as it was after some steps of a run.
+    """Posterior mean ± width standard deviations over the arms, after given steps of a run.
 
-    A history holds what was pulled, not what was believed. So a copy of the policy, emptied, learns the history
-    again up to each step, with all it forgets on the way; the policy given stays as it is.
+    A history holds no posteriors, so a reset copy of the policy learns the history again up to each step, forgetting
+    included. The given policy stays unchanged.
 
     Args:
         history: of the run.
         policy: the index policy that played it, or one of the same prior; or a model over arms, which then forgets
             nothing. It has as many replicates as the history, or one. On a continuous domain, of one dimension.
         steps: one step, or several in ascending order, a colour each. The posterior is shown at the time of the step.
-        ax: where to draw; None: in a new figure.
+        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         width: how many posterior standard deviations either way.
-        recent: how many of the last rewards before each step are marked; the older, the paler.
+        recent: number of last rewards to mark at each step; older ones are paler.
         truth: (N,) or (len(steps), N) expected rewards, drawn dashed; None: not drawn.
         arms: (N, d) candidates, for a bare model over any inputs (``OnlineGP``); None: the policy's own, or 200 points
             evenly spread over its domain.
         legend: False for small multiples.
 
     Arms with one coordinate are drawn over it, as a line in a band; any others over their index, as dots with
-    error bars. Cost: that of learning as many steps again.
+    error bars. Cost: that of learning these steps again.
 
-    Raises ValueError for steps or a replicate that the history does not have, and where sizes disagree.
+    Raises ValueError for steps or a replicate outside the history, and for sizes that disagree.
     """
     check_replicate(history, replicate)
     wanted = [steps] if isinstance(steps, int) else list(steps)

@@ -19,15 +19,15 @@ _MOST_COLUMNS = 500
 
 
 def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = None) -> Figure:
-    """Which prior was played when, how often in all, and how many survived; a row of panels for each policy.
+    """Which prior was played when, how often in total, and how many survived; one row of panels per policy.
 
     Args:
-        histories: by policy; those whose trace has no ``prior`` are left out.
-        names: of the P priors; default: their numbers, as many as were played.
+        histories: by policy; those whose trace has no ``prior`` are omitted.
+        names: of the P priors; default: the numbers of those played.
 
-    Left, the share of replicates that played each prior, over the steps; where the trace has ``surviving``, a line over
-    it, by the axis on the right, is the mean number of surviving priors. Right, the share of all steps and replicates.
-    Returns a figure that no window manager knows of. Raises ValueError where no history has such a trace, and for
+    Left: the share of replicates that played each prior, by step; if the trace has ``surviving``, a line on the right
+    axis shows the mean number of surviving priors. Right: the share of all steps and replicates. Returns a figure that
+    pyplot does not manage. Raises ValueError where no history has such a trace, and for
     fewer names than priors.
     """
     played = {name: h.trace["prior"] for name, h in histories.items() if "prior" in h.trace}
@@ -56,12 +56,12 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
 def plot_surviving_priors(
     history: History, ax: Axes | None = None, *, names: Sequence[str] | None = None
 ) -> Axes:
-    """In how many replicates each candidate prior has not been dropped yet, over the steps.
+    """In how many replicates each candidate prior survives, by step.
 
     Args:
         history: of a policy that drops priors (``PriorElimination``): its trace has ``dropped``, the prior dropped at a
-            step (-1: none), and ``surviving``, how many are left.
-        ax: where to draw; None: in a new figure.
+            step (-1: none), and ``surviving``, the number left.
+        ax: axes to draw on; None: a new figure.
         names: of the P priors; None: their numbers.
 
     Raises ValueError for a history without that trace, and for a number of names other than P.

@@ -21,18 +21,18 @@ _OFF_SCALE = 5.0  # lines that end above this many times the median line don't s
 def plot_regret(
     histories: History | Mapping[str, History], ax: Axes | None = None, *, random: Tensor | None = None
 ) -> Axes:
-    """Mean cumulative regret of each policy over the steps, in a band of two standard errors either way.
+    """Mean cumulative regret of each policy by step, in a band of ± two standard errors.
 
     Args:
-        histories: by the names the lines shall have; or one alone.
-        ax: where to draw; None: in a new figure, ``axes.figure``, which no window manager knows of.
-        random: (R, T) expected regret of playing at random (``random_regret``), drawn as a dotted reference.
+        histories: by label of the line; or a single one.
+        ax: axes to draw on; None: a new figure, ``axes.figure``, which pyplot does not manage.
+        random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference.
 
-    Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that
-    end above five times the median line leave through the top, and their labels say so with an arrow, so that
-    one bad line does not press the others flat.
+    Each line is labelled at its end with its name and final value. A single replicate has no band. The axis
+    ends at five times the median final value, so that one bad policy does not flatten the others; labels of lines
+    beyond it have an arrow.
 
-    Raises ValueError where there is no history to draw.
+    Raises ValueError without a history to draw.
     """
     shown = named(histories)
     ax = axes_or_new(ax)

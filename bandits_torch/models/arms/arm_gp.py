@@ -27,14 +27,14 @@ _COVARIANCE_FORM_UP_TO = {"static": 500, "drifting": 1500}
 
 
 class ArmGP(ArmModel):
-    """Exact GP posterior over N arms, in O(N^2) or O(uN + n^2) a step however many steps went before.
+    """Exact GP posterior over N arms, in O(N^2) or O(uN + n^2) per step for any number of steps.
 
     Inputs are arms by index, ``X[..., 0] = 0, ..., N - 1``; with a spatio-temporal kernel the last column
-    is time, ``X = [index, time]``, at or after the latest observation. So arms need no coordinates, and
-    any BoTorch acquisition works on it; ``candidates(time)`` gives the inputs of all arms.
+    is time, ``X = [index, time]``, at or after the latest observation. Arms need no coordinates, and any
+    BoTorch acquisition function works; ``candidates(time)`` returns the inputs of all arms.
 
     Args:
-        arms: ``(*arms_batch, N, d)`` features, carried along as ``model.arms``; or N, the number of arms.
+        arms: ``(*arms_batch, N, d)`` features, stored as ``model.arms``; or N, the number of arms.
         kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
             or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
             these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
@@ -44,16 +44,16 @@ class ArmGP(ArmModel):
             at least 1e-10 of the largest prior variance (1e-5 in float32).
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
-            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 500 arms, 1 500 under drift; but a
-            model that drifts and is made to ``forget`` moves to the factor form, the only one that can do both.
-        batch_shape: batch dimensions beside those of the kernel, arms, noise and prior mean (replicates).
+            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 500 arms, 1 500 under drift; a
+            drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
+        batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
     Attributes:
         arms: the features.
         now: time of the latest observation, None before the first (always 0 for a static kernel).
 
-    Memory: observations are kept (16 to 24 bytes each), so that they can be unlearned.
+    Memory: observations are kept (16 to 24 bytes each), so that they can be removed.
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
 
@@ -167,7 +167,7 @@ class ArmGP(ArmModel):
     def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
 
-        b members, ``batch_shape`` flattened; n the most that a member holds, padding last.
+        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last.
         """
         return self._belief.observations.held()
 
@@ -212,12 +212,12 @@ class ArmGP(ArmModel):
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
-            late: take a time before the latest observation too. Exact, at the cost of learning all held again; what is
-                forgotten first is then the oldest by time.
+            late: accept a time before the latest observation. Exact, at the cost of learning all observations again;
+                ``forget`` then removes the oldest by time.
 
         Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
-        with nothing changed; where values are concerned only on the CPU, since looking at them would make a GPU
-        wait (``run`` checks there).
+        with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
+        (``run`` checks there).
         """
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
@@ -281,7 +281,7 @@ class ArmGP(ArmModel):
         self._belief.reset(self._mask(where))
 
     def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
-        """Learn these in place of all that is held: rows with ``held`` True, in members that have any.
+        """Replace all observations by these: rows with ``held`` True, in members that have any.
 
         X: ``batch x n x 1`` indices (x 2 with time, the same in every member), Y: ``batch x n x 1``, oldest first;
         held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
@@ -333,7 +333,7 @@ class ArmGP(ArmModel):
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms at ``time``: ``N x 1 x d``, with a 1 for each batch dimension in between.
 
-        An acquisition called with this very tensor is answered from the cached marginals, without look-ups.
+        For this tensor itself, the posterior comes from the cached marginals.
         """
         if not self.drifts and self._candidates is not None:
             return self._candidates
@@ -442,14 +442,14 @@ class ArmGP(ArmModel):
         return model
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
-        """A model over its own arms and, from index N on, these: exactly as if it had had them from the start.
+        """A model over its own arms and, from index N on, these, exactly as if built with all of them.
 
         Args:
             arms: features of the new arms, ``(n, d)``.
             prior_mean: of the new arms, a number or ``(*batch, n)``; by default that of the others, if they share one.
 
-        Cost: the steps of the observations held. Raises ValueError for a covariance by index, which does not tell how
-        the new arms vary with the others: build a model with the larger one, and let it observe what this one holds.
+        Cost: the steps of the observations held. Raises ValueError for a covariance by index, which lacks the
+        covariance of the new arms with the others: build a model with the larger matrix and let it observe again.
         """
         own = self.arms
         ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]

@@ -25,7 +25,7 @@ ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where ot
 
 @dataclass(frozen=True)
 class CandidatePrior:
-    """One prior of a set: what the reward function might be a draw of.
+    """A candidate prior of the reward function.
 
     Attributes:
         kernel: covariance between the arms' features, any family; or the N x N covariance matrix itself
@@ -53,14 +53,14 @@ def arm_gp_over_priors(
 ) -> ArmGP:
     """One ``ArmGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
 
-    Each prior is just an N x N matrix, a mean and a rate, so priors of any kernels share the batch; one kernel
-    that all priors share is stored once. Memory O(S P N^2).
+    Each prior is an N x N matrix, a mean and a rate, so priors with different kernels share a batch; a kernel common to
+    all priors is stored once. Memory O(S P N^2).
 
     Args:
         arms: ``(N, d)`` features, or N.
         priors: P of them.
-        noise_variance: lambda, a number or one for each replicate, (S,), where a prior has none of its own.
-        replicates: S; None for a model of batch shape (P,), for a BoTorch loop of one's own.
+        noise_variance: lambda, a number or (S,), for priors without their own.
+        replicates: S; None for a model of batch shape (P,), for your own BoTorch loop.
         form: of ``ArmGP``.
 
     Raises ValueError for an empty set, a mean or a covariance of another arm set, a covariance that is not

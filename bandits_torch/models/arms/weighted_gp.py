@@ -33,16 +33,16 @@ class WeightedGP(OnlineModel):
     sqrt(phi^T V^{-1} V~ V^{-1} phi), is ``IGPWidth`` (theory form, realised gain) times the standard deviation.
     At discount 1 it is the exact GP.
 
-    The weights are kept per arm and shrink by ``discount`` (and its square) a step: nothing overflows, where the
-    paper's raw weights discount^{-s} do, and lambda stays what it is, where theirs must grow along.
+    Weights are stored per arm and shrink by ``discount`` (and its square) at each step, so lambda is constant and
+    nothing overflows, unlike the paper's weights discount^{-s} with growing lambda.
 
     Inputs are arms by index, X[..., 0] = 0, ..., N - 1.
 
     Args:
         arms, kernel, noise_variance, batch_shape: as for ``ArmGP``; the kernel without a time part, lambda is
             the regulariser, at least 1e-10 of the largest prior variance (1e-5 in float32).
-        prior_mean: prior mean reward, a number, (N,) or (*batch_shape, N); what is weighted is how far rewards lie
-            above it.
+        prior_mean: prior mean reward, a number, (N,) or (*batch_shape, N); the weights apply to rewards minus this
+            mean.
         discount: weight per step, in (0, 1].
 
     Cost: O(N^2) memory; an observation O(N), the next prediction O(N^3), whatever t. It cannot ``forget``.

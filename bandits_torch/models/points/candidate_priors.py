@@ -35,7 +35,7 @@ def online_gp_over_priors(
     Args:
         domain: of the points.
         priors: P of them, kernels over points and numbers for means.
-        noise_variance: lambda, a number or (S,), where a prior has none of its own.
+        noise_variance: lambda, a number or (S,), for priors without their own.
         replicates: S.
         learn: make the kernels ``learnable``, each replicate's its own.
         anisotropy: of ``learnable``.

@@ -34,23 +34,23 @@ from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 
 
 class OnlineGP(OnlineModel):
-    """Exact GP posterior given t observations: O(t^2) to learn or unlearn one, O(t^2) per point to predict.
+    """Exact GP posterior given t observations: O(t^2) to add or remove one, O(t^2) per predicted point.
 
         mean(x) = m(x) + k(x)^T (K + lambda I)^{-1} (y - m)
         cov(x, x') = k(x, x') - k(x)^T (K + lambda I)^{-1} k(x')
 
-    (Rasmussen & Williams 2006, equations 2.25-2.26), by a Cholesky factor of K + lambda I that rows are
-    appended to and removed from (``rank_one.remove_row``), never refactored. Unlike GPyTorch's models it is
-    exact for every t, whatever GPyTorch's settings are.
+    (Rasmussen & Williams 2006, equations 2.25-2.26), from a Cholesky factor of K + lambda I. Rows are appended and
+    removed (``rank_one.remove_row``) without a new factorisation. Unlike GPyTorch's models, it is exact for every t and
+    all settings of GPyTorch.
 
     Args:
         kernel: any GPyTorch kernel; its batch shape must broadcast to ``batch_shape`` (candidate priors).
-            The model has a copy in its ``dtype`` and on its ``device``; call ``rebuild`` after changing that one's
+            The model holds a copy in its ``dtype`` and on its ``device``; call ``rebuild`` after changing the copy's
             hyperparameters.
         noise_variance: lambda > 0, in squared units of the targets: a number or a tensor that broadcasts to
             ``batch_shape``; at least 1e-10 of the prior variance at the origin (1e-5 in float32).
         prior_mean: m, a number or a ``gpytorch.means.Mean``.
-        input_dim: d, how many columns inputs have, the time column included if the kernel has one.
+        input_dim: d, the number of input columns, including time if the kernel has it.
         batch_shape: shape of a batch of models (replicates, priors).
         dtype, device: of the data and the hyperparameters.
 
@@ -58,13 +58,13 @@ class OnlineGP(OnlineModel):
         kernel, prior_mean: the GPyTorch modules.
         noise_variance: lambda.
 
-    Where members of the batch hold different observations (``where``), a row that a member does not hold is a
-    null row of its factor, and rows are compacted now and then: the t above is then at most about 3 times
-    the largest number of observations that a member holds. Memory: O(t^2) per member, O(t A) to predict at
+    If members of the batch hold different observations (``where``), a row that a member does not hold is a null row of
+    its factor, and rows are compacted from time to time: t is then at most about 3 times the largest number of
+    observations of a member. Memory: O(t^2) per member, O(t A) to predict at
     A points.
 
     On devices other than the CPU the values (not the shapes) of X and Y are not checked, and a member that
-    holds fewer than ``count`` observations forgets those it has: both checks would wait for the device.
+    holds fewer than ``count`` observations forgets those it has: both checks would synchronise with the device.
 
     ``observe``, ``forget``, ``reset`` and ``rebuild`` record no graph. The posterior is differentiable with
     respect to X and, after ``condition_on_observations``, to the X and Y conditioned on.
@@ -161,7 +161,7 @@ class OnlineGP(OnlineModel):
     # -- learning --------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
-        """Learn n observations in one block step. O(n t^2 + n^3), in place.
+        """Add n observations in one block step. O(n t^2 + n^3), in place.
 
         Args:
             X: ``batch x n x d`` inputs, in any order of time.
@@ -180,7 +180,7 @@ class OnlineGP(OnlineModel):
             self.data.ragged |= where is not None
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Unlearn the ``count`` oldest observations exactly and in place. O(t^2) each.
+        """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
 
         Raises:
             ValueError: if ``count`` is no integer >= 1, or exceeds what a member (with ``where`` True) holds
@@ -208,7 +208,7 @@ class OnlineGP(OnlineModel):
             self.data.clear(where)
 
     def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
-        """Learn these in place of all that is held: rows with ``held`` True, in members that have any. O(n t^2).
+        """Replace all observations by these: rows with ``held`` True, in members that have any. O(n t^2).
 
         X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``. Raises ValueError on
         bad input, with nothing changed.
@@ -265,8 +265,8 @@ class OnlineGP(OnlineModel):
         Extra batch dimensions (fantasies) widen it; those that only Y has share one factor. Cost: O(t^2) per
         factor and new observation.
 
-        As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, in place of
-        ``noise_variance``; such a copy cannot be rebuilt, and its information gain counts them as if they had that.
+        As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, instead of
+        ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``.
         """
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = observations(X, Y, wide, self.data.inputs)
@@ -311,7 +311,7 @@ class OnlineGP(OnlineModel):
     ) -> Posterior:
         """Posterior at X, ``t_batch x q x d``: joint over the q points, marginal (no matrix) when q = 1.
 
-        ``t_batch`` broadcasts with ``batch_shape`` as in BoTorch. Whatever it is, the kernel sees the
+        ``t_batch`` broadcasts with ``batch_shape`` as in BoTorch. The kernel evaluates the
         training inputs once, and one triangular solve serves all points: O(t^2) per point.
 
         Args:

@@ -20,7 +20,7 @@ class LeverageSampling:
     Attributes:
         oversampling: qbar >= 1 of Calandriello et al. (2019), Figure 1.
         growth: C >= 1: the dictionary is drawn again once 1 + sum sigma~^2(x_s) / lambda, summed over the
-            observations since the last draw at the variances of then, exceeds C; 1 draws at every observation.
+            observations since the last draw with the variances at that draw, exceeds C; 1 draws at every observation.
         epsilon: accuracy in (0, 1); alpha = (1 + eps) / (1 - eps) enters ``BKBWidth``.
 
     Raises ValueError unless ``oversampling`` > 0, ``growth`` >= 1 and 0 < ``epsilon`` < 1.
@@ -56,16 +56,16 @@ class LeverageSampling:
 
     @classmethod
     def practical(cls, oversampling: float = 5.0, growth: float = 2.0) -> LeverageSampling:
-        """A small qbar, drawn again when the information since the last draw says so.
+        """A small qbar, with a new draw when enough information has accumulated.
 
-        What is given up: with qbar this small Theorem 1 promises nothing (no delta is left), and the ``epsilon`` = 0.5
-        in the width is a convention. Between draws the posterior is exact for the dictionary it has, and its
-        variance at any point falls by a factor of ``growth`` at most, so a draw is late by no more than that.
+        Theorem 1 does not hold for so small a qbar, and the width's ``epsilon`` = 0.5 is a convention. Between draws
+        the posterior is exact for its dictionary, and its variance at any point falls by at most a factor of
+        ``growth``.
         """
         return cls(oversampling, growth, 0.5)
 
     def probabilities(self, leverage: Tensor, count: Tensor) -> Tensor:
-        """1 - (1 - min(1, qbar sigma~^2 / lambda))^n: that one of the n observations of an arm enters.
+        """1 - (1 - min(1, qbar sigma~^2 / lambda))^n: the probability that any of an arm's n observations enters.
 
         Args:
             leverage: sigma~^2 / lambda of each arm, (u,).

@@ -27,7 +27,7 @@ from bandits_torch.streams import ReplicateStreams
 class SketchedGP(ArmModel):
     """BKB's posterior over N arms: DTC on a dictionary of m of the arms pulled, m in the order of d_eff.
 
-    Inputs are arms by index, as for ``ArmGP``; ``off_arms()`` gives the same posterior over features. Variances
+    Inputs are arms by index, as for ``ArmGP``; ``off_arms()`` returns the same posterior over features. Variances
     are in squared units of reward: lambda times the sigma~^2 that Calandriello et al. (2019) print. It is exact
     when the dictionary holds every arm pulled; else the variance stays near the prior's away from the dictionary
     (no variance starvation) and the mean is a projection of the exact one.
@@ -38,17 +38,17 @@ class SketchedGP(ArmModel):
         noise_variance: lambda > 0, a number or ``batch_shape``; at least 1e-10 of the largest prior variance (1e-5 in
             float32).
         prior_mean: prior mean reward, a number, ``(N,)`` or ``(*batch_shape, N)``.
-        sampling: which observations enter the dictionary, and when it is drawn; ``LeverageSampling.theory(...)``
-            or ``.practical()`` (the default), which say what they promise.
-        chunk_size: arms worked on at a time when memory is short. None keeps the embedding of all arms, N x m numbers;
-            a number keeps none of it and computes it again, m numbers for each of ``chunk_size`` arms, when needed.
+        sampling: which observations enter the dictionary, and when it is drawn: ``LeverageSampling.theory(...)``
+            or ``.practical()`` (the default).
+        chunk_size: number of arms processed at a time when memory is short. None stores the embedding of all arms,
+            N x m numbers; a number recomputes it for ``chunk_size`` arms at a time.
         batch_shape: replicates.
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
-        seed, first_replicate: of the dictionaries' random numbers; replicate k of a batch is replicate k alone.
+        seed, first_replicate: of the dictionaries' random numbers; replicate k gives the same run alone as in a batch.
 
-    Cost of a step: see ``Sketch``; replicates advance one after the other, since their dictionaries differ in size.
+    Cost of a step: see ``Sketch``; replicates advance sequentially, since their dictionaries differ in size.
 
-    Raises ValueError on bad input, before anything changes; observations cannot be forgotten one by one.
+    Raises ValueError on bad input, with nothing changed; it cannot ``forget`` single observations.
     """
 
     likelihood = None

@@ -19,7 +19,7 @@ __all__ = ["Arms", "Choices", "ModelChoices", "Points", "choices_of", "choices_o
 
 
 def choices_of(choices: Tensor | int | Domain, replicates: int = 1) -> Choices:
-    """What S replicates choose from, without a model: the points of a domain, or N arms.
+    """The choices of S replicates, without a model: the points of a domain, or N arms.
 
     ``choices``: a ``Domain``, N, or the features ``(..., N, d)`` of N arms. Raises ValueError for anything else.
     """
@@ -39,16 +39,17 @@ def choices_over(
     seed: int = 0,
     first_replicate: int = 0,
 ) -> ModelChoices:
-    """What a policy with this model chooses from.
+    """The choices of a policy with this model.
 
     Args:
         model: over arms, or over any inputs.
-        choices: None for a model over arms, such as ``ArmGP``, which brings its own; ``(N, d)`` arms or a ``Domain``
+        choices: None for a model over arms, such as ``ArmGP``, which has its own; ``(N, d)`` arms or a ``Domain``
             for any other.
         search, seed, first_replicate: of ``ModelPoints``, for a domain.
 
-    Raises ValueError for choices that do not fit the model, and a ``search`` where there is no domain.
+    Raises ValueError for choices that do not fit the model, and a ``search`` without a domain.
     """
+    validation.natural("seed", seed)
     if isinstance(choices, Domain):
         return ModelPoints(model, choices, search, seed, first_replicate)
     own = isinstance(model, ArmModel)

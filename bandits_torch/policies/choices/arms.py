@@ -21,7 +21,7 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class Arms(Choices):
-    """N arms by index, 0, ..., N - 1; a step may leave some of them out by a mask (N,) or (S, N).
+    """N arms by index, 0, ..., N - 1; a mask (N,) or (S, N) selects those available at a step.
 
     Args:
         num_arms: N.
@@ -92,7 +92,7 @@ class Arms(Choices):
 
 
 class ModelArms(Arms, ModelChoices):
-    """The arms that a model has itself, such as ``ArmGP``: its inputs are their indices, and time if it drifts.
+    """The arms of a model such as ``ArmGP``, whose inputs are their indices, and time if it drifts.
 
     Args:
         model: an ``ArmModel``.
@@ -167,7 +167,7 @@ class ModelArms(Arms, ModelChoices):
 
 
 class ListedArms(ModelArms):
-    """Arms given by their features, for a model over any inputs; a model with one input more gets the time there.
+    """Arms given by features, for a model over any inputs; a model with one more input gets time as its last.
 
     Args:
         model: an ``OnlineModel`` over d inputs, or d + 1, with the time the last.

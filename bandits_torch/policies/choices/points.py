@@ -26,10 +26,10 @@ _MOST_DRAWS = 1000
 
 
 class Points(Choices):
-    """The points of a domain; a step may have another one: other bounds, constraints, or a context.
+    """The points of a domain; a step may have its own domain with other bounds, constraints or context.
 
     Args:
-        domain: where points may be played, unless a step says otherwise.
+        domain: the default domain of a step.
         replicates: S.
 
     Raises ValueError for another kind of domain, and ``replicates`` that are no integer >= 1.
@@ -86,7 +86,7 @@ class ModelPoints(Points, ModelChoices):
         seed: of the raw samples of a search, other ones at every step, the same in every replicate.
         first_replicate: number of the first replicate, for ``StepContext.seeds``.
 
-    It remembers how many steps went before and the points played last, where the next search begins, too.
+    It stores the number of steps and the last points, which are warm starts of the next search.
 
     Raises ValueError for a model over another number of inputs, a search of another kind, and a seed that is no
     integer >= 0.

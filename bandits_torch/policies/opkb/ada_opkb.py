@@ -15,8 +15,8 @@ class AdaOPKB(BlockPolicy):
       k < j and x, with C(k) the blocks 0, ..., k,
       gap_I(x) - 4 gap_C(k)(x) > 4 c0 mu_{min(m, k)}, or the same with I and C(k) exchanged (equation 8).
 
-    Where the print is wrong: P^(j) is built from Q^(j), not Q^(m_t), which is not defined when it is built;
-    E and alpha keep the C0 of Algorithm 2. Arguments and cost: ``BlockPolicy``.
+    Corrections of the print: P^(j) is built from Q^(j), not from Q^(m_t), which is not yet defined; E and alpha keep
+    the C0 of Algorithm 2. Arguments and cost: ``BlockPolicy``.
     """
 
     def _replays(self, s: int, start: int, block: int) -> list[Interval]:

@@ -26,13 +26,13 @@ _DESIGN_TOLERANCE = 1e-6  # of the objectives: regret a step, or nats
 class BlockPolicy(Policy):
     """Plays P^(0) = pi for E steps, then P^(j) = (1 - mu_j) Q^(j) + mu_j pi for 2^j E steps, j = 1, 2, ...
 
-    Subclasses say what gaps Q^(j) is built on, what is replayed and what restarts an epoch.
+    Subclasses define the gaps of Q^(j), the replays and the restarts of an epoch.
 
-    A step costs O(S N) for all replicates together; the start of a block two convex programs of about 10 ms
-    each at N = 100, in the replicates where it happens. Arms that are not available are left out of the draw
-    (uniform over the rest if no mass is left), and the IPS estimates do not correct for that.
+    A step costs O(S N) for all replicates; the start of a replicate's block costs two convex programs of about 10 ms
+    each at N = 100. Unavailable arms are excluded from the draw (uniform over the rest if no mass is left), for which
+    the IPS estimates do not correct.
 
-    A reward is credited to what is being played: one whose choice was made before the last reward is a ValueError.
+    A reward is assigned to the strategy being played, so a reward of a choice before the last reward is a ValueError.
 
     Args:
         features: the feature source; sizes S and N come from it.

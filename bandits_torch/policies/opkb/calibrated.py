@@ -26,39 +26,39 @@ _MOST_FIRST_STEPS = 10**6
 class CalibratedOPKB(Policy):
     """Blocks, designs and restarts of ADA-OPKB, calibrated by a GP over the data since the last restart.
 
-    What differs from Algorithm 3, and why:
+    Differences from Algorithm 3:
 
-    * Change test: ``ShiryaevRoberts`` on the GP's standardised residuals, in every step, in place of equation 8
-      at the ends of replays. Its threshold is the wanted mean number of steps between false alarms, and no
-      replays are needed: the shares of old strategies cost more regret than they tell.
-    * Gaps: of the upper confidence bounds mu + ``width`` sigma, in place of IPS estimates, whose variance is that
-      of y^2 times the leverage however well the other arms are known.
+    * Change test: ``ShiryaevRoberts`` on the GP's standardised residuals, at every step, instead of equation 8 at the
+      ends of replays. Its threshold is the mean number of steps between false alarms. It needs no replays, which cost
+      more regret than their information saves.
+    * Gaps: of the upper confidence bounds mu + ``width`` sigma, instead of IPS estimates, whose variance is y^2 times
+      the leverage even when the other arms are well known.
     * OP: a block of n steps plays argmin_P n sum P gap - c log det S(P, lambda/n), where lambda is the noise
       variance and c = ``price`` sqrt(lambda): the regret paid for a nat of information. So sigma/T becomes
       lambda/n and 2/beta becomes c/n; an arm of gap D gets about c/D pulls a block, as in algorithms of
       logarithmic regret.
     * E is ``first`` times the effective dimension, the n with n = sum_x pi(x) h(x) at ridge lambda/n; blocks
-      grow by ``growth``; a share ``design`` E/n of each block plays the optimal design, which sees changes in
-      arms that are otherwise left alone.
+      grow by ``growth``; a share ``design`` E/n of each block plays the optimal design, which detects
+      changes in arms that are otherwise not pulled.
 
-    No quantity depends on the horizon. A function that changes slowly is restarted each time the change since
-    the last restart shows. Arms that are not available are left out of the draw. Rewards are learnt in any order.
+    No quantity depends on the horizon. Under slow drift it restarts whenever the change since the last restart is
+    detectable. Unavailable arms are excluded from the draw. Rewards may arrive in any order.
 
     Measured over 100 000 steps without change (draws of a GP, d = 1, noise 0.1): 38 false alarms at ``run_length`` 1e3,
-    where at most 100 are promised on average, and 6 at 1e4, where 10 are; ``python -m benchmarks.papers hong
+    where the guarantee is at most 100 on average, and 6 at 1e4 (guarantee: 10); ``python -m benchmarks.papers hong
     detection`` has more. ``benchmarks/papers/results/hong/RESULTS.md`` has the regret, delays and false alarms of
     the paper's environments. The defaults of ``price``, ``width``, ``first``, ``growth``
-    and ``design`` were picked from five settings on replicates that are not among those shown there.
+    and ``design`` were chosen from five settings on other replicates.
 
     Args:
         model: an ``ArmGP`` of batch shape (S,) that does not drift.
         run_length: mean number of steps between false alarms, at least (exact for a correct model).
-        price, width, first, growth, design: see above; the defaults are meant to be left alone.
+        price, width, first, growth, design: see above; the defaults rarely need a change.
         seed, first_replicate: of the arms drawn.
 
-    Cost: that of the model, and a convex program of O(N^3) a block and replicate.
+    Cost: that of the model, and a convex program of O(N^3) per block and replicate.
 
-    Source: Hong, Li & Tewari 2023, Algorithm 3, changed as said above.
+    Source: Hong, Li & Tewari 2023, Algorithm 3, with the differences above.
 
     Raises ValueError for a model that drifts or has a batch beside replicates, and for a setting out of range:
     ``price`` and ``first`` > 0, ``width`` and ``design`` >= 0, ``growth`` > 1.

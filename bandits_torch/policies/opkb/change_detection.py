@@ -14,21 +14,21 @@ _SHIFTS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 class ShiryaevRoberts:
-    """Shiryaev-Roberts statistics of every arm and of shifts of several sizes, added up.
+    """Sum of Shiryaev-Roberts statistics over arms and over shifts of several sizes.
 
-    While nothing has changed a correct model's standardised residuals z_t = (y_t - mu(x_t)) / sqrt(sigma^2(x_t)
-    + lambda) are independent N(0, 1), whatever arms are chosen. For arm x and shift a (both signs)
+    Before a change, a correct model's standardised residuals z_t = (y_t - mu(x_t)) / sqrt(sigma^2(x_t)
+    + lambda) are independent N(0, 1), for any choice of arms. For arm x and shift a (both signs)
 
         R_x,a <- (R_x,a + 1/G) exp(a z_t - a^2 / 2)    when x is pulled, unchanged otherwise,
 
     with G shifts. The factor has mean 1, so sum R - t is a martingale and the time of the first alarm,
     sum R >= A, is at least A on average (Pollak 1985; for sums of such e-detectors Shin, Ramdas & Rinaldo 2024).
-    After a shift of s standard deviations an arm is found out after about 2 ln(A G)/s^2 pulls.
+    A shift of s standard deviations is detected after about 2 ln(A G)/s^2 pulls of the arm.
 
     Args:
         num_arms, replicates: N, S.
         run_length: A, mean number of steps between false alarms, at least.
-        shifts: sizes a > 0 in standard deviations of the residual; each is looked for upwards and downwards.
+        shifts: sizes a > 0 in standard deviations of the residual; in both directions.
         like: a tensor whose dtype and device the statistics take.
 
     Cost O(S G) a step, and a sum over (S, N, G).

@@ -30,7 +30,7 @@ class Constants:
         c1, c3, c4: 1/2, 4 and 1/4 in theory.
         design_share: share s of pi(A) in Q = (1 - s) P* + s pi(A); 1/2 in the paper.
         first_replay: smallest index that is replayed; 0 in the paper.
-        reward_scale: rewards are divided by it; the theory wants |y| <= 1 after that.
+        reward_scale: rewards are divided by it; the theory needs |y| <= 1 afterwards.
 
     Raises ValueError unless 0 <= ``design_share`` <= 1, 0 < ``delta`` < 1, ``first_replay`` is an integer >= 0 and
     every other constant is positive.
@@ -66,7 +66,7 @@ class Constants:
 
     @staticmethod
     def tuned() -> Constants:
-        """Tuned at T = 10 000 and N = 100 on the sphere with one switch, where the paper tunes too.
+        """Tuned at T = 10 000 and N = 100 on the sphere with one switch, as in the paper.
 
         The published experiment departs from the theory by sigma = 100, delta = 1/T, E times 0.01, beta times 50,
         mu times 0.2, thresholds times 0.005, a mixture of 0.2 and no replay below index 4, with gamma halved

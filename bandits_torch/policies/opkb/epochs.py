@@ -14,7 +14,7 @@ from bandits_torch import validation
 
 @dataclass
 class Interval:
-    """A run of steps during which the strategy of one index is to be played, [start, end) in steps of the epoch.
+    """Steps [start, end) of an epoch in which the strategy of one index is scheduled.
 
     ``before`` holds the epoch's reward sums (J, N) and counts (N,) when it started.
     """
@@ -27,7 +27,7 @@ class Interval:
 
 @dataclass
 class Epoch:
-    """Where one replicate stands since its last restart.
+    """State of one replicate since its last restart.
 
     Attributes:
         clock: steps made.

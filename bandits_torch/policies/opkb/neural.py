@@ -30,10 +30,10 @@ class NeuralFeatures(FeatureSource):
         width, depth: m and L.
         training_steps: J.
         regulariser: lambda.
-        replicates, seed, first_replicate: each replicate has a network of its own.
+        replicates, seed, first_replicate: each replicate has its own network.
 
     Cost: only Gram matrices, O(L N m^2 + L N^2 m); the p = m d + (L - 2) m^2 + m gradients of an arm are never
-    written down. A training step costs O(L N m^2), however long the history: rewards are summed by arm.
+    formed. A training step costs O(L N m^2) for any length of the history, because rewards are summed by arm.
 
     Raises ValueError unless ``arms`` are finite (N, d) features, ``width`` and ``replicates`` >= 1, ``depth`` >= 2,
     ``training_steps`` >= 0 and ``regulariser`` > 0.

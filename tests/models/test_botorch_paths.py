@@ -1,5 +1,8 @@
 """BoTorch's pathwise sampling on our models: draws of the posterior, features of products, what is refused."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
@@ -8,7 +11,6 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths, gen_kernel_features
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-import bandits_torch.acquisition  # noqa: F401  # teaches BoTorch our models
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import AtTime, OnlineGP
 from tests.reference import botorch_twins as twins
@@ -168,3 +170,22 @@ def test_what_has_no_paths_is_refused_by_name():
     many = SpatioTemporalKernel(matern(), ExponentialForgettingKernel(0.1, batch_shape=(2,)).double())
     with pytest.raises(ValueError, match=r"kernel.batch_shape must be \(\)"):
         gen_kernel_features(many, num_inputs=3, num_outputs=8)
+
+
+ALONE = """
+import sys, torch
+from botorch.sampling.pathwise import draw_matheron_paths, gen_kernel_features
+from gpytorch.kernels import RBFKernel
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+kernel = SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1))
+gen_kernel_features(kernel, num_inputs=2, num_outputs=8)
+assert "bandits_torch.models" not in sys.modules
+from bandits_torch.models import ArmGP
+draw_matheron_paths(ArmGP(3, torch.eye(3), 0.1), sample_shape=torch.Size([1]))
+assert "bandits_torch.acquisition" not in sys.modules
+"""
+
+
+def test_a_kernel_or_a_model_alone_is_known_to_botorch():
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

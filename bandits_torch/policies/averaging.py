@@ -1,0 +1,224 @@
+"""Model averaging: UCB of a mixture of models whose weights follow how well each predicts."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arm_members import ArmMembers
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.choices.arms import best_available
+from bandits_torch.policies.member_scale import MemberScale
+from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.policies.sharing import FixedShare, mixture_moments
+
+_FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
+_GAPS = 64  # the latest gaps between observations, of which the typical one is the median
+
+
+class ModelAveraging(Policy):
+    """argmax over arms of m + width sqrt(v), m and v of the mixture of P models by their weights (``FixedShare``).
+
+    Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
+    of all weight is spread again, so that a member that was wrong until now can lead from now on; members far behind
+    start anew from their prior. What differs between members is what is not known: kernel, noise, rate of change.
+
+    Checks: a member that is wrong, but sure, can keep the policy at an arm where all members predict equally well, and
+    then nothing refutes it. So now and then (after 8 observations, then at intervals of half the number so far, at most
+    100) the arm is that of the largest mu_p + width sigma_p under any member whose evidence, ln(w_p / pi_p), is within
+    ``plausible`` nats of the best.
+
+    Args:
+        model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``) or ``ArmMembers``.
+        sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
+        scale: origin and unit of rewards (``MemberScale``); default: both are known, 0 and 1.
+        width: multiplies the mixture's standard deviation.
+        plausible: nats; 0: no checks.
+        forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
+        typical_gap: count time in typical gaps between observations (the median of the last 64), so that rates are per
+            observation whatever the unit of time; False: in the model's unit.
+
+    Cost: a step of the model and O(S P N). Whether a member is reset is looked at in every step, so a GPU waits.
+    An observation older than the latest is learned as if it were made now.
+    ``trace``: effective_rate (the mean of the members' rates by weight), effective_members (exp of the weights'
+    entropy), noise_scale (standard deviation of the noise, by weight), scale (sqrt of the factor of the covariances, by
+    weight), resets (members reset so far).
+
+    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds.
+
+    Source: Herbster & Warmuth 1998 for the weights; UCB of a mixture as in the fully Bayesian baseline of Ziomek et al.
+    2024, section 7, which averages upper confidence bounds instead.
+
+    Raises ValueError for a model of another batch shape and parts that do not fit it.
+    """
+
+    def __init__(
+        self,
+        model: ArmGP | ArmMembers,
+        *,
+        sharing: FixedShare | None = None,
+        scale: MemberScale | None = None,
+        width: float = 1.25,
+        plausible: float = 4.0,
+        forgetting_rate: Tensor | None = None,
+        typical_gap: bool = False,
+    ) -> None:
+        validation.instance("model", model, (ArmGP, ArmMembers), "an ArmGP or ArmMembers")
+        two = len(model.batch_shape) == 2
+        validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, members")
+        self.model, self.num_arms = model, model.num_arms
+        self.replicates, self.num_members = model.batch_shape
+        self.choices = Arms(self.num_arms, self.replicates)
+        noise = model.noise_variance
+        ones = noise.new_ones(self.num_members)
+        self.sharing = sharing or FixedShare(ones, self.replicates)
+        self.scale = scale or MemberScale(torch.inf * ones, ones < 0, self.replicates)
+        fits = self.sharing.log_weight.shape == self.scale.count.shape == model.batch_shape
+        shapes = tuple(self.sharing.log_weight.shape), tuple(self.scale.count.shape)
+        validation.require(fits, "sharing and scale", shapes, f"of shape {tuple(model.batch_shape)}")
+        self.width = validation.non_negative("width", width)
+        self.plausible = validation.non_negative("plausible", plausible)
+        if forgetting_rate is None:
+            forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
+        self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
+        self.typical_gap = typical_gap
+        self._gaps: list[float] = []
+        self._latest: float | None = None  # of the problem
+        self._now = 0.0  # of the model
+        self._count, self._next_check = 0, _FIRST_CHECK  # observations
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def predict(self, time: float) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm's expected reward under the mixture at ``time``, (S, N) each."""
+        mean, variance = self._members(time)
+        return mixture_moments(self.sharing.weights, mean, variance)
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """The available arm of the largest m + width sqrt(v)."""
+        if available is not None:
+            self.choices.check_available(available)
+        members = self._members(time)
+        if self.plausible and self._count == self._next_check:
+            index = self._optimistic(*members)
+        else:
+            mean, variance = mixture_moments(self.sharing.weights, *members)
+            index = mean + self.width * variance.sqrt()
+        _, arm = best_available(index.mT, available)
+        return Choice(arm)
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Weigh the members by what they predicted, reset those far behind, and let all observe the reward."""
+        self.choices.check(observation)
+        arm, time = observation.arm, self._clock(observation.time)
+        reward = observation.reward.to(self.model.noise_variance)
+        self._tick(observation.time)
+        self.scale.meet(reward)
+        mean, variance = self._at(arm, time)
+        residual = reward.unsqueeze(-1) - self.scale.offset - mean
+        density, learned = self.scale.update(residual, variance + self.model.noise_variance)
+        due = self.sharing.update(density)
+        if bool(due.any()):
+            self.model.reset(due)
+            mean = torch.where(due, self._at(arm, time)[0], mean)
+            learned = torch.where(due, reward.unsqueeze(-1) - self.scale.offset - mean, learned)
+        self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
+        self._now = time
+        if self._count == self._next_check:
+            self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
+        self._count += 1
+
+    def _optimistic(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """The largest bound of each arm under any plausible member, (S, N)."""
+        evidence = self.sharing.log_weight - self.sharing.log_prior
+        implausible = evidence < evidence.amax(-1, keepdim=True) - self.plausible
+        bounds = mean + self.width * variance.sqrt()
+        return bounds.masked_fill(implausible.unsqueeze(-1), -torch.inf).amax(-2)
+
+    def _members(self, time: float) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm under every member, in units of reward: (S, P, N) each."""
+        mean, variance = self.model.marginals(self._clock(time))
+        return mean + self.scale.offset.unsqueeze(-1), variance * self.scale.scale.unsqueeze(-1)
+
+    def _at(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """The members' own mean and variance at the arm of each replicate, (S, P) each."""
+        if isinstance(self.model, ArmMembers):
+            return self.model.at(arm, time)
+        at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
+        mean, variance = (m.gather(-1, at).squeeze(-1) for m in self.model.marginals(time))
+        return mean, variance
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def _clock(self, time: float) -> float:
+        """A time of the problem in the model's unit; what is past counts as now."""
+        validation.finite_number("time", time)
+        if self._latest is not None and time <= self._latest:
+            return self._now
+        if not self.typical_gap:
+            return float(time)
+        if self._latest is None:
+            return self._now
+        gap = time - self._latest
+        return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)
+
+    def _tick(self, time: float) -> None:
+        """Take down when an observation was made."""
+        if self._latest is not None and time > self._latest:
+            self._gaps = [*self._gaps[1 - _GAPS :], time - self._latest]
+        self._latest = time if self._latest is None else max(time, self._latest)
+
+    # -- what it tells ---------------------------------------------------------------------------------
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """What is believed of the change, the noise and the scale, (S,) each."""
+        weights, scale = self.sharing.weights, self.scale.scale
+        noise = (weights * scale * self.model.noise_variance).sum(-1)
+        return {
+            "effective_rate": (weights * self.forgetting_rate).sum(-1),
+            "effective_members": self.sharing.effective_members,
+            "noise_scale": noise.sqrt(),
+            "scale": (weights * scale).sum(-1).sqrt(),
+            "resets": self.sharing.resets,
+        }
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Forget everything; with ``where`` (S,), in those replicates, and the clock goes on."""
+        self.sharing.reset(where)
+        self.scale.reset(where)
+        if where is not None:
+            self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
+            return
+        self.model.reset()
+        self._gaps, self._latest, self._now = [], None, 0.0
+        self._count, self._next_check = 0, _FIRST_CHECK
+
+    def state_dict(self) -> dict[str, Any]:
+        """Model, weights, scale and clock."""
+        return {
+            "model": copied_state(self.model),
+            "sharing": self.sharing.state_dict(),
+            "scale": self.scale.state_dict(),
+            "gaps": list(self._gaps),
+            "latest": self._latest,
+            "now": self._now,
+            "count": self._count,
+            "next_check": self._next_check,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.model.load_state_dict(state["model"])
+        self.sharing.load_state_dict(state["sharing"])
+        self.scale.load_state_dict(state["scale"])
+        self._gaps, self._latest, self._now = list(state["gaps"]), state["latest"], state["now"]
+        self._count, self._next_check = state["count"], state["next_check"]

@@ -1,0 +1,120 @@
+"""Weights of members that are never ruled out for good: Bayes' rule, then a share of the weight is spread again."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.replicate_state import ReplicateState
+
+
+class FixedShare(ReplicateState):
+    """Weights of P members in each of S replicates, by predictive density and fixed share.
+
+    With f_p the predictive density that member p gave what was then observed, and pi the prior weights,
+
+        w'_p = w_p f_p / sum_q w_q f_q,      w_p <- (1 - a) w'_p + a pi_p.
+
+    That is exact Bayes for a member that, with probability a a step, jumps to one drawn from pi. So for every sequence
+    of members p_1, ..., p_T with k changes, whatever the data,
+
+        sum_t -ln f_mix(y_t) <= sum_t -ln f_{p_t}(y_t) - ln pi_{p_1} - sum_{changes} ln(a pi_{p_t})
+                                - sum_{stays} ln(1 - a + a pi_{p_t}),
+
+    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. It bounds the loss of predictions; it says
+    nothing about regret.
+
+    Members that fall behind: the score c_p <- memory c_p + ln f_p; a member is due for a reset once its score is
+    ``behind`` nats below the best one's, and its score is then that of the best.
+
+    Args:
+        prior: (P,) weights pi > 0; normalised here.
+        replicates: S.
+        share: a, in [0, 1).
+        behind: nats; infinity: nobody is ever due.
+        memory: in [0, 1), of the score.
+
+    Attributes:
+        log_weight: (S, P).
+        log_loss: (S,) the sum of -ln f_mix so far.
+        resets: (S,) members reset so far.
+
+    Source: Herbster & Warmuth 1998 (fixed share), log loss and learning rate 1. The resets are ours, without a theorem;
+    a member with its resets is one predictor, so the bound above holds for it.
+
+    Raises ValueError for weights that are not positive and numbers out of range.
+    """
+
+    log_weight: Tensor
+    score: Tensor
+    resets: Tensor
+    log_loss: Tensor
+
+    def __init__(
+        self,
+        prior: Tensor,
+        replicates: int = 1,
+        *,
+        share: float = 0.001,
+        behind: float = 12.0,
+        memory: float = 0.9,
+    ) -> None:
+        validation.tensor("prior", prior)
+        ok = prior.dim() == 1 and len(prior) > 0 and bool((prior.isfinite() & (prior > 0)).all())
+        validation.require(ok, "prior", prior, "(P,) finite weights > 0")
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self.share = validation.below_one("share", share)
+        self.behind = validation.positive_or_infinite("behind", behind)
+        self.memory = validation.below_one("memory", memory)
+        self.log_prior = (prior / prior.sum()).log()
+        self.reset()
+
+    @property
+    def weights(self) -> Tensor:
+        """(S, P), each row adds up to 1."""
+        return self.log_weight.exp()
+
+    @property
+    def effective_members(self) -> Tensor:
+        """exp of the weights' entropy, (S,): 1 when one member has all weight, P when all have the same."""
+        return torch.special.entr(self.weights).sum(-1).exp()
+
+    def update(self, log_density: Tensor) -> Tensor:
+        """Take in ln f_p of what was observed, (S, P); which members are due for a reset, (S, P) booleans."""
+        joint = self.log_weight + log_density
+        total = joint.logsumexp(-1, keepdim=True)
+        self.log_loss = self.log_loss - total.squeeze(-1)
+        posterior = joint - total
+        if self.share:
+            kept, spread = math.log1p(-self.share), math.log(self.share)
+            posterior = torch.logaddexp(posterior + kept, self.log_prior + spread)
+        self.log_weight = posterior - posterior.logsumexp(-1, keepdim=True)
+        self.score = self.memory * self.score + log_density
+        best = self.score.amax(-1, keepdim=True)
+        due = best - self.score > self.behind
+        self.score = torch.where(due, best, self.score)
+        self.resets = self.resets + due.sum(-1)
+        return due
+
+    def _start(self) -> dict[str, Tensor]:
+        shape = (self.replicates, len(self.log_prior))
+        return {
+            "log_weight": self.log_prior.expand(shape).clone(),
+            "score": self.log_prior.new_zeros(shape),
+            "resets": torch.zeros(self.replicates, dtype=torch.long, device=self.log_prior.device),
+            "log_loss": self.log_prior.new_zeros(self.replicates),
+        }
+
+
+def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of a mixture: weights (..., P), member moments (..., P, N); (..., N) each.
+
+    m = sum w_p mu_p,  v = sum w_p (sigma_p^2 + (mu_p - m)^2).
+    """
+    w = weights.unsqueeze(-2)
+    centre = w @ mean
+    spread = torch.addcmul(variance, mean - centre, mean - centre)
+    return centre.squeeze(-2), (w @ spread).squeeze(-2)

@@ -1,0 +1,221 @@
+"""Simulated environments of the protocol beside the leaderboard's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel, RBFKernel
+from torch import Tensor
+
+from bandits_torch.experiments.cells import Block
+from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.streams import ReplicateStreams
+
+_ARMS, _NOISE = 100, 0.1
+
+
+class Scripted(Problem):
+    """Rewards laid out beforehand.
+
+    Args:
+        arms: (N, d).
+        rewards: (T, S, N) expected rewards.
+        knowledge: what is told.
+        noise: step, expected rewards of the arms pulled (S,) and streams to noise (S,).
+        available: (T, N) booleans, None for all.
+    """
+
+    def __init__(
+        self,
+        arms: Tensor,
+        rewards: Tensor,
+        knowledge: Knowledge,
+        noise: Callable[[int, Tensor, ReplicateStreams], Tensor],
+        available: Tensor | None = None,
+    ) -> None:
+        self.arms, self.knowledge, self.horizon = arms, knowledge, len(rewards)
+        self.replicates = rewards.shape[1]
+        self._rewards, self._noise, self._available = rewards, noise, available
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """(S, N)."""
+        self.check_step(step)
+        return self._rewards[step - 1]
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """Noise (S,)."""
+        expected = self._rewards[step - 1].expand(len(arm), -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        return self._noise(step, expected, streams)
+
+    def available(self, step: int) -> Tensor | None:
+        """Mask (N,) of this step."""
+        return None if self._available is None else self._available[step - 1]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulated environment by its name."""
+
+    name: str
+
+    def __call__(self, block: Block) -> Problem:
+        """The problem of these replicates."""
+        return _MAKE[self.name](block)
+
+
+def _generators(block: Block, salt: int) -> list[torch.Generator]:
+    first, seed = block.first_replicate, block.seed
+    return [
+        torch.Generator().manual_seed(1_000_003 * seed + 1_009 * salt + k)
+        for k in range(first, first + block.replicates)
+    ]
+
+
+def _arms(block: Block) -> tuple[Tensor, Kernel, Tensor]:
+    """100 arms uniform in [0, 1], the kernel (SE, length-scale 0.2), a root of its matrix."""
+    generator = torch.Generator().manual_seed(7_919 * block.seed + 17)
+    arms = torch.rand(_ARMS, 1, generator=generator, dtype=torch.float64)
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.2
+    kernel.requires_grad_(False)
+    values, vectors = torch.linalg.eigh(kernel(arms).to_dense())
+    return arms, kernel, vectors * values.clamp_min(0.0).sqrt()
+
+
+def _draws(block: Block, salt: int, count: int, root: Tensor) -> Tensor:
+    """(count, S, N) independent draws."""
+    n = len(root)
+    made = [
+        torch.randn(count, n, generator=g, dtype=torch.float64) @ root.T for g in _generators(block, salt)
+    ]
+    return torch.stack(made, 1)
+
+
+def _gaussian(scale: float) -> Callable[[int, Tensor, ReplicateStreams], Tensor]:
+    return lambda step, expected, streams: scale * streams.normal()
+
+
+def _pieces(draws: Tensor, horizon: int) -> Tensor:
+    """Piece after piece, of equal length: (T, S, N)."""
+    which = torch.arange(horizon) * len(draws) // horizon
+    return draws[which]
+
+
+def _drift(block: Block, salt: int, root: Tensor, rates: list[float]) -> Tensor:
+    """f <- sqrt(1 - eps) f + sqrt(eps) g with the eps of each step."""
+    draws = _draws(block, salt, len(rates), root)
+    path = [draws[0]]
+    for step in range(1, len(rates)):
+        eps = rates[step]
+        path.append(math.sqrt(1 - eps) * path[-1] + math.sqrt(eps) * draws[step])
+    return torch.stack(path)
+
+
+def _heavy_tails(block: Block) -> Problem:
+    """Two switches; noise of scale 0.1, and one reward in twenty off by a Cauchy number."""
+    arms, kernel, root = _arms(block)
+
+    def noise(step: int, expected: Tensor, streams: ReplicateStreams) -> Tensor:
+        far = torch.tan(math.pi * (streams.uniform() - 0.5)).clamp(-50, 50)
+        return _NOISE * streams.normal() + torch.where(streams.uniform() < 0.05, far, 0.0)
+
+    rewards = _pieces(_draws(block, 1, 3, root), block.horizon)
+    return Scripted(arms, rewards, Knowledge(kernel, _NOISE**2, forgetting_rate=0.01), noise)
+
+
+def _partial_switches(block: Block) -> Problem:
+    """Four times the function changes on a random third of the interval, smoothly blended."""
+    arms, kernel, root = _arms(block)
+    draws = _draws(block, 2, 5, root)
+    for piece in range(1, 5):
+        for s, g in enumerate(_generators(block, 20 + piece)):
+            centre = torch.rand(1, generator=g, dtype=torch.float64)
+            changed = torch.sigmoid((1 / 6 - (arms[:, 0] - centre).abs()) / 0.02)
+            draws[piece, s] = changed * draws[piece, s] + (1 - changed) * draws[piece - 1, s]
+    knowledge = Knowledge(kernel, _NOISE**2, forgetting_rate=0.01)
+    return Scripted(arms, _pieces(draws, block.horizon), knowledge, _gaussian(_NOISE))
+
+
+def _drift_stops(block: Block) -> Problem:
+    """Still for a third, drifting at rate 0.05 for a third, still for a third."""
+    arms, kernel, root = _arms(block)
+    T = block.horizon
+    rates = [0.05 if T // 3 <= step < 2 * T // 3 else 0.0 for step in range(T)]
+    knowledge = Knowledge(kernel, _NOISE**2, forgetting_rate=0.017)
+    return Scripted(arms, _drift(block, 3, root, rates), knowledge, _gaussian(_NOISE))
+
+
+def _bernoulli(block: Block) -> Problem:
+    """Forty arms without features, success probabilities uniform on [0, 1], drawn anew four times."""
+    g = _generators(block, 4)
+    p = torch.stack([torch.rand(5, 40, generator=x, dtype=torch.float64) for x in g], 1)
+    knowledge = Knowledge(ArmCovarianceKernel(torch.eye(40, dtype=torch.float64) / 12), 1 / 6, 0.5)
+
+    def noise(step: int, expected: Tensor, streams: ReplicateStreams) -> Tensor:
+        return (streams.uniform() < expected).to(expected) - expected
+
+    arms = torch.arange(40, dtype=torch.float64).unsqueeze(-1)
+    return Scripted(arms, _pieces(p, block.horizon), knowledge, noise)
+
+
+def _noise_changes(block: Block) -> Problem:
+    """Drift at rate 0.01; the noise's scale is 0.03, then 1, then 0.1."""
+    arms, kernel, root = _arms(block)
+    T = block.horizon
+    rewards = _drift(block, 5, root, [0.01] * T)
+    scales = (0.03, 1.0, 0.1)
+
+    def noise(step: int, expected: Tensor, streams: ReplicateStreams) -> Tensor:
+        return scales[min(2, 3 * (step - 1) // T)] * streams.normal()
+
+    return Scripted(arms, rewards, Knowledge(kernel, _NOISE**2, forgetting_rate=0.01), noise)
+
+
+def _daily_cycle(block: Block) -> Problem:
+    """f(x) + cos(w t) g(x) + sin(w t) h(x) with a period of 48 steps."""
+    arms, kernel, root = _arms(block)
+    f, g, h = _draws(block, 6, 3, root) / math.sqrt(2)
+    angle = 2 * math.pi * torch.arange(block.horizon, dtype=torch.float64)[:, None, None] / 48
+    rewards = f + angle.cos() * g + angle.sin() * h
+    return Scripted(arms, rewards, Knowledge(kernel, _NOISE**2, forgetting_rate=0.03), _gaussian(_NOISE))
+
+
+def _arms_come_and_go(block: Block) -> Problem:
+    """Slow drift; every 50 steps another random half of the arms can be pulled."""
+    arms, kernel, root = _arms(block)
+    T = block.horizon
+    rewards = _drift(block, 7, root, [0.003] * T)
+    g = torch.Generator().manual_seed(block.seed + 31)
+    masks = torch.rand(T // 50 + 1, _ARMS, generator=g) < 0.5
+    available = masks[torch.arange(T) // 50]
+    knowledge = Knowledge(kernel, _NOISE**2, forgetting_rate=0.003)
+    return Scripted(arms, rewards, knowledge, _gaussian(_NOISE), available)
+
+
+def _misleading_history(block: Block) -> Problem:
+    """The kernel told is that of other arms: right variances, the wrong neighbours; slow drift."""
+    arms, kernel, root = _arms(block)
+    g = torch.Generator().manual_seed(block.seed + 41)
+    order = torch.randperm(_ARMS, generator=g)
+    wrong = kernel(arms).to_dense()[order][:, order]
+    rewards = _drift(block, 8, root, [0.003] * block.horizon)
+    told = ArmCovarianceKernel(wrong, active_dims=(0,))
+    index = torch.arange(_ARMS, dtype=torch.float64).unsqueeze(-1)
+    knowledge = Knowledge(told, _NOISE**2, forgetting_rate=0.003)
+    return Scripted(torch.cat([index, arms], -1), rewards, knowledge, _gaussian(_NOISE))
+
+
+_MAKE: dict[str, Callable[[Block], Problem]] = {
+    "heavy-tails": _heavy_tails,
+    "partial-switches": _partial_switches,
+    "drift-stops": _drift_stops,
+    "bernoulli": _bernoulli,
+    "noise-changes": _noise_changes,
+    "daily-cycle": _daily_cycle,
+    "arms-come-and-go": _arms_come_and_go,
+    "misleading-history": _misleading_history,
+}

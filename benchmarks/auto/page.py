@@ -1,0 +1,126 @@
+"""RESULTS.md of ``auto``, from its table, that of the leaderboard, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from bandits_torch.files import atomic_write
+from benchmarks.auto.playing import DEVELOPMENT, POLICIES, VALIDATION
+from benchmarks.leaderboard import settings
+from benchmarks.speed.page import markdown
+
+LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
+
+_INTRODUCTION = """# What `auto` does
+
+Written by `python -m benchmarks.auto` from `totals.csv` beside it and the leaderboard's; the protocol, with what was
+tried before, is in `../PROTOCOL.md`. Regret is cumulative and dynamic.
+"""
+_BOARD = """## The leaderboard's environments
+
+The {others} policies of the leaderboard as published there (seed 0, 25 replicates), and `auto` on the same. Rank 1 is
+the least of one of its classes and the others: the two do not rank each other. Ratios: regret over that of the best
+other policy of each environment. Level: at most two standard errors (of the difference) above the best other.
+Environments of development in italics.
+
+"""
+_OTHERS = """## Other environments
+
+Shares of random's regret; the best of the policies that were played beside it.
+
+"""
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page into the folder of the table."""
+    ours = pd.read_csv(folder / "totals.csv")
+    parts = [_INTRODUCTION, *_board(ours), *_others(ours)]
+    with atomic_write(folder / "RESULTS.md") as file:
+        file.write("\n".join(parts).encode())
+    return folder / "RESULTS.md"
+
+
+def _board(ours: pd.DataFrame) -> list[str]:
+    board = pd.read_csv(LEADERBOARD)
+    board = board[board["environment"].isin(settings.RANKED) & ~board["policy"].isin(list(POLICIES))]
+    ours = ours[(ours["seed"] == settings.SEED) & ours["environment"].isin(settings.RANKED)]
+    played = [name for name in settings.RANKED if (ours["environment"] == name).any()]
+    if not played:
+        return []
+    lines = [_BOARD.format(others=board["policy"].nunique())]
+    rows, summary = [], []
+    for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
+        own = ours[ours["policy"] == policy]
+        here = [name for name in played if (own["environment"] == name).any()]
+        facts = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
+        groups = {"all": here, "development": DEVELOPMENT, "validation": VALIDATION}
+        for title, names in groups.items():
+            some = facts.loc[[name for name in names if name in here]]
+            if not some.empty:
+                summary.append([f"`{policy}`", title, *_summary(some)])
+        rows += [[f"`{policy}`", *_row(name, facts.loc[name])] for name in here]
+    heads = ["policy", "environments", "", "mean rank", "share of random", "best in hindsight"]
+    heads += ["ratio of these", "mean ratio", "ratio of sums", "level or first"]
+    lines += [markdown(heads, summary), ""]
+    heads = ["policy", "environment", "regret", "share of random", "best other", "its share", "rank", "level"]
+    return [*lines, markdown([*heads, "ms"], rows), ""]
+
+
+def _summary(some: pd.DataFrame) -> list[object]:
+    ratios = some["share"].mean() / some["best_share"].mean(), (some["regret"] / some["best"]).mean()
+    sums = some["regret"].sum() / some["best"].sum()
+    shares = f"{some['share'].mean():.1%}", f"{some['best_share'].mean():.1%}"
+    shown = [f"{value:.2f}" for value in (*ratios, sums)]
+    return [len(some), f"{some['rank'].mean():.2f}", *shares, *shown, int(some["level"].sum())]
+
+
+def _row(name: str, facts: pd.Series) -> list[str]:
+    own = f"{facts['regret']:.1f} ± {facts['error']:.1f}", f"{facts['share']:.1%}"
+    best = f"`{facts['who']}` {facts['best']:.1f}", f"{facts['best_share']:.1%}", f"{facts['rank']:.0f}"
+    shown = f"*{name}*" if name in DEVELOPMENT else name
+    return [shown, *own, *best, "yes" if facts["level"] else "no", f"{facts['ms']:.0f}"]
+
+
+def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str, object]:
+    own = own[own["environment"] == environment].sort_values("replicate")
+    others = board[board["environment"] == environment].pivot(
+        index="replicate", columns="policy", values="regret"
+    )
+    means = others.mean()
+    who = str(means.idxmin())
+    regret = own["regret"].to_numpy()
+    difference = regret - others[who].to_numpy()[: len(regret)]
+    error = difference.std(ddof=1) / len(regret) ** 0.5
+    mean, random = float(regret.mean()), float(means["random"])
+    return {
+        "regret": mean,
+        "error": float(regret.std(ddof=1) / len(regret) ** 0.5),
+        "share": mean / random,
+        "who": who,
+        "best": float(means.min()),
+        "best_share": float(means.min()) / random,
+        "rank": float(rankdata(np.append(means.to_numpy(), mean))[-1]),
+        "level": bool(difference.mean() <= 2 * error),
+        "ms": float(own["ms_per_step"].iloc[0]),
+    }
+
+
+def _others(ours: pd.DataFrame) -> list[str]:
+    rows = []
+    for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
+        if environment in settings.RANKED and seed == settings.SEED:
+            continue
+        means = cell.groupby("policy")["regret"].mean()
+        if "random" not in means:
+            continue
+        rest = means.drop([name for name in [*POLICIES, "random"] if name in means])
+        best = f"`{rest.idxmin()}` {rest.min() / means['random']:.1%}" if len(rest) else ""
+        row = [environment, seed, len(cell["replicate"].unique())]
+        row += [f"{means[name] / means['random']:.1%}" if name in means else "" for name in POLICIES]
+        rows.append([*row, best, len(rest)])
+    heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in POLICIES), "best other", "others"]
+    return [_OTHERS, markdown(heads, rows)] if rows else []

@@ -1,0 +1,88 @@
+"""Who plays what, by the protocol; each cell's total regret goes to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from bandits_torch.experiments.cells import Block, RecipeSetting
+from bandits_torch.loop import run
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.problem import Problem
+from benchmarks.auto.environments import Simulated
+from benchmarks.auto.records import Firm, Unseen
+from benchmarks.leaderboard import settings
+
+DEVELOPMENT = (
+    "stationary",
+    "four-switches",
+    "tv-gp-0.01",
+    "tv-gp-0.1",
+    "cosine",
+    "intel-temperature",
+    "molene-wind",
+)
+VALIDATION = tuple(name for name in settings.RANKED if name not in DEVELOPMENT)
+SIMULATED = {
+    "development": ("heavy-tails", "partial-switches", "drift-stops", "bernoulli"),
+    "validation": ("noise-changes", "daily-cycle", "arms-come-and-go", "misleading-history", "bernoulli"),
+}
+UNSEEN = ("cmu-light", "molene-rain", "beijing-o3")
+COLUMNS = ("environment", "policy", "replicate", "seed", "regret", "ms_per_step")
+
+
+POLICIES: dict[str, Callable[[Problem, Block], Policy]] = {
+    "auto": RecipeSetting("auto"),
+    settings.UNTOLD: settings.POLICIES[settings.UNTOLD],
+}
+
+
+def make_problem(environment: str, block: Block, data: Path) -> Problem:
+    """The environment for these replicates; records are as long as on the leaderboard, from as many starts."""
+    if environment == "firm":
+        return Firm()(block)
+    if environment in UNSEEN:
+        return Unseen(environment, str(data))(block)
+    simulated = {name for names in SIMULATED.values() for name in names}
+    if environment in simulated:
+        return Simulated(environment)(block)
+    return settings.environments(data)[environment](block)
+
+
+def play(environment: str, policy: str, block: Block, data: Path) -> pd.DataFrame:
+    """A row per replicate: total regret and time of a step."""
+    torch.manual_seed(block.seed)
+    problem = make_problem(environment, block, data)
+    steps = min(block.horizon, problem.horizon or block.horizon)
+    block = Block(block.replicates, steps, block.first_replicate, block.seed)
+    made = POLICIES[policy] if policy in POLICIES else settings.POLICIES[policy]
+    history = run(
+        made(problem, block), problem, steps, seed=block.seed, first_replicate=block.first_replicate
+    )
+    return pd.DataFrame(
+        {
+            "environment": environment,
+            "policy": policy,
+            "replicate": range(block.first_replicate, block.first_replicate + block.replicates),
+            "seed": block.seed,
+            "regret": history.regret.sum(-1).numpy(),
+            "ms_per_step": history.ms_per_step,
+        },
+        columns=list(COLUMNS),
+    )
+
+
+def keep(folder: Path, rows: pd.DataFrame) -> None:
+    """Put rows in the folder's table, in place of those of the same cell and seed."""
+    path = folder / "totals.csv"
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        old = pd.read_csv(path)
+        key = ["environment", "policy", "replicate", "seed"]
+        same = old.set_index(key).index.isin(rows.set_index(key).index)
+        rows = pd.concat([old[~same], rows], ignore_index=True)
+    rows = rows.sort_values(["environment", "policy", "seed", "replicate"], kind="stable")
+    rows.to_csv(path, index=False, float_format="%.6g")

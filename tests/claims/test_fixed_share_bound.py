@@ -1,0 +1,86 @@
+"""The mixture's log loss is within its bound, exact constants and all, of the best sequence of members."""
+
+import math
+from itertools import pairwise, product
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.policies import FixedShare, Observation
+from bandits_torch.problems import make
+from tests.reference.real_data import REAL, needs_data
+
+
+def test_fixed_share_is_bayes_over_all_sequences_of_members():
+    """By enumeration: the mixture's probability is the sum over sequences of their prior times their likelihood."""
+    share, T = 0.13, 6
+    pi = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
+    density = torch.randn(T, 3, generator=torch.Generator().manual_seed(0)).double()
+    sharing = FixedShare(pi, share=share)
+    for row in density:
+        sharing.update(row.unsqueeze(0))
+    total = 0.0
+    for sequence in product(range(3), repeat=T):
+        prior = float(pi[sequence[0]])
+        for before, after in pairwise(sequence):
+            prior *= share * float(pi[after]) + (1 - share) * (before == after)
+        total += prior * math.exp(sum(float(density[t, p]) for t, p in enumerate(sequence)))
+    assert float(sharing.log_loss) == pytest.approx(-math.log(total), abs=1e-10)
+
+
+def least_losses(losses, most_changes):
+    """The least sum of losses (T, P) over sequences with exactly k changes, k = 0, ..., most_changes."""
+    T, P = losses.shape
+    best = torch.full((most_changes + 1, P), math.inf, dtype=torch.float64)
+    best[0] = losses[0]
+    for t in range(1, T):
+        new = best.clone()
+        for k in range(1, most_changes + 1):
+            for p in range(P):
+                others = torch.cat([best[k - 1, :p], best[k - 1, p + 1 :]])
+                new[k, p] = min(new[k, p], others.min())
+        best = new + losses[t]
+    return best.amin(-1)
+
+
+def loss_and_densities(policy, problem, steps):
+    """Play, and take down what each member's density of each reward was."""
+    densities, update = [], policy.sharing.update
+
+    def noted(log_density):
+        densities.append(log_density[0].clone())
+        return update(log_density)
+
+    policy.sharing.update = noted
+    for step in range(1, steps + 1):
+        choice = policy.choose(float(step))
+        reward = problem.expected_rewards(step)[0][choice.arm]
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    return float(policy.sharing.log_loss[0]), torch.stack(densities)
+
+
+def check(policy, problem, steps):
+    """P equal members, k changes, share a: ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P)."""
+    loss, densities = loss_and_densities(policy, problem, steps)
+    P, a = densities.shape[1], policy.sharing.share
+    torch.testing.assert_close(policy.sharing.log_prior.exp(), torch.full((P,), 1 / P, dtype=torch.float64))
+    regrets = []
+    for k, least in enumerate(least_losses(-densities, 4).tolist()):
+        cost = math.log(P) + k * math.log(P / a) - (steps - 1 - k) * math.log(1 - a + a / P)
+        assert loss <= least + cost + 1e-9
+        regrets.append(loss - least)
+    assert max(regrets) > 0  # the best sequence does better than the mixture: the bound is not empty
+
+
+def test_the_bound_holds_on_a_function_that_switches():
+    problem = make("switching", horizon=100, num_arms=15, switches=[0.5])
+    policy = recipes.auto(problem.arms)
+    check(policy, problem, 100)
+
+
+@needs_data
+def test_the_bound_holds_on_real_rewards():
+    problem = make("intel-temperature", data=REAL, horizon=120)
+    policy = recipes.auto(problem.arms[:, 1:])
+    check(policy, problem, 120)

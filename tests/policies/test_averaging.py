@@ -1,0 +1,346 @@
+"""Model averaging: its slow twin, units and clocks that do not matter, outliers, members that start anew."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.kernels import estimate_covariance
+from bandits_torch.loop import run
+from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
+from bandits_torch.models.low_rank_members import LowRankMembers
+from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
+from bandits_torch.policies.sharing import mixture_moments
+from bandits_torch.problems import make
+from tests.reference.arm_gp_twins import smooth
+from tests.reference.dense_priors import DensePrior
+from tests.reference.plain_averaging import Member, PlainAveraging
+
+N, S = 12, 2
+RULES = {
+    "share": 0.02,
+    "behind": 4.0,
+    "memory": 0.8,
+    "forget": 0.95,
+    "tail": 6.0,
+    "clip": 2.5,
+    "width": 1.3,
+    "plausible": 2.0,
+}
+KERNELS = torch.stack([smooth(N), torch.eye(N).double() + 1.0])
+GRID = list(product(range(2), (0.05, 0.5), (0.0, 0.2)))
+
+
+def members(strengths, offsets):
+    """The same members for the policy and for its twin."""
+    means = torch.linspace(-0.5, 0.5, N).double()
+    weights = [1.0 + p for p in range(len(GRID))]
+    kernel, noise, rate = zip(*GRID, strict=True)
+    told = torch.tensor([not o for o in offsets]).unsqueeze(-1)
+    prior_mean = torch.where(told, means, 0.0)
+    model = ArmMembers(
+        N,
+        KERNELS,
+        torch.tensor(kernel),
+        torch.tensor(noise, dtype=torch.float64),
+        torch.tensor(rate, dtype=torch.float64),
+        prior_mean=prior_mean,
+        replicates=S,
+    )
+    policy = ModelAveraging(
+        model,
+        sharing=FixedShare(
+            torch.tensor(weights).double(),
+            S,
+            share=RULES["share"],
+            behind=RULES["behind"],
+            memory=RULES["memory"],
+        ),
+        scale=MemberScale(
+            torch.tensor(strengths).double(),
+            torch.tensor(offsets),
+            S,
+            memory=RULES["forget"],
+            tail=RULES["tail"],
+            clip=RULES["clip"],
+        ),
+        width=RULES["width"],
+        plausible=RULES["plausible"],
+    )
+    plain = [
+        Member(DensePrior(KERNELS[g], prior_mean[p], rate[p], noise[p]), weights[p], strengths[p], offsets[p])
+        for p, g in enumerate(kernel)
+    ]
+    return policy, [PlainAveraging(plain, **RULES) for _ in range(S)]
+
+
+@pytest.mark.parametrize(
+    ("strengths", "offsets"),
+    [
+        ([0.0] * 8, [True] * 8),
+        ([10.0] * 4 + [0.0] * 4, [False] * 4 + [True] * 4),
+        ([math.inf] * 8, [False] * 8),
+    ],
+    ids=["nothing told", "some told", "all told"],
+)
+def test_agrees_with_the_plain_twin(strengths, offsets):
+    policy, twins = members(strengths, offsets)
+    g = torch.Generator().manual_seed(3)
+    f = torch.randn(S, N, generator=g).double()
+    time, resets = 0.0, 0
+    for step in range(60):
+        time += float(torch.rand(1, generator=g)) * 2
+        if step == 30:
+            f = -2 * f
+        mean, variance = policy.predict(time)
+        arm = policy.choose(time).arm
+        assert arm.tolist() == [twin.choose(time) for twin in twins]
+        for k, twin in enumerate(twins):
+            m, v = twin.predict(time)
+            torch.testing.assert_close(mean[k], m, rtol=0, atol=1e-8)
+            torch.testing.assert_close(variance[k], v, rtol=1e-7, atol=1e-8)
+        reward = f.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + 0.2 * torch.randn(S, generator=g).double()
+        if step % 20 == 7:
+            reward = reward + 15.0
+        policy.learn(Observation(time, arm, reward))
+        for k, twin in enumerate(twins):
+            twin.learn(int(arm[k]), float(reward[k]), time)
+        weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
+        torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-8)
+        assert policy.trace()["resets"].tolist() == [twin.resets for twin in twins]
+        resets = max(resets, int(policy.trace()["resets"].max()))
+    loss = torch.tensor([twin.log_loss for twin in twins], dtype=torch.float64)
+    torch.testing.assert_close(policy.sharing.log_loss, loss, rtol=1e-8, atol=1e-8)
+    assert resets > 0  # so the run has seen members that start anew
+
+
+# -- auto ----------------------------------------------------------------------------------------------
+
+
+def problem_rewards(steps, seed=0):
+    """Arms on a line, a function that changes its sign half way, noise: rewards of every arm at every step."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(20, 1, generator=g).double()
+    f = torch.sin(7 * x[:, 0]) + 0.3 * torch.randn(1, generator=g).double()
+    flip = torch.where(torch.arange(steps) < steps // 2, 1.0, -1.0).double()
+    return x, flip.unsqueeze(-1) * f + 0.1 * torch.randn(steps, 20, generator=g).double()
+
+
+def chosen(arms, rewards, times=None, **options):
+    """The arms that ``auto`` plays on a table of rewards, (T,), and the policy."""
+    policy = recipes.auto(arms, **options)
+    played = []
+    for step, row in enumerate(rewards):
+        time = float(step) if times is None else times[step]
+        choice = policy.choose(time)
+        played.append(int(choice.arm))
+        policy.learn(Observation(time, choice.arm, row[choice.arm], choice.why))
+    return played, policy
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features):
+    x, rewards = problem_rewards(120)
+    arms = x if features else len(x)
+    plain, policy = chosen(arms, rewards)
+    other, scaled = chosen(arms, 5000 + 1000 * rewards)
+    tiny, _ = chosen(arms, -3 + 1e-6 * rewards)
+    assert plain == other == tiny
+    mean, variance = policy.predict(200.0)
+    moved = scaled.predict(200.0)
+    torch.testing.assert_close(moved[0], 5000 + 1000 * mean, rtol=1e-6, atol=1e-4)
+    torch.testing.assert_close(moved[1], 1e6 * variance, rtol=1e-6, atol=1e-4)
+    assert len(set(plain)) > 3  # it has looked around
+
+
+def test_the_unit_and_the_origin_of_time_do_not_matter():
+    x, rewards = problem_rewards(120)
+    g = torch.Generator().manual_seed(1)
+    times = (0.2 + torch.rand(120, generator=g).double()).cumsum(0)
+    plain, _ = chosen(x, rewards, times.tolist())
+    clock, _ = chosen(x, rewards, (1.7e9 + 3600 * times).tolist())
+    assert plain == clock
+
+
+def test_one_outlier_restarts_nothing_and_teaches_little():
+    """The same arms to two policies, one of which is told one absurd reward."""
+    x, rewards = problem_rewards(60)
+    rewards = rewards[:30].repeat(4, 1)  # nothing changes
+    arms, _ = chosen(x, rewards[:80])
+    calm, upset = recipes.auto(x), recipes.auto(x)
+    for step, arm in enumerate(arms):
+        reward = rewards[step, arm].reshape(1)
+        calm.learn(Observation(float(step), torch.tensor([arm]), reward))
+        before = upset.trace()["resets"]
+        upset.learn(Observation(float(step), torch.tensor([arm]), reward + (1000.0 if step == 50 else 0.0)))
+        if step == 50:
+            assert torch.equal(upset.trace()["resets"], before)
+    assert upset.trace()["resets"].tolist() <= calm.trace()["resets"].tolist()
+    (mean, variance), (shifted, _) = calm.predict(80.0), upset.predict(80.0)
+    seen = variance.sqrt() < 0.2
+    assert seen.sum() >= 3
+    assert float((shifted - mean).abs()[seen].max()) < 0.3
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        torch.zeros(30, 6).double(),
+        (torch.rand(60, 6, generator=torch.Generator().manual_seed(0)) < 0.3).double(),
+    ],
+    ids=["all equal", "0 or 1"],
+)
+def test_rewards_that_tell_little_of_their_unit_are_taken(rewards):
+    played, policy = chosen(6, rewards)
+    mean, variance = policy.predict(100.0)
+    assert bool(mean.isfinite().all())
+    assert bool((variance > 0).all())
+    assert set(played) == set(range(6))
+
+
+def test_after_a_switch_members_start_anew_and_the_new_best_is_found():
+    x, rewards = problem_rewards(200)
+    played, policy = chosen(x, rewards)
+    best = [int(rewards[:100].mean(0).argmax()), int(rewards[100:].mean(0).argmax())]
+    expected = [rewards[:100].mean(0), rewards[100:].mean(0)]
+    for piece, steps in ((0, played[60:100]), (1, played[160:])):
+        gaps = [float(expected[piece][best[piece]] - expected[piece][arm]) for arm in steps]
+        assert sum(gaps) / len(gaps) < 0.1
+    assert int(policy.trace()["resets"][0]) > 0
+
+
+def test_an_arm_that_is_gone_is_not_played():
+    policy = recipes.auto(5, replicates=2)
+    mask = torch.tensor([False, True, True, False, True])
+    for step in range(40):
+        choice = policy.choose(float(step), mask)
+        assert bool(mask[choice.arm].all())
+        policy.learn(Observation(float(step), choice.arm, choice.arm.double(), choice.why))
+    assert policy.choose(41.0, mask).arm.tolist() == [4, 4]
+
+
+def test_a_late_reward_is_learned_as_if_now():
+    policy = recipes.auto(4)
+    policy.learn(Observation(5.0, torch.tensor([1]), torch.tensor([1.0]).double()))
+    policy.learn(Observation(6.0, torch.tensor([2]), torch.tensor([0.0]).double()))
+    policy.learn(Observation(2.0, torch.tensor([1]), torch.tensor([1.1]).double()))
+    assert int(policy.choose(7.0).arm) in (0, 1, 3)
+    with pytest.raises(ValueError, match="time"):
+        policy.learn(Observation(math.nan, torch.tensor([1]), torch.tensor([1.1]).double()))
+
+
+def test_a_model_of_arm_gp_and_one_of_members_play_alike():
+    g = torch.Generator().manual_seed(5)
+    x = torch.rand(10, 1, generator=g).double()
+    rates = (0.0, 0.05)
+    covariance = smooth(10)
+    priors = [CandidatePrior(covariance, 0.0, rate, 0.1) for rate in rates]
+    one = ModelAveraging(arm_gp_over_priors(x, priors, 0.1, replicates=1))
+    kernel = torch.zeros(2, dtype=torch.long)
+    noise, rate = torch.full((2,), 0.1).double(), torch.tensor(rates).double()
+    other = ModelAveraging(ArmMembers(x, covariance.unsqueeze(0), kernel, noise, rate))
+    for step in range(50):
+        time = float(step)
+        a, b = one.choose(time), other.choose(time)
+        assert a.arm.tolist() == b.arm.tolist()
+        reward = torch.sin(5 * x[a.arm, 0]) + 0.1 * torch.randn(1, generator=g).double()
+        for policy, choice in ((one, a), (other, b)):
+            policy.learn(Observation(time, choice.arm, reward, choice.why))
+
+
+def test_the_mixture_s_moments_are_those_of_draws():
+    w = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
+    mean, variance = torch.randn(1, 3, 4).double(), torch.rand(1, 3, 4).double()
+    m, v = mixture_moments(w, mean, variance)
+    for n in range(4):
+        first = (w[0] * mean[0, :, n]).sum()
+        second = (w[0] * (variance[0, :, n] + mean[0, :, n] ** 2)).sum()
+        assert float(m[0, n]) == pytest.approx(float(first), abs=1e-12)
+        assert float(v[0, n]) == pytest.approx(float(second - first**2), abs=1e-12)
+
+
+def test_what_it_came_to_believe_is_in_the_trace():
+    problem_options = {"replicates": 3, "horizon": 150, "num_arms": 30}
+    still = make("gp", replicates=3, num_arms=30)
+    drifting = make("tv-gp", forgetting_rate=0.1, **problem_options)
+    rates = []
+    for problem in (still, drifting):
+        history = run(recipes.auto(problem.arms, replicates=3), problem, 150)
+        assert set(history.trace) == {"effective_rate", "effective_members", "noise_scale", "scale", "resets"}
+        rates.append(float(history.trace["effective_rate"][:, -50:].mean()))
+    assert rates[0] < 0.02
+    assert rates[1] > 0.04
+
+
+def test_parts_that_do_not_fit_are_refused_by_name():
+    model = members([0.0] * 8, [True] * 8)[0].model
+    one = torch.ones(8).double()
+    for name, arguments in {
+        "model": {"model": torch.nn.Linear(1, 1)},
+        "sharing": {"model": model, "sharing": FixedShare(one[:3], S)},
+        "width": {"model": model, "width": -1.0},
+        "plausible": {"model": model, "plausible": -1.0},
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            ModelAveraging(**arguments)
+    for name, arguments in {
+        "prior": {"prior": -one},
+        "share": {"prior": one, "share": 1.0},
+        "behind": {"prior": one, "behind": 0.0},
+        "memory": {"prior": one, "memory": 1.0},
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            FixedShare(**arguments)
+    for name, arguments in {
+        "strength": {"strength": -one, "learn_offset": one > 0},
+        "learn_offset": {"strength": one, "learn_offset": one},
+        "tail": {"strength": one, "learn_offset": one > 0, "tail": 1.0},
+        "clip": {"strength": one, "learn_offset": one > 0, "clip": 0.0},
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            MemberScale(**arguments)
+
+
+def test_a_history_tells_what_its_covariance_and_means_tell():
+    g = torch.Generator().manual_seed(2)
+    mixed = torch.randn(80, 3, generator=g).double() @ torch.randn(3, 7, generator=g).double()
+    history = 50 + mixed + torch.linspace(0, 5, 7).double()
+    holes = torch.rand(80, 7, generator=g) < 0.05
+    history = torch.where(holes, torch.nan, history)
+    told = recipes.auto(7, estimate_covariance(history), prior_mean=history.nanmean(0))
+    learned = recipes.auto(7, history=history)
+    for step in range(20):
+        a, b = told.choose(float(step)), learned.choose(float(step))
+        assert a.arm.tolist() == b.arm.tolist()
+        for policy in (told, learned):
+            policy.learn(Observation(float(step), a.arm, 50 + a.arm.double()))
+    assert int(learned.choose(21.0).arm) == 6
+
+
+def test_what_is_told_and_cannot_be_used_is_refused():
+    table = torch.randn(20, 4).double()
+    for name, call in {
+        "noise_variance": lambda: recipes.auto(4, noise_variance=0.1),
+        "prior_mean": lambda: recipes.auto(4, prior_mean=2.0),
+        "kernel": lambda: recipes.auto(4, torch.eye(4).double(), history=table),
+        "history": lambda: recipes.auto(4, history=table[:, :3]),
+        "arms": lambda: recipes.auto(501),
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            call()
+
+
+def test_many_arms_are_played_with_members_of_low_rank():
+    problem = make("gp", num_arms=600, dim=2, replicates=2, seed=1)
+    k = problem.knowledge
+    random = float(
+        run(recipes.random(problem.arms, k.kernel, 0.1, replicates=2), problem, 120).regret.sum(-1).mean()
+    )
+    for policy in (
+        recipes.auto(problem.arms, k.kernel, k.noise_variance, replicates=2),
+        recipes.auto(problem.arms, replicates=2),
+    ):
+        assert type(policy.model) is LowRankMembers
+        assert float(run(policy, problem, 120).regret.sum(-1).mean()) < 0.3 * random

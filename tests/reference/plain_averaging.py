@@ -1,0 +1,125 @@
+"""Model averaging for one replicate as on a blackboard: dense refits, one member and one number at a time."""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from tests.reference.dense_priors import DensePrior
+
+
+class Member(NamedTuple):
+    """A prior, its weight, and what it knows of the rewards' unit (strength, infinity: all) and origin."""
+
+    prior: DensePrior
+    weight: float
+    strength: float
+    learns_offset: bool
+
+
+class PlainAveraging:
+    """The rules of ``FixedShare``, ``MemberScale`` and ``ModelAveraging``, word for word.
+
+    Args:
+        members: a list of ``Member``.
+        rules: share, behind, memory of the score; forget (of the scale), tail, clip; width, plausible.
+    """
+
+    def __init__(self, members, **rules):
+        self.members, self.rules = members, rules
+        total = sum(m.weight for m in members)
+        self.pi = [m.weight / total for m in members]
+        self.w = list(self.pi)
+        self.data = [[] for _ in members]  # (arm, what was learned there, time) since the last reset
+        self.score, self.n, self.q = ([0.0] * len(members) for _ in range(3))
+        self.count, self.next_check = 0, 8
+        self.largest, self.origin, self.resets, self.log_loss = 0.0, None, 0, 0.0
+
+    def moments(self, p, now):
+        """The member's own mean and variance of every arm, in units of its covariance and about its origin."""
+        arms, targets, times = ([row[i] for row in self.data[p]] for i in range(3))
+        mean, variance, _ = self.members[p].prior.fit(arms, targets, times, now)
+        return mean, variance
+
+    def offset(self, p):
+        return self.origin if self.members[p].learns_offset and self.origin is not None else 0.0
+
+    def scale(self, p):
+        nu = self.members[p].strength
+        if math.isinf(nu):
+            return 1.0
+        if nu + self.n[p] == 0:
+            return 1.0
+        return max((nu + self.q[p]) / max(nu + self.n[p], 1.0), 1e-12 * self.largest)
+
+    def predict(self, now):
+        """Mean and variance of the mixture, (N,) each."""
+        parts = [self.moments(p, now) for p in range(len(self.members))]
+        means = [mean + self.offset(p) for p, (mean, _) in enumerate(parts)]
+        m = sum(w * mean for w, mean in zip(self.w, means, strict=True))
+        v = sum(w * (self.scale(p) * parts[p][1] + (means[p] - m) ** 2) for p, w in enumerate(self.w))
+        return m, v
+
+    def choose(self, now):
+        if self.count == self.next_check:
+            return int(self.optimistic(now).argmax())
+        m, v = self.predict(now)
+        return int((m + self.rules["width"] * v.sqrt()).argmax())
+
+    def optimistic(self, now):
+        """The largest bound of each arm under any member within ``plausible`` nats of the best by evidence."""
+        evidence = [math.log(w / pi) for w, pi in zip(self.w, self.pi, strict=True)]
+        bounds = []
+        for p in range(len(self.members)):
+            if evidence[p] >= max(evidence) - self.rules["plausible"]:
+                mean, variance = self.moments(p, now)
+                deviation = (self.scale(p) * variance).sqrt()
+                bounds.append(mean + self.offset(p) + self.rules["width"] * deviation)
+        return torch.stack(bounds).amax(0)
+
+    def density(self, p, e, v):
+        nu = self.members[p].strength + self.n[p]
+        if nu == 0:
+            some_known = any(m.strength > 0 for m in self.members)
+            width = 10 * math.sqrt(v)
+            return -math.log(math.pi * width * (1 + (e / width) ** 2)) if some_known else 0.0
+        dof = min(max(nu, 1.0), self.rules["tail"])
+        t = torch.distributions.StudentT(
+            torch.tensor(dof, dtype=torch.float64), 0.0, math.sqrt(self.scale(p) * v)
+        )
+        return float(t.log_prob(torch.tensor(e, dtype=torch.float64)))
+
+    def learn(self, arm, y, now):
+        if self.count == self.next_check:
+            self.next_check += min(max(8, self.count // 2), 100)
+        self.count += 1
+        if self.origin is None:
+            self.origin = y
+        share, P = self.rules["share"], len(self.members)
+        densities, learned, squares = [], [], []
+        for p in range(P):
+            mean, variance = self.moments(p, now)
+            v = float(variance[arm]) + self.members[p].prior.noise_variance
+            e = y - self.offset(p) - float(mean[arm])
+            densities.append(self.density(p, e, v))
+            nu = self.members[p].strength + self.n[p]
+            bound = self.rules["clip"] * (1 + 5 / nu) * math.sqrt(self.scale(p) * v) if nu > 0 else math.inf
+            learned.append(max(-bound, min(bound, e)))
+            squares.append(learned[p] ** 2 / v)
+            self.data[p].append((arm, float(mean[arm]) + learned[p], now))
+        for p in range(P):
+            if self.members[p].strength + self.n[p] > 0 or learned[p] != 0:
+                self.n[p] = self.rules["forget"] * self.n[p] + 1
+                self.q[p] = self.rules["forget"] * self.q[p] + squares[p]
+        self.largest = max(self.largest, *squares)
+        mixed = sum(w * math.exp(f) for w, f in zip(self.w, densities, strict=True))
+        self.log_loss -= math.log(mixed)
+        posterior = [w * math.exp(f) / mixed for w, f in zip(self.w, densities, strict=True)]
+        self.w = [(1 - share) * w + share * pi for w, pi in zip(posterior, self.pi, strict=True)]
+        self.score = [self.rules["memory"] * c + f for c, f in zip(self.score, densities, strict=True)]
+        best = max(self.score)
+        for p in range(P):
+            if best - self.score[p] > self.rules["behind"]:
+                self.score[p] = best
+                self.resets += 1
+                self.data[p] = [(arm, y - self.offset(p), now)]
