@@ -15,9 +15,9 @@ from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.models.arm_members import ArmMembers
 from bandits_torch.models.arms import inputs, settings
-from bandits_torch.models.low_rank_members import LowRankMembers, pivoted_root
+from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.low_rank_members import LowRankMembers, pivoted_root
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Policy

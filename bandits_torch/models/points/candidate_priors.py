@@ -13,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, StackedKernel
-from bandits_torch.models.arms.candidate_priors import ALMOST_STATIC, CandidatePrior, check_priors
+from bandits_torch.models.candidate_prior import ALMOST_STATIC, CandidatePrior, check_priors
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.points.online_gp import OnlineGP
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_members import ArmMembers
+from bandits_torch.models.arms.arm_members import ArmMembers
 
 
 class LowRankMembers(ArmMembers):
