@@ -25,7 +25,11 @@ from bandits_torch import validation
 from bandits_torch.files import atomic_write
 
 FORMAT = "bandits_torch state"
-FORMAT_VERSION = 2  # 1 did not keep the layout of tensors, nor say how a policy was built
+FORMAT_VERSION = 3
+_OLDER = {  # what versions lacked that are no longer read
+    1: "which did not say how what it holds was built",
+    2: "in which models held their kernels and noise several times",
+}
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -119,9 +123,9 @@ def _check_header(name: str, kind: str, header: Any) -> None:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
     version = header.get("version")
-    if version == 1:
+    if type(version) is int and version in _OLDER:
         raise ValueError(
-            f"{name!r} has state format 1, of an older version, which did not say how what it holds was built: "
+            f"{name!r} has state format {version}, of an older version, {_OLDER[version]}: "
             "start anew, or go on with the version that wrote it"
         )
     if type(version) is not int or version != FORMAT_VERSION:

@@ -12,7 +12,7 @@ from bandits_torch import recipes
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation

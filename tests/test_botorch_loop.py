@@ -15,9 +15,9 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.at_time import AtTime
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
 

@@ -34,7 +34,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 
 def room_of(module):
-    """``bandits_torch.models.arm_gp`` lies in room ``models``."""
+    """``bandits_torch.models.arms.arm_gp`` lies in room ``models``."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 

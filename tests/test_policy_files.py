@@ -15,8 +15,8 @@ from bandits_torch.checkpoint import described
 from bandits_torch.description import Described, description
 from bandits_torch.differing import differences
 from bandits_torch.kernels import ExponentialForgettingKernel
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.policies.random import RandomPolicy
 from tests.reference import all_recipes

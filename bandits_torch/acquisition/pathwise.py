@@ -16,9 +16,9 @@ from bandits_torch import validation
 from bandits_torch.acquisition.independent_draws import IndependentDraws
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.cholesky import safe_cholesky
+from bandits_torch.models.algebra.cholesky import safe_cholesky
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.theory.widths import Width
 
 _EXACT_UP_TO = 2000

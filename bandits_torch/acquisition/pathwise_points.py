@@ -19,10 +19,10 @@ from bandits_torch.acquisition.independent_draws import IndependentDraws
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import SpatioTemporalKernel
-from bandits_torch.models.cholesky import safe_cholesky
-from bandits_torch.models.growing_cholesky import Rows
-from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.models.rank_one import solve_lower
+from bandits_torch.models.algebra.cholesky import safe_cholesky
+from bandits_torch.models.algebra.rank_one import solve_lower
+from bandits_torch.models.points.growing_cholesky import Rows
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.problem import Knowledge
 
 _LONGEST = 1000  # numbers of a tensor that are written out; of a longer one, a matrix say, its shape

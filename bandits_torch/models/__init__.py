@@ -1,17 +1,18 @@
 """BoTorch models that learn one observation at a time, and unlearn it. BoTorch's pathwise sampling knows them."""
 
 from bandits_torch.models import botorch_paths  # noqa: F401  # registers
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.arm_members import ArmMembers
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.at_time import AtTime
-from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.member_mixture import MemberMixture
-from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.models.point_members import PointMembers
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 
 __all__ = [
     "ArmGP",

@@ -26,11 +26,11 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.models.algebra.cholesky import batched_cholesky
+from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.at_time import AtTime
-from bandits_torch.models.cholesky import batched_cholesky
-from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.points.online_gp import OnlineGP
 
 # -- paths of OnlineGP -------------------------------------------------------------------------------------
 

@@ -29,8 +29,9 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.settings import SMALLEST_RATIO
+from bandits_torch.models.points.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
 ANISOTROPY = 0.3  # that of a length-scale over the geometric mean of all, unless told otherwise
@@ -248,6 +249,10 @@ def _fit_one(
             )
         except (ModelFittingError, NotPSDError, NanError):
             return None
+    with torch.no_grad():
+        prior = kernel(X, diag=True).max()
+    if not likelihood.noise >= SMALLEST_RATIO[X.dtype] * prior:
+        return None
     return kernel, likelihood.noise.detach().squeeze(), constant.constant.detach()
 
 

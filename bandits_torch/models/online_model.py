@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -111,11 +112,26 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         return self.posterior(X).distribution  # type: ignore[attr-defined]
 
 
+def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
+    """Give ``module`` parts whose parameters and buffers are another's: they are in its state once, and moved once."""
+    vars(module).update(parts)
+
+
 class ResizableState(torch.nn.Module):
     """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length.
 
     Of any layout in memory, too, which it keeps: sums over a matrix that lies otherwise end in other last bits.
+
+    Tensors in lists, tuples and dictionaries of the attributes that ``_LOOSE`` names move with the buffers.
     """
+
+    _LOOSE: tuple[str, ...] = ()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ResizableState:
+        super()._apply(fn, recurse)
+        for name in self._LOOSE:
+            setattr(self, name, _changed(getattr(self, name), fn))
+        return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         for name, buffer in self._buffers.items():
@@ -132,3 +148,11 @@ class ResizableState(torch.nn.Module):
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
+
+
+def _changed(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        return fn(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_changed(one, fn) for one in value)
+    return {key: _changed(one, fn) for key, one in value.items()} if isinstance(value, dict) else value

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.online_gp import OnlineGP
 
 
 class WindowDensities:

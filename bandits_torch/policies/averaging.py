@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.arm_members import ArmMembers
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_members import ArmMembers
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.member_scale import MemberScale

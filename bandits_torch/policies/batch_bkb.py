@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.sketched_gp import SketchedGP
-from bandits_torch.models.watched_arms import WatchedArms
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
+from bandits_torch.models.sketch.watched_arms import WatchedArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.theory.widths import Width

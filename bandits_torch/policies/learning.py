@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Choice, Observation, Policy

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.window_densities import WindowDensities
 from bandits_torch.policies.forgetting import SlidingWindow
 

@@ -19,8 +19,8 @@ from bandits_torch.acquisition.over_priors import (
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
 from bandits_torch.theory.prior_widths import elimination_xi, xi_at

@@ -12,9 +12,9 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.models.member_mixture import MemberMixture
-from bandits_torch.models.member_refinement import refine
-from bandits_torch.models.point_members import PointMembers
+from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.member_refinement import refine
+from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.sharing import FixedShare

@@ -14,7 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import SpatioTemporalKernel
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Knowledge
 from bandits_torch.problems.registration import named

@@ -7,7 +7,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.problem import Knowledge, per_replicate
 from bandits_torch.problems.registration import named
 from bandits_torch.problems.simulated import (

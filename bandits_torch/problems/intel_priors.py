@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels.arm_covariance import estimate_covariance
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.datasets import IntelTemperature
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.joint_fit import without_noise

@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.domain import Domain
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.scoring import ArmScores
 from bandits_torch.streams import ReplicateStreams
 

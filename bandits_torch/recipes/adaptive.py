@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate

@@ -16,9 +16,9 @@ from torch.nn.functional import pad
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.models import arm_arguments, arm_inputs
-from bandits_torch.models.arm_members import ArmMembers
-from bandits_torch.models.low_rank_members import LowRankMembers, pivoted_root
+from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.low_rank_members import LowRankMembers, pivoted_root
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.point_averaging import PointAveraging
@@ -93,7 +93,7 @@ def auto(
     """
     if setup.domain is not None:
         return _over_points(setup, history, 1.0 if width is None else width, share, behind)
-    features = arm_inputs.features_of(cast(Tensor | int, setup.choices), None, None)
+    features = inputs.features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     if history is not None:
@@ -169,7 +169,7 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
 
 def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[_Family]:
     """Members over the kernel told, and over it with an independent part for each arm."""
-    n, own = len(features), arm_arguments.kernel_over(features, kernel)
+    n, own = len(features), settings.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
         features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
     with torch.no_grad():
@@ -177,7 +177,7 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
         s = float(variance.mean())
         noises = [s * features.new_tensor(share) for share in _NOISES]
         if noise_variance is not None:
-            told = arm_arguments.noise_over(features, noise_variance)
+            told = settings.noise_over(features, noise_variance)
             noises = [times * told for times in _TOLD_NOISES]
         if n > _FULL_UP_TO:
             root = pivoted_root(

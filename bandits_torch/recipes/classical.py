@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from bandits_torch.models.arm_inputs import features_of
+from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.policies.classical import (
     EXP3S,
     GLRKLUCB,

@@ -22,7 +22,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arm_inputs import features_of
+from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Policy

@@ -17,9 +17,9 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters

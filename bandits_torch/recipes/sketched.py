@@ -9,8 +9,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy

@@ -17,14 +17,10 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.candidate_points import online_gp_over_priors
-from bandits_torch.models.candidate_priors import (
-    CandidatePrior,
-    arm_gp_of_prior,
-    arm_gp_over_priors,
-    check_priors,
-)
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.candidate_prior import CandidatePrior, check_priors
+from bandits_torch.models.points.candidate_priors import online_gp_over_priors
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.theory.parameters import Parameter, checked, checked_scale, clock, like, log, scale_of
 from bandits_torch.theory.widths import Width
 

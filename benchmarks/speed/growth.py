@@ -9,7 +9,7 @@ import pandas as pd
 
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.theory.widths import ConstantWidth

@@ -10,7 +10,7 @@ import torch
 from mpmath import mp
 from torch import Tensor
 
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.page import markdown, whole
 from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH

@@ -10,8 +10,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.factor_form import FactorForm
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.simulated import make_kernel, place_arms

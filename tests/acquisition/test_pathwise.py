@@ -7,7 +7,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel
 from bandits_torch import loop
 from bandits_torch.acquisition import PathwiseThompsonSampling
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import GridDraws
 from bandits_torch.theory.widths import ConstantWidth

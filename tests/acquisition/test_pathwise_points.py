@@ -12,7 +12,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.problems import make
 
 DRAWS = 400

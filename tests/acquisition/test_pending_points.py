@@ -9,8 +9,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.arm_gp_twins import smooth
 
 

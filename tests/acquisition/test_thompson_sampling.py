@@ -10,8 +10,8 @@ from gpytorch.kernels import MaternKernel
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import isolated, smooth
 

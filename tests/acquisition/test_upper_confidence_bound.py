@@ -10,8 +10,8 @@ from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.information_gain import RealisedGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth, IGPWidth

@@ -2,10 +2,10 @@
 
 import torch
 
-from bandits_torch.models import sketch
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.sketch import sketch
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.problems.simulated import make_kernel
 
 RUNS, ARMS, STEPS, DELTA, LAMBDA = 200, 60, 40, 0.1, 0.05

@@ -6,7 +6,7 @@ import torch
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import smooth

@@ -11,7 +11,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, models, recipes
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
 from bandits_torch.problems import make
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N

@@ -7,7 +7,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import models, recipes
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
 
 N, S, T = 6, 2, 12

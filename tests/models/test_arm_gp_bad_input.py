@@ -8,7 +8,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition import ThompsonSampling
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from tests.reference.arm_gp_twins import smooth

@@ -13,7 +13,7 @@ from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models import ArmGP, SketchedGP
 from tests.reference.arm_gp_twins import isolated, smooth
 
 N = 8
@@ -288,3 +288,32 @@ def test_fantasies_of_several_candidates_at_once():
     assert fantasies.batch_shape == (4, N)
     X = torch.zeros(0, 1).double()
     assert model.fantasize(X, sampler).num_observations.eq(10).all()
+
+
+def hyperparameters_in(state):
+    return [key for key in state if key.endswith("raw_lengthscale")], [
+        key for key in state if key.endswith("noise_variance")
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("form", ["covariance", "factor", "SketchedGP"])
+def test_a_state_holds_hyperparameters_once_and_all_parts_follow_them(form, dtype):
+    def model(lengthscale, noise):
+        kernel = RBFKernel().double()
+        kernel.lengthscale = lengthscale
+        arms = torch.linspace(0, 1, N, dtype=dtype).unsqueeze(-1)
+        if form == "SketchedGP":
+            return SketchedGP(arms, kernel, noise, batch_shape=(2,))
+        return ArmGP(arms, kernel, noise, form=form, batch_shape=(2,))
+
+    source, target = model(0.3, 0.1), model(0.7, 0.5)
+    assert [len(found) for found in hyperparameters_in(source.state_dict())] == [1, 1]
+    for step in range(3):
+        source.observe_arms(torch.tensor(step), torch.tensor(0.5, dtype=dtype))
+    target.load_state_dict(source.state_dict())
+    for step in range(3, 7):  # arms whose rows of the prior are evaluated after the state was taken up
+        for one in (source, target):
+            one.observe_arms(torch.tensor(step % N), torch.tensor(-0.5, dtype=dtype))
+    for one, other in zip(source.marginals(), target.marginals(), strict=True):
+        assert torch.equal(one, other)

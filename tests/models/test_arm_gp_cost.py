@@ -12,7 +12,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.count_work import CountWork
 

@@ -13,7 +13,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation

@@ -7,7 +7,7 @@ from gpytorch.kernels import RBFKernel
 from hypothesis import given, settings
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.arm_gp_twins import isolated, smooth
 
 N, S = 7, 2

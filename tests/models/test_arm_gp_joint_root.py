@@ -8,7 +8,7 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.loop import run
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import make
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_arm_gp import DenseArmGP

@@ -10,7 +10,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.dense_arm_gp import DenseArmGP, forgetting, wiener
 
 N, NOISE = 7, 0.1

@@ -6,7 +6,7 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.sampling import SobolQMCNormalSampler
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.arm_gp_twins import Twins, isolated, smooth
 
 N = 8

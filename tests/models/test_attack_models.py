@@ -1,15 +1,16 @@
 """Random lives of every model beside twins in extended precision (more: ``tests.reference.attack_models``)."""
 
+import copy
 import math
 
 import pytest
 import torch
 
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models import ArmGP, SketchedGP
-from bandits_torch.models.arm_prior import ArmPrior
-from bandits_torch.models.cholesky import independent
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
+from bandits_torch.models.algebra.cholesky import independent
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.attack_models import MODELS, attack
@@ -70,13 +71,14 @@ def test_a_ratio_of_which_float64_leaves_nothing_is_refused_by_name(make):
         make(1e-12)
 
 
-def test_a_start_too_far_away_for_the_factor_form_is_refused_before_anything_changes():
+@pytest.mark.parametrize("learn", ["observe_arms", "take"])
+def test_a_start_too_far_away_for_the_factor_form_is_refused_before_anything_changes(learn):
     kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(3)), WienerKernel(1.0))
     model, right = (ArmGP(3, kernel, 1e-6, form=form) for form in ("factor", "covariance"))
     one = torch.ones((), dtype=F64)
     right.observe_arms(torch.tensor(0), one, 1e12)
     with pytest.raises(ValueError, match=r"time must be where noise_variance.*1e-15.*start"):
-        model.observe_arms(torch.tensor(0), one, 1e12)
+        getattr(model, learn)(torch.tensor(0), one, 1e12)
     assert model.now is None
     assert int(model.num_observations) == 0
 
@@ -98,3 +100,45 @@ def test_rows_within_the_span_of_others_are_left_out_and_no_others():
     assert kept == [0, 1, 3, 5]
     torch.testing.assert_close(factor @ factor.mT, K[kept][:, kept], rtol=0, atol=1e-15)
     torch.testing.assert_close(factor, torch.linalg.cholesky(K[kept][:, kept]))
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor", "OnlineGP"])
+@pytest.mark.parametrize(
+    ("noise", "mean", "name"),
+    [
+        (1e-12, 0.0, "noise_variance"),
+        (math.nan, 0.0, "noise_variance"),
+        (-1.0, 0.0, "noise_variance"),
+        (0.1, math.inf, "prior_mean"),
+    ],
+)
+def test_what_the_constructor_refuses_is_not_adopted(form, noise, mean, name):
+    if form == "OnlineGP":
+        model = OnlineGP(ArmCovarianceKernel(smooth(3)), 0.1, input_dim=1)
+    else:
+        model = ArmGP(3, smooth(3), 0.1, form=form)
+    model.observe(torch.tensor([[1.0]], dtype=F64), torch.tensor([[0.3]], dtype=F64))
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=name):
+        model.adopt(torch.tensor(noise, dtype=F64), torch.tensor(mean, dtype=F64))
+    after = model.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before if torch.is_tensor(before[key]))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_an_online_gp_takes_rewards_in_any_unit(unit):
+    def model(noise, unit):
+        return OnlineGP(ArmCovarianceKernel(unit**2 * smooth(3)), noise * unit**2, input_dim=1)
+
+    one, other = model(1e-9, 1.0), model(1e-9, unit)
+    for k in range(5):
+        X = torch.tensor([[float(k % 3)]], dtype=F64)
+        one.observe(X, torch.tensor([[0.1 * k]], dtype=F64))
+        other.observe(X, torch.tensor([[0.1 * k * unit]], dtype=F64))
+    X = torch.arange(3.0, dtype=F64).reshape(3, 1, 1)
+    with torch.no_grad():
+        a, b = one.posterior(X), other.posterior(X)
+    torch.testing.assert_close(b.mean / unit, a.mean, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(b.variance / unit**2, a.variance, rtol=1e-5, atol=1e-15)
+    with pytest.raises(ValueError, match=r"noise_variance must be at least 1e-10 of .*1.0e-12"):
+        model(1e-12, unit)

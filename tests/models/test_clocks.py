@@ -5,6 +5,7 @@ of float64 is 1.2e-4, so a step "of 1e-3" is a multiple of that, which both side
 """
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models import ArmGP, OnlineGP
+from bandits_torch.models.arms import points_in_time
+from bandits_torch.models.arms.points_in_time import PointsInTime
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -139,3 +142,36 @@ def test_a_model_of_float32_takes_steps_of_seconds_from_a_clock_of_seconds():
             model.observe_arms(arm, reward, time)
         answers.append(torch.stack(model.marginals(model.now + 1.0)))
     assert torch.equal(*answers)
+
+
+@pytest.mark.parametrize("window", [None, 15])
+@pytest.mark.parametrize("noises", [(0.01,), (1e-5,), (0.01, 1e-5)])
+@pytest.mark.parametrize("name", KERNELS)
+def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, window, monkeypatch):
+    """The cheap way is taken where the prior variance is at most 1e4 of the noise, by each member for itself."""
+    told = []
+
+    def play(deep=None, noises=noises):
+        taken = []
+        if deep is not None:
+            monkeypatch.setattr(points_in_time, "_DEEP", deep)
+        whole = PointsInTime._row_since
+        monkeypatch.setattr(PointsInTime, "_row_since", lambda *args: taken.append(1) or whole(*args))
+        noise = torch.tensor(noises, dtype=torch.float64)
+        kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), KERNELS[name](0.0))
+        model = ArmGP(N, kernel, noise, form="factor")
+        for k, (arm, reward, time) in enumerate(zip(*data(0.0, 1.0), strict=True)):
+            model.observe_arms(arm, reward, time)
+            if window and k >= window:
+                model.forget()
+        monkeypatch.undo()
+        told.append(len(taken))
+        return torch.stack(model.marginals(model.now + 0.5), 1)
+
+    said = play()
+    assert told.pop() == (STEPS if min(noises) < 1e-4 else 0)
+    for deep, rows in ((0.0, STEPS), (math.inf, 0)):
+        torch.testing.assert_close(play(deep), said, rtol=0, atol=1e-7 if window else 1e-9)
+        assert told.pop() == rows
+    for m, noise in enumerate(noises):
+        assert torch.equal(play(noises=[noise] * len(noises))[m], said[m])

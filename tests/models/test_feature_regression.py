@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch.models.feature_regression import FeatureRegression
+from bandits_torch.models.sketch.feature_regression import FeatureRegression
 
 
 @pytest.mark.parametrize("noise_variance", [1e-6, 0.1])

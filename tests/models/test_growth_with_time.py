@@ -11,11 +11,11 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.models.sketched_gp import SketchedGP
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.count_work import CountFlops
 

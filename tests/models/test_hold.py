@@ -7,8 +7,8 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from tests.fuzz.living import same, state_of
 from tests.reference.arm_gp_twins import smooth
 

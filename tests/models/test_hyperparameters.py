@@ -23,10 +23,10 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models import hyperparameters
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 
 
 def kernel_of(lengthscale=0.3, rate=None):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from bandits_torch.models.observation_buffer import ObservationBuffer
+from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 
 S = 3
 masks = st.tuples(*[st.booleans()] * S)

@@ -7,7 +7,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, LinearMean
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.dense_gp import dense_posterior
 
 F64 = {"dtype": torch.float64}
@@ -220,8 +220,8 @@ def test_a_numeric_prior_mean_is_not_rounded():
 
 @pytest.mark.parametrize("ragged", [False, True])
 def test_rebuild_takes_new_hyperparameters_into_account(ragged):
-    kernel = KERNELS["tv"]()
-    model = OnlineGP(kernel, 1e-2, prior_mean=constant_mean(), input_dim=3)
+    model = OnlineGP(KERNELS["tv"](), 1e-2, prior_mean=constant_mean(), input_dim=3)
+    kernel = model.kernel
     X, Y = stream(60, 1e-2)
     model.observe(X, Y)
     model.forget(20, where=torch.tensor(True) if ragged else None)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.conditioning import new_rows, predict
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.conditioning import new_rows, predict
+from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.gp_histories import Histories
 
 F64 = {"dtype": torch.float64}

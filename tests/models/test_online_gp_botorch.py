@@ -23,7 +23,7 @@ from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 
 F64 = {"dtype": torch.float64}
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **F64)

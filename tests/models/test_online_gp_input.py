@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 
 F64 = {"dtype": torch.float64}
 NAN, INF = float("nan"), float("inf")

@@ -7,9 +7,9 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel
-from bandits_torch.models.member_mixture import MemberMixture
-from bandits_torch.models.member_refinement import log_posterior, refine
-from bandits_torch.models.point_members import PointMembers
+from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.member_refinement import log_posterior, refine
+from bandits_torch.models.points.point_members import PointMembers
 from tests.reference.plain_points import Process
 
 BOX = torch.tensor([[-2.0, 0.0, 10.0], [2.0, 1.0, 30.0]], dtype=torch.float64)

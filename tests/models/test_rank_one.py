@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bandits_torch.models.candidate_folding import fold
-from bandits_torch.models.rank_one import remove_row, solve_lower
+from bandits_torch.models.algebra.rank_one import remove_row, solve_lower
+from bandits_torch.models.points.candidate_folding import fold
 
 F64 = {"dtype": torch.float64}
 

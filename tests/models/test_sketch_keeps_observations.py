@@ -6,8 +6,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies import Observation
 from tests.reference.dense_dtc import dtc
 

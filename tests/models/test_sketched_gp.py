@@ -10,10 +10,10 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import arm_embedding
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.sketch import embedding
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from tests.reference.dense_dtc import dtc, exact
 
 N = 80
@@ -355,7 +355,7 @@ def test_more_arms_than_are_worked_on_at_once(arms, kernel, generator, monkeypat
     arm, reward = pulls(generator, 30, among=N)
     for _ in play(models[0], arm, reward):
         pass
-    monkeypatch.setattr(arm_embedding, "_ARMS_AT_ONCE", 13)
+    monkeypatch.setattr(embedding, "_ARMS_AT_ONCE", 13)
     for _ in play(models[1], arm, reward):
         pass
     for whole, pieces in zip(models[0].marginals(), models[1].marginals(), strict=True):

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketched_gp import SketchedGP
-from bandits_torch.models.watched_arms import WatchedArms
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
+from bandits_torch.models.sketch.watched_arms import WatchedArms
 from bandits_torch.problems import GPDraws
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.theory.optimal_design import features_of_covariance
 
 

@@ -5,8 +5,8 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.window_densities import WindowDensities
 from tests.reference.dense_windows import dense_window_densities
 

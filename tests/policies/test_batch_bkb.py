@@ -7,9 +7,9 @@ import torch
 
 from bandits_torch import loop, recipes
 from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation

@@ -8,7 +8,7 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.loop import run
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.change_detection import ShiryaevRoberts
 from bandits_torch.policies.policy import Observation

@@ -11,7 +11,7 @@ from gpytorch.means import LinearMean
 from bandits_torch import recipes, run
 from bandits_torch.domain import Domain
 from bandits_torch.models.hyperparameters import learnable
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import make

@@ -12,9 +12,9 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
-from bandits_torch.models.sketched_gp import SketchedGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.likelihood_window import LikelihoodWindow

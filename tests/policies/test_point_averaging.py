@@ -10,7 +10,7 @@ from bandits_torch import recipes
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.loop import run
-from bandits_torch.models.point_members import PointMembers
+from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies import Observation
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.problems import make

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import PROBLEMS, Knowledge, Problem, describe, make, named, options_of, registered
 from bandits_torch.problems.problem import per_replicate
 from bandits_torch.streams import ReplicateStreams

@@ -30,7 +30,7 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models import ArmGP, LeverageSampling, OnlineGP, SketchedGP
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference.lives import Life
 
 F64 = torch.float64

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, AtTime, LeverageSampling, OnlineGP, SketchedGP
-from bandits_torch.models.weighted_gp import WeightedGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference.arm_gp_twins import smooth
 
 NOISE, NOW, ARMS = 0.05, 6.0, 8

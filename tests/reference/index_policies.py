@@ -6,8 +6,8 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arm_gp import ArmGP
-from bandits_torch.models.online_gp import OnlineGP
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation

@@ -9,7 +9,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.arms import Arms, ListedArms, ModelArms
 from bandits_torch.policies.choices.choices import Choices, ModelChoices

@@ -13,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.step_context import StepContext
-from bandits_torch.models.arm_model import ArmModel
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
 from bandits_torch.policies.policy import Observation

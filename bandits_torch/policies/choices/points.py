@@ -15,8 +15,8 @@ from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.domain import Domain
-from bandits_torch.models.online_gp import OnlineGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
 from bandits_torch.policies.policy import Observation
 from bandits_torch.streams import ReplicateStreams

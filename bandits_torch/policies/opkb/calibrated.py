@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.opkb.change_detection import ShiryaevRoberts
 from bandits_torch.policies.opkb.drawing import draw

@@ -1,0 +1,1 @@
+"""What models of every kind compute with: factors that are safe, changed by one row, and posteriors from counts."""

@@ -1,0 +1,484 @@
+"""Exact Gaussian process over a finite set of arms, one observation at a time, for any horizon."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.arms.belief import FORMS, ArmBelief
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.broadcasting import check_held, noise_added
+from bandits_torch.models.marginal_posterior import MarginalPosterior
+
+# "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover). Not a matter of the
+# batch, or a replicate alone could take another form than in its batch.
+_COVARIANCE_FORM_UP_TO = {"static": 500, "drifting": 1500}
+
+
+class ArmGP(ArmModel):
+    """Exact GP posterior over N arms, in O(N^2) or O(uN + n^2) per step for any number of steps.
+
+    Inputs are arms by index, ``X[..., 0] = 0, ..., N - 1``; with a spatio-temporal kernel the last column
+    is time, ``X = [index, time]``, at or after the latest observation. Arms need no coordinates, and any
+    BoTorch acquisition function works; ``candidates(time)`` returns the inputs of all arms.
+
+    Args:
+        arms: ``(*arms_batch, N, d)`` features, stored as ``model.arms``; or N, the number of arms.
+        kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
+            or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
+            these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
+            Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which
+            is a copy of the kernel given.
+        noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``;
+            at least 1e-10 of the largest prior variance (1e-5 in float32).
+        prior_mean: prior mean reward: a number or ``(*batch, N)``.
+        form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
+            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 500 arms, 1 500 under drift; a
+            drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
+        batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
+        dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
+
+    Attributes:
+        arms: the features.
+        now: time of the latest observation, None before the first (always 0 for a static kernel).
+
+    Memory: observations are kept (16 to 24 bytes each), so that they can be removed.
+
+    Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
+
+    Raises ValueError for an unknown ``form``, a ``noise_variance`` not positive or too small, a ``prior_mean`` of
+    another shape or not finite, a kernel that is not positive semi-definite over the arms, and batches that do not
+    broadcast.
+    """
+
+    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        kernel: Kernel | Tensor,
+        noise_variance: float | Tensor,
+        *,
+        prior_mean: float | Tensor = 0.0,
+        form: str = "auto",
+        batch_shape: tuple[int, ...] | torch.Size = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        validation.require(form in ("auto", *FORMS), "form", form, "'auto', 'covariance' or 'factor'")
+        arms = inputs.features_of(arms, dtype, device)
+        self.register_buffer("arms", arms)
+        self.arms: Tensor
+        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
+        noise = settings.noise_over(arms, noise_variance)
+        mean = settings.prior_mean_over(arms, prior_mean)
+        time_kernel = self.prior.time_kernel
+        self.drifts = time_kernel is not None
+        self._batch_shape = settings.common_batch(
+            batch_shape=batch_shape,
+            kernel_and_arms=self.prior.batch_shape,
+            time_kernel=() if time_kernel is None else time_kernel.batch_shape,
+            noise_variance=noise.shape,
+            prior_mean=mean.shape[:-1],
+        )
+        self.prior.fill(self._batch_shape)
+        settings.check_ratio(noise, self.prior.diagonal())
+        self.form = form
+        b = self._batch_shape.numel()
+        if form == "auto":
+            most = _COVARIANCE_FORM_UP_TO["drifting" if self.drifts else "static"]
+            form = "covariance" if self.num_arms <= most else "factor"
+        self._belief = ArmBelief(
+            self.prior,
+            mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
+            noise.expand(self._batch_shape).reshape(b, 1).clone(),
+            form,
+        )
+        self._candidates: Tensor | None = None
+        self._candidates_time = 0.0
+        self.eval()
+
+    # -- what it is ------------------------------------------------------------------------------------
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates, priors: every batch dimension."""
+        return self._batch_shape
+
+    @property
+    def noise_variance(self) -> Tensor:  # type: ignore[override]
+        """lambda, ``batch_shape``."""
+        return self._belief.noise_variance.reshape(self._batch_shape)
+
+    @property
+    def now(self) -> float | None:
+        """Time of the latest observation, None before the first; always 0 for a static kernel."""
+        return self._belief.now
+
+    @property
+    def num_observations(self) -> Tensor:
+        """How many observations each member holds now, ``batch_shape``."""
+        return self._belief.observations.count.reshape(self._batch_shape)
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
+        return self._belief.form.gain.to(self.arms.dtype).reshape(self._batch_shape)
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """Log marginal likelihood of the observations held, ``batch_shape``, from their predictive densities; O(1)."""
+        return self._belief.log_likelihood().reshape(self._batch_shape)
+
+    @property
+    def can_forget(self) -> bool:
+        """False under drift for ``form="covariance"``; ``"auto"`` then changes form."""
+        return not self.drifts or self.form != "covariance"
+
+    @property
+    def train_inputs(self) -> tuple[Tensor]:
+        """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
+        arm, _, time = self._rectangular()
+        columns = [c.to(self.arms.dtype) for c in ((arm, time) if self.drifts else (arm,))]
+        return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
+
+    @property
+    def train_targets(self) -> Tensor:
+        """Rewards of the observations held, ``batch_shape x n``."""
+        return self._rectangular()[1].reshape(*self._batch_shape, -1)
+
+    @property
+    def prior_mean(self) -> Tensor:
+        """Prior mean of every arm, ``batch_shape x N``."""
+        return self._belief.prior_mean.reshape(*self._batch_shape, -1)
+
+    def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
+
+        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last.
+        """
+        return self._belief.observations.held()
+
+    def _rectangular(self) -> tuple[Tensor, Tensor, Tensor]:
+        arm, reward, time, valid = self.held()
+        same = bool(valid.all())
+        validation.require(
+            same, "num_observations", self.num_observations, "the same in every batch member to list them"
+        )
+        return arm, reward, time
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in order. X: ``batch x n x 1`` indices (x 2 with time); Y: ``batch x n x 1``.
+
+        Cost: n steps. The time of an observation must be the same for every member of the batch.
+        Raises ValueError on bad input, with nothing changed.
+        """
+        index, rewards, times = inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        moments = inputs.moments(times, index.shape[-1])
+        if self.drifts and moments:
+            self._check_not_past(moments[0])
+            self._belief.check_spread(moments[-1])
+        mask = self._mask(where)
+        for k, moment in enumerate(moments):
+            self._belief.learn(index[:, k], rewards[:, k].to(self.arms.dtype), moment, mask)
+
+    def observe_arms(
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float | None = None,
+        where: Tensor | None = None,
+        *,
+        late: bool = False,
+    ) -> None:
+        """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
+
+        Args:
+            arm: integers (int64) that broadcast to ``batch_shape``.
+            reward: numbers that broadcast to ``batch_shape``.
+            time: the time of the pulls; needed if the model drifts.
+            where: booleans of ``batch_shape``.
+            late: accept a time before the latest observation. Exact, at the cost of learning all observations again;
+                ``forget`` then removes the oldest by time.
+
+        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
+        with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
+        (``run`` checks there).
+        """
+        if self.drifts:
+            validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+            late = late and self.now is not None and float(time) < self.now  # type: ignore[arg-type]
+            validation.finite_number("time", float(time))  # type: ignore[arg-type]
+            if not late:
+                self._check_not_past(time)  # type: ignore[arg-type]
+                self._belief.check_spread(float(time))  # type: ignore[arg-type]
+        expected = f"int64 from 0 to {self.num_arms - 1}"
+        validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
+        if validation.tensor("reward", reward).is_cpu:
+            validation.finite_tensor("reward", reward)
+            in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
+            validation.require(in_range, "arm", arm, expected)
+        learn = self._belief.learn_late if late and self.drifts else self._belief.learn
+        learn(
+            inputs.flat("arm", arm, self._batch_shape),
+            inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
+            float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
+            self._mask(where),
+        )
+
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked."""
+        learn, moment, b = self._belief.learn, 0.0, self._batch_shape
+        if self.drifts:
+            moment = float(time)
+            if late and self.now is not None and moment < self.now:
+                learn = self._belief.learn_late
+            else:
+                self._check_not_past(moment)
+                self._belief.check_spread(moment)
+        learn(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
+
+        Raises ValueError if this form cannot (covariance form under drift), or, without ``where``, if some
+        member holds fewer than ``count``.
+        """
+        validation.positive_integer("count", count)
+        validation.require(
+            self.can_forget,
+            "form",
+            self.form,
+            "'factor' or 'auto': under drift the covariance form cannot forget",
+        )
+        mask = self._mask(where)
+        if mask is None:
+            held = int(self._belief.observations.count.min())
+            validation.require(count <= held, "count", count, f"at most the {held} observations held")
+            mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
+        self._belief.forget(count, mask)
+
+    def slide(self, window: int) -> None:
+        """Unlearn the oldest observation of the members that hold more than ``window``."""
+        self._belief.forget(1, self._belief.observations.count > window)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
+        self._belief.reset(self._mask(where))
+
+    def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
+        """Replace all observations by these: rows with ``held`` True, in members that have any.
+
+        X: ``batch x n x 1`` indices (x 2 with time, the same in every member), Y: ``batch x n x 1``, oldest first;
+        held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
+        Raises ValueError on bad input, with nothing changed.
+        """
+        index, rewards, times = inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        n = index.shape[-1]
+        moments = inputs.moments(times, n, in_order=False)
+        check_held(held, self._batch_shape, n)
+        self._belief.check_spread(max(moments))
+        self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
+
+    def rebuild(self) -> None:
+        """Read the kernel's hyperparameters again and relearn the observations held, at the cost of their steps."""
+        self._belief.relearn(self._belief.form_name)
+
+    def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
+        """Take these, ``batch_shape`` each, the mean one for all arms, and ``rebuild``.
+
+        Raises ValueError for another shape, and for what the constructor refuses, with nothing changed.
+        """
+        for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
+            validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
+        settings.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
+        validation.finite_tensor("prior_mean", prior_mean)
+        self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
+        self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
+        self.rebuild()
+
+    changeable = ("kernel", "noise_variance", "prior_mean")
+
+    def keep_settings(self, own: ArmGP) -> None:
+        """Learn what a state held again, under the kernel, noise and prior mean of ``own``."""
+        belief, taken = own._belief, self._belief
+        belief.observations, belief.now, belief.forgets = taken.observations, taken.now, taken.forgets
+        self.prior, self._belief = own.prior, belief
+        belief.relearn(taken.form_name)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
+        """``model.to(...)``: the candidates kept have another dtype or device."""
+        self._candidates = None
+        return super()._apply(fn, recurse)
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        return None if where is None else inputs.flat_mask(where, self._batch_shape)
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def candidates(self, time: float | None = None) -> Tensor:
+        """Inputs of all arms at ``time``: ``N x 1 x d``, with a 1 for each batch dimension in between.
+
+        For this tensor itself, the posterior comes from the cached marginals.
+        """
+        if not self.drifts and self._candidates is not None:
+            return self._candidates
+        if not self.drifts:
+            self._candidates = self._arm_inputs()
+            return self._candidates
+        validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+        self._check_not_past(time)  # type: ignore[arg-type]
+        moment = float(time)  # type: ignore[arg-type]
+        index = self._arm_inputs()
+        self._candidates = torch.cat([index, torch.full_like(index, moment)], -1)
+        self._candidates_time = moment
+        return self._candidates
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Joint posterior at X, ``t_batch x q x d`` of indices (and time); marginal look-ups when q = 1.
+
+        ``observation_noise``: True adds ``noise_variance``; a tensor of variances, ``(t_batch) x q x 1``, is
+        added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
+        observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
+        """
+        plain = observation_noise is False and output_indices is None
+        noise = 0.0 if plain else noise_added(output_indices, observation_noise, self.noise_variance)
+        if X is not None and X is self._candidates:
+            mean, variance = self.marginals(self._candidates_time)
+            mean, variance = mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1)
+            posterior: GPyTorchPosterior = MarginalPosterior(mean, variance + noise)
+        else:
+            posterior = self._posterior_at(X, noise)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    def _noise(self, observation_noise: bool | Tensor) -> float | Tensor:
+        """Variances to add, broadcasting to ``t_batch x q``."""
+        if isinstance(observation_noise, Tensor):
+            return observation_noise.squeeze(-1)
+        return self.noise_variance.expand(self._batch_shape).unsqueeze(-1) if observation_noise else 0.0
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
+        if self.drifts and time is not None:
+            self._check_not_past(time)
+        mean, variance = self._belief.marginals(time)
+        shape = (*self._batch_shape, -1)
+        return mean.reshape(shape), variance.reshape(shape)
+
+    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms at ``time``."""
+        if self.drifts and time is not None:
+            self._check_not_past(time)
+        mean, covariance = self._belief.joint(time)
+        shape = (*self._batch_shape, self.num_arms)
+        return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
+
+    def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """``joint`` with a root of the covariance: kept up to date at O(N^2) an observation in a static covariance
+        form, once asked for (the first time costs O(N^3)); a Cholesky factor otherwise."""
+        root = self._belief.form.joint_root()
+        if root is None:
+            return super().joint_root(time)
+        return self.marginals(time)[0], root.reshape(*self._batch_shape, self.num_arms, self.num_arms)
+
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+        index, times = inputs.split(X, self.num_arms, self.drifts)
+        if times is not None:
+            self._check_not_past(float(times.min()))
+        q, b = X.shape[-2], self._batch_shape.numel()
+        points = (*inputs.broadcast(X, self._batch_shape), q)
+        flat = (-1, b, q)
+        flat_times = None if times is None else times.expand(points).reshape(flat)
+        mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
+        mean, covariance = mean.reshape(points), covariance.reshape(*points, q)
+        if q == 1:
+            return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
+        if isinstance(noise, Tensor):
+            covariance = covariance + torch.diag_embed(noise.expand(points))
+        # An operator is factored when somebody samples, with jitter if need be; a tensor would be factored here, and
+        # the same arm twice makes it singular.
+        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
+
+    # -- inputs ----------------------------------------------------------------------------------------
+
+    def _arm_inputs(self) -> Tensor:
+        index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
+        return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
+
+    def _check_not_past(self, time: float) -> None:
+        validation.finite_number("time", time)
+        ok = self.now is None or time >= self.now
+        validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
+
+    def expand(self, batch_shape: torch.Size) -> ArmGP:
+        """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        wide = torch.Size(batch_shape)
+        members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
+        source = inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
+        model = copy.deepcopy(self)
+        model._batch_shape, model._candidates = wide, None
+        model.prior.fill(model._batch_shape)
+        model._belief.widen(source)
+        return model
+
+    def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
+        """A model over its own arms and, from index N on, these, exactly as if built with all of them.
+
+        Args:
+            arms: features of the new arms, ``(n, d)``.
+            prior_mean: of the new arms, a number or ``(*batch, n)``; by default that of the others, if they share one.
+
+        Cost: the steps of the observations held. Raises ValueError for a covariance by index, which lacks the
+        covariance of the new arms with the others: build a model with the larger matrix and let it observe again.
+        """
+        own = self.arms
+        ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]
+        validation.shape_is("arms", arms, ok, f"(n, {own.shape[-1]}) with n >= 1")
+        means = self._belief.prior_mean
+        if prior_mean is None:
+            validation.require(
+                bool((means == means[0, 0]).all()),
+                "prior_mean",
+                None,
+                "given: the arms there are have several",
+            )
+            prior_mean = float(means[0, 0])
+        new = torch.as_tensor(prior_mean, dtype=own.dtype, device=own.device)
+        new = new.expand(*self._batch_shape, len(arms))
+        model = ArmGP(
+            torch.cat([own, arms.to(own).expand(*own.shape[:-2], -1, -1)], -2),
+            self.prior.kernel,
+            self.noise_variance,
+            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new], -1),
+            form=self.form,
+            batch_shape=self._batch_shape,
+        )
+        belief = model._belief
+        belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
+        belief.forgets = self._belief.forgets
+        belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
+        return model
+
+    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
+        """Inputs are indices: nothing to transform."""
+        return X

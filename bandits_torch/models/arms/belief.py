@@ -1,0 +1,331 @@
+"""What a batch of models believes of their arms: observations in, means and covariances out, over time."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms.covariance_form import CovarianceForm
+from bandits_torch.models.arms.factor_form import FactorForm
+from bandits_torch.models.arms.observation_buffer import ObservationBuffer
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.online_model import held_elsewhere
+
+FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
+    "covariance": CovarianceForm,
+    "factor": FactorForm,
+}
+
+_SMALLEST_SPREAD = (
+    1e-15  # of a prior variance that grows: less is lost where the factor form takes a difference
+)
+_FIRST_PAUSE = 64  # observations before the first look at rounding errors
+
+
+class ArmBelief(torch.nn.Module):
+    """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
+
+    ``ArmGP`` gives it shapes and checks; here everything is flat and taken as right. The clock ``now`` stands
+    at the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K,
+    a and c read off the Markov time kernel, so nothing moves until the next observation comes.
+
+    Attributes:
+        form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``.
+        observations: what was learned and not forgotten, oldest first.
+        now: time of the latest observation; None before the first; 0 for a static prior.
+    """
+
+    prior_mean: Tensor
+    noise_variance: Tensor
+
+    def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
+        super().__init__()
+        self.prior: ArmPrior
+        held_elsewhere(self, prior=prior, drifts=prior.time_kernel is not None)
+        self.register_buffer("prior_mean", prior_mean)  # b x N
+        self.register_buffer("noise_variance", noise_variance)  # b x 1
+        self.forgets = False
+        self.start(form)
+
+    @property
+    def form_name(self) -> str:
+        """``"covariance"`` or ``"factor"``."""
+        return "factor" if isinstance(self.form, FactorForm) else "covariance"
+
+    def start(self, form: str) -> None:
+        """Nothing observed, in the given form, with the prior as it is now."""
+        self.prior.forget_hyperparameters()
+        b = self.prior_mean.shape[0]
+        self.form = FORMS[form](self.prior, b, self.noise_variance)
+        if isinstance(self.form, FactorForm):
+            self.form.keeps_faint_points = self.forgets
+        self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
+        self.now: float | None = None if self.drifts else 0.0
+        # Looks at rounding errors, for each member apart, so that a replicate does not depend on its neighbours.
+        self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
+        self._next_look = _FIRST_PAUSE
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def check_spread(self, time: float | None, form: str | None = None) -> None:
+        """ValueError where nothing would be left of a posterior in ``form`` (this one): where the prior variance at
+        ``time`` has grown too large beside the noise. Not looked at on a GPU, which is not waited for.
+        """
+        kernel, form = self.prior.time_kernel, form or self.form_name
+        if time is None or kernel is None or kernel.is_stationary or form == "covariance":
+            return
+        if self.noise_variance.is_cpu:
+            prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.present(time)
+            ratio = float((self.noise_variance / prior).min())
+            expected = (
+                f"where noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance of then (it is "
+                f"{ratio:.1e}): give the time kernel a start near the first observation, or take form='covariance'"
+            )
+            validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
+
+    def learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
+        """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True."""
+        if time != self.now:
+            self._move_to(time)
+        residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        self.form.add(arm, residual, time, where)
+        self.observations.append(arm, reward, time, where)
+        self._learned += 1
+        if self._learned >= self._next_look:
+            self._mend(time, [look <= self._learned for look in self._looks])
+
+    def _mend(self, time: float, look: list[bool]) -> None:
+        """Rebuild members whose rounding errors have grown, and look again sooner; or later, if they have not.
+
+        ``look``: at which members. At most so often that the looks and rebuilds cost no more than the steps. Waits
+        for a GPU. The covariance form under drift is left alone: it keeps no points to rebuild from, and its errors
+        fade.
+        """
+        size = self.form.size
+        shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
+        at = torch.tensor(look, device=self.prior_mean.device)
+        mended: list[int] = []
+        if self.form.can_mend:
+            count, total, squares = self._counts()
+            if isinstance(self.form, FactorForm):
+                total = self._point_totals(self.form, total)
+            mended = self.form.mend(count, total, squares, time, at)
+        for m in (m for m, looked in enumerate(look) if looked):
+            pause = self._pauses[m] // 4 if m in mended else 2 * self._pauses[m]
+            self._pauses[m] = max(shortest, min(longest, pause))
+            self._looks[m] = self._learned + self._pauses[m]
+        self._next_look = min(self._looks)
+
+    def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64."""
+        arm, reward, _, valid = self.observations.held()
+        residual = (reward - self.prior_mean.gather(-1, arm)).double() * valid
+        zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
+        count = zeros.scatter_add(-1, arm, valid.double())
+        return count, zeros.scatter_add(-1, arm, residual), residual.square().sum(-1)
+
+    def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
+        """Sums of the residuals at each point, (b, n), from what is held; ``total``: by arm. Those that the form counts
+        along keep rounding errors of what was forgotten."""
+        held = form.point_count > 0
+        if not self.drifts:
+            return total.gather(-1, form.point_arm) * held
+        arm, reward, time, valid = self.observations.held()
+        residual = (reward - self.prior_mean.gather(-1, arm)).double()
+        same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
+        same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
+        return (same * residual.unsqueeze(-2)).sum(-1) * held
+
+    def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
+        """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
+        self.observations.append(arm, reward, time, where)
+        self.relearn(self.form_name)
+
+    def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
+        """Learn the rows (b, n) with ``held`` True, oldest first, in place of all that members with such rows held.
+
+        Row k is of one time in all members. Under drift all members are learned again.
+        """
+        if not self.drifts:
+            self.reset(held.any(-1))
+            for k in range(arm.shape[-1]):
+                self.learn(arm[:, k], reward[:, k], 0.0, held[:, k])
+            return
+        self.observations.clear(held.any(-1))
+        for k, time in enumerate(times):
+            self.observations.append(arm[:, k], reward[:, k], time, held[:, k])
+        self.relearn(self.form_name)
+
+    def forget(self, count: int, where: Tensor) -> None:
+        """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
+
+        Under drift the first call may have to relearn the others, for which the form has dropped what it would
+        need, or is the wrong one. From then on nothing held is dropped.
+        """
+        if not self.forgets:
+            self.check_spread(self.now, "factor")
+            self.forgets = True
+            if isinstance(self.form, FactorForm):
+                self.form.keeps_faint_points = True
+        if self.drifts and not self.form.can_forget:
+            for _ in range(count):
+                self.observations.drop_oldest(where & (self.observations.count > 0))
+            self.relearn("factor")
+            return
+        for _ in range(count):
+            arm, reward, moment, held = self.observations.pop(where)
+            residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+            self.form.remove(arm, residual, moment, self.now or 0.0, held)
+        frail, emptied = self.form.frail, where & (self.observations.count == 0)
+        if not frail.is_cpu or (frail | emptied).any():
+            self._settle(frail, emptied)
+
+    def _settle(self, frail: Tensor, emptied: Tensor) -> None:
+        """Learn frail members again; those that hold nothing are as before the first observation, to the last bit.
+
+        A GPU is not waited for: the next look will see to what is frail, and to the covariance of what is empty.
+        """
+        if not frail.is_cpu:
+            for state in (self.form.gain, self.form.surprise, self.form.mean):
+                state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
+            return
+        self.form.reset(self._present(), emptied)
+        if bool((frail & ~emptied).any()):
+            self._mend(self.now or 0.0, (frail & ~emptied).tolist())
+
+    def _present(self) -> Tensor | float:
+        """Prior variance now, in units of that over the arms."""
+        return 1.0 if self.now is None else self.form.prior.present(self.now)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything."""
+        self.form.reset(self._present(), where)
+        self.observations.clear(where)
+        if where is None and self.drifts:
+            self.now = None
+
+    def relearn(self, form: str) -> None:
+        """Start over in the given form, with the prior as it is now, and learn the observations held again."""
+        arm, reward, time, valid = self.observations.held()
+        latest = self.now
+        self.start(form)
+        for moment in torch.unique(time[valid]).tolist():
+            at_moment = valid & (time == moment)
+            for k in torch.nonzero(at_moment.any(0)).flatten().tolist():
+                self.learn(arm[:, k], reward[:, k], moment, at_moment[:, k])
+        if latest is not None:
+            self._move_to(latest)
+
+    def _move_to(self, time: float) -> None:
+        if self.now is None:
+            self.form.reset(self.form.prior.present(time))
+        elif time != self.now:
+            self.form.advance(*self.form.prior.drift(self.now, time))
+        self.now = time
+
+    def widen(self, source: Tensor) -> None:
+        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        self.prior_mean, self.noise_variance = self.prior_mean[source], self.noise_variance[source]
+        for name, held in list(self.observations.named_buffers()):
+            setattr(self.observations, name, held[source])
+        self.form.prior.fill(self.prior.model_batch_shape)
+        self.form.widen(source)
+        self._pauses = [self._pauses[m] for m in source.tolist()]
+        self._looks = [self._looks[m] for m in source.tolist()]
+
+    def log_likelihood(self) -> Tensor:
+        """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
+        n = self.observations.count
+        constant = n * torch.log(2 * math.pi * self.noise_variance.squeeze(-1)) / 2
+        return self._own(-self.form.surprise / 2 - self.form.gain - constant)
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(N)."""
+        mean, variance = self.form.mean, self.form.variance
+        if self.drifts and time is not None and time != self.now:
+            if self.now is None:
+                variance = self.form.prior_variance * self.form.prior.over_time(time, time)
+            else:
+                kept, gained = self.form.prior.drift(self.now, time)
+                mean = mean * kept
+                variance = torch.addcmul(self.form.prior_variance * gained, variance, kept * kept)
+        return (mean + self.prior_mean).to(self.prior_mean), variance.clamp_min(0.0).to(self.prior_mean)
+
+    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (b, N) and covariance (b, N, N) over all arms at ``time`` (default: now)."""
+        mean, _ = self.marginals(time)
+        covariance = self.form.full(self.now or 0.0)
+        if self.drifts and time is not None and time != self.now:
+            prior = self.form.prior.matrix()
+            prior = prior.repeat(covariance.shape[0] // prior.shape[0], 1, 1)
+            if self.now is None:
+                covariance = prior * torch.as_tensor(self.form.prior.over_time(time, time)).unsqueeze(-1)
+            else:
+                kept, gained = self.form.prior.drift(self.now, time)
+                covariance = covariance * (kept * kept).unsqueeze(-1) + prior * gained.unsqueeze(-1)
+        return mean, self._own(covariance)
+
+    def at(self, arm: Tensor, times: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now).
+
+        For n = 1 the covariance is read off the cached variances.
+        """
+        every_arm = (arm.shape[0], *self.prior_mean.shape)
+        kept, gained = self._from_now(times)
+        mean = self.form.mean.expand(every_arm).gather(-1, arm) * kept
+        mean = mean + self.prior_mean.expand(every_arm).gather(-1, arm)
+        if arm.shape[-1] == 1:
+            covariance = self.form.variance.expand(every_arm).gather(-1, arm).unsqueeze(-1).clamp_min(0.0)
+            prior = self.form.prior_variance.expand(every_arm).gather(-1, arm).unsqueeze(-1)
+        else:
+            covariance = self.form.among(arm, self.now or 0.0)
+            prior = covariance if times is None else self.form.prior.among(arm)
+        if times is not None:
+            covariance = covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + gained * prior
+        return self._own(mean), self._own(covariance)
+
+    def _own(self, value: Tensor) -> Tensor:
+        """In the model's dtype: the factor form computes in float64."""
+        return value.to(self.prior_mean.dtype)
+
+    def _from_now(self, times: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(a, c) for times (T, b, n): f(t) = a f(now) + g with cov(g(t), g(t')) = c K; a (T, b, n), c (T, b, n, n)."""
+        if times is None:
+            return self.prior_mean.new_ones(()), self.prior_mean.new_zeros(())
+        n = times.shape[-1]
+        first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
+        second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
+        if self.now is None:
+            between = torch.as_tensor(self.form.prior.over_time(first, second)).unflatten(-1, (n, n))
+            return torch.zeros_like(times), between
+        earlier, later = torch.minimum(first, second), torch.maximum(first, second)
+        kept, _ = self.form.prior.transition(self.now, times)
+        _, gained = self.form.prior.transition(self.now, earlier)  # until then both share what is new
+        since, _ = self.form.prior.transition(earlier, later)
+        return kept, (gained * since).unflatten(-1, (n, n))
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the tensors alone do not tell."""
+        names = ("now", "form_name", "forgets", *self._PLAIN)
+        return {name: copy.copy(getattr(self, name)) for name in names}
+
+    _PLAIN = ("_learned", "_pauses", "_looks", "_next_look")
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        for name in ("now", "forgets", *self._PLAIN):
+            setattr(self, name, copy.copy(state[name]))
+
+    def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *args: object) -> None:
+        form = state_dict[prefix + "_extra_state"]["form_name"]  # type: ignore[index]
+        if form != self.form_name:
+            self.start(form)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self.form.noise_variance.copy_(self.noise_variance)

@@ -1,0 +1,115 @@
+"""The observations a batch of models holds, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from bandits_torch.models.online_model import ResizableState
+
+
+class ObservationBuffer(ResizableState):
+    """A first-in, first-out store of (arm, reward, time) for each of b batch members.
+
+    Members can hold different numbers of observations. Every operation is O(b) but for the rare
+    moments when the buffer is full: then it is packed, and doubled if more than half of it is in use.
+
+    Attributes:
+        arm, reward, time: (b, capacity); member k holds columns ``start[k] .. end[k] - 1``.
+        start, end: (b,) integers.
+    """
+
+    arm: Tensor
+    reward: Tensor
+    time: Tensor
+    start: Tensor
+    end: Tensor
+
+    def __init__(self, batch: int, dtype: torch.dtype, device: torch.device, capacity: int = 64) -> None:
+        super().__init__()
+        self.register_buffer("arm", torch.zeros(batch, capacity, dtype=torch.long, device=device))
+        self.register_buffer("reward", torch.zeros(batch, capacity, dtype=dtype, device=device))
+        self.register_buffer("time", torch.zeros(batch, capacity, dtype=torch.float64, device=device))
+        self.register_buffer("start", torch.zeros(batch, dtype=torch.long, device=device))
+        self.register_buffer("end", torch.zeros(batch, dtype=torch.long, device=device))
+        self._end_bound = 0  # no member's end exceeds it; known without asking the device
+
+    @property
+    def count(self) -> Tensor:
+        """How many observations each member holds, (b,)."""
+        return self.end - self.start
+
+    def append(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None) -> None:
+        """Add one observation to each member (or to those with ``where`` True)."""
+        if self._end_bound == self.arm.shape[-1]:
+            self._make_room()
+        at = self.end.unsqueeze(-1)
+        # A member left out is written to as well, just past its end, where nobody reads.
+        self.arm.scatter_(-1, at, arm.unsqueeze(-1))
+        self.reward.scatter_(-1, at, reward.unsqueeze(-1))
+        self.time.scatter_(-1, at, time)
+        self.end.add_(1 if where is None else where)
+        # Past the look at buffers and submodules that assigning to a module is: it takes longer than the sum.
+        self.__dict__["_end_bound"] += 1
+
+    def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Remove the oldest observation of the members with ``where`` True that hold any.
+
+        Gives the oldest (arm, reward, time) of each member, (b,) each, meaningless where it is empty, and who lost it.
+        """
+        held, at = where & (self.end > self.start), self.start.clamp(max=self.arm.shape[-1] - 1).unsqueeze(-1)
+        arm, reward, time = self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at)
+        self.start.add_(held)
+        return arm.squeeze(-1), reward.squeeze(-1), time.squeeze(-1), held
+
+    def drop_oldest(self, where: Tensor) -> None:
+        """Remove the oldest observation of the members with ``where`` True."""
+        self.start.add_(where)
+
+    def clear(self, where: Tensor | None) -> None:
+        """Remove everything (of the members with ``where`` True)."""
+        if where is None:
+            self.start.zero_()
+            self.end.zero_()
+            self._end_bound = 0
+        else:
+            self.start.copy_(torch.where(where, self.end, self.start))
+
+    def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(arm, reward, time, valid), each (b, n) with n the largest count; older first, padding last."""
+        count = self.count
+        length = int(count.max())
+        column = torch.arange(length, device=count.device)
+        at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
+        valid = column < count.unsqueeze(-1)
+        return self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at), valid
+
+    def _make_room(self) -> None:
+        """Pack every member to the front; double the capacity if more than half of it stays in use."""
+        arm, reward, time, _ = self.held()
+        length, capacity = arm.shape[-1], self.arm.shape[-1]
+        capacity = 2 * capacity if 2 * length > capacity else capacity
+        for name, packed in (("arm", arm), ("reward", reward), ("time", time)):
+            column = packed.new_zeros(packed.shape[0], capacity)
+            column[:, :length] = packed
+            setattr(self, name, column)
+        self.end.copy_(self.count)
+        self.start.zero_()
+        self._end_bound = length
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservationBuffer:
+        """``model.to(float32)`` leaves times in float64: a clock of seconds has more figures than float32."""
+        exact = self.time
+        super()._apply(fn, recurse)
+        self.time = exact.to(self.time.device)
+        return self
+
+    def get_extra_state(self) -> int:
+        """What the tensors alone do not tell."""
+        return self._end_bound
+
+    def set_extra_state(self, state: int) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self._end_bound = state

@@ -1,0 +1,247 @@
+"""Weighted kernel regression over a finite set of arms: recent observations count for more (WGP-UCB)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms import inputs
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.broadcasting import noise_added
+from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.online_model import OnlineModel
+
+
+class WeightedGP(OnlineModel):
+    """Regression with weights w_s = discount^{t - s}, and the sandwich variance of WGP-UCB (Deng et al. 2022).
+
+    With V = sum_s w_s phi phi^T + lambda I and V~ = sum_s w_s^2 phi phi^T + lambda I,
+
+        mean(x) = phi^T V^{-1} sum_s w_s y_s phi_s,    variance(x) = lambda phi^T V^{-1} V~ V^{-1} phi,
+        information_gain = 1/2 log det(V~ / lambda),
+
+    so that Deng's bound, (sqrt(lambda) B + R sqrt(2 ln(1/delta) + log det(V~/lambda))) times
+    sqrt(phi^T V^{-1} V~ V^{-1} phi), is ``IGPWidth`` (theory form, realised gain) times the standard deviation.
+    At discount 1 it is the exact GP.
+
+    Weights are stored per arm and shrink by ``discount`` (and its square) at each step, so lambda is constant and
+    nothing overflows, unlike the paper's weights discount^{-s} with growing lambda.
+
+    Inputs are arms by index, X[..., 0] = 0, ..., N - 1.
+
+    Args:
+        arms, kernel, noise_variance, batch_shape: as for ``ArmGP``; the kernel without a time part, lambda is
+            the regulariser, at least 1e-10 of the largest prior variance (1e-5 in float32).
+        prior_mean: prior mean reward, a number, (N,) or (*batch_shape, N); the weights apply to rewards minus this
+            mean.
+        discount: weight per step, in (0, 1].
+
+    Cost: O(N^2) memory; an observation O(N), the next prediction O(N^3), whatever t. It cannot ``forget``.
+    With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms.
+    """
+
+    likelihood = None
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        kernel: Kernel | Tensor,
+        noise_variance: float | Tensor,
+        *,
+        prior_mean: float | Tensor = 0.0,
+        discount: float = 0.999,
+        batch_shape: tuple[int, ...] | torch.Size = (),
+    ) -> None:
+        super().__init__()
+        ok = isinstance(discount, (int, float)) and 0 < discount <= 1
+        validation.require(ok, "discount", discount, "a number in (0, 1]")
+        self.discount = float(discount)
+        prior = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=batch_shape)
+        validation.require(
+            not prior.drifts, "kernel", kernel, "without a time part: the weights do the forgetting"
+        )
+        self._batch_shape, self.num_arms = prior.batch_shape, prior.num_arms
+        self.register_buffer("arms", prior.arms)
+        self.arms: Tensor
+        self.register_buffer("noise_variance", prior.noise_variance)
+        K = prior.prior.matrix()
+        self.register_buffer("prior_covariance", K.reshape(*prior.prior.batch_shape, *K.shape[-2:]))
+        self.prior_covariance: Tensor
+        self.register_buffer("prior_mean", prior.marginals()[0].clone(), persistent=False)  # *batch x N
+        self.prior_mean: Tensor
+        zeros = K.new_zeros(*self._batch_shape, self.num_arms)
+        for name in ("weight", "square", "reward"):  # sums over s by arm of w_s, w_s^2, w_s y_s
+            self.register_buffer(name, zeros.clone())
+        self.weight: Tensor
+        self.square: Tensor
+        self.reward: Tensor
+        self.register_buffer("count", zeros[..., 0].long())
+        self.count: Tensor
+        self._belief: tuple[Tensor, Tensor] | None = None
+        self._gain: Tensor | None = None
+        self.eval()
+
+    # -- what it is ------------------------------------------------------------------------------------
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates."""
+        return self._batch_shape
+
+    @property
+    def input_dim(self) -> int:
+        """1: the arm's index."""
+        return 1
+
+    @property
+    def num_observations(self) -> Tensor:
+        """How many observations were made, ``batch_shape``; old ones count for next to nothing."""
+        return self.count
+
+    @property
+    def can_forget(self) -> bool:
+        """False: forgetting is what the weights do."""
+        return False
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(V~ / lambda), ``batch_shape``; O(N^3) when first asked for after an observation."""
+        if self._gain is None:
+            factor = self._scaled(self.square, self._regulariser())
+            self._gain = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._gain
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in order, each a step: X ``batch_shape x n x 1`` indices, Y ``batch_shape x n x 1``."""
+        index = self._index(X)
+        n = X.shape[-2]
+        validation.tensor("Y", Y)
+        validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
+        if Y.is_cpu:
+            validation.finite_tensor("Y", Y)
+        shape, where = self._batch_shape, self._mask(where)
+        index = inputs.flat("X", index, shape, n).reshape(*shape, n)
+        rewards = inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
+        rewards = rewards - self.prior_mean.gather(-1, index)
+        for k in range(n):
+            self._learn(index[..., k : k + 1], rewards[..., k : k + 1], where)
+
+    def _index(self, X: Tensor) -> Tensor:
+        """Arms of inputs ``... x q x 1``; their values are looked at on a CPU only, where a look costs no wait."""
+        validation.tensor("X", X)
+        if X.is_cpu:
+            return inputs.split(X, self.num_arms, False)[0]
+        validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == 1, "batch_shape x q x 1")
+        return X.squeeze(-1).long()
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        shape = self._batch_shape
+        return None if where is None else inputs.flat_mask(where, shape).reshape(shape)
+
+    def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
+        ones = torch.ones_like(reward)
+        changed = (
+            ("weight", self.discount, ones),
+            ("square", self.discount**2, ones),
+            ("reward", self.discount, reward),
+        )
+        for name, kept, added in changed:
+            old = getattr(self, name)
+            new = (old * kept).scatter_add(-1, arm, added)
+            setattr(self, name, new if where is None else torch.where(where.unsqueeze(-1), new, old))
+        self.count = self.count + (1 if where is None else where)
+        self._belief = self._gain = None
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Refused: the weights do the forgetting."""
+        raise ValueError("WeightedGP cannot forget single observations: its weights do the forgetting")
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the prior."""
+        if where is None:
+            where = torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
+        else:
+            where = inputs.flat_mask(where, self._batch_shape).reshape(self._batch_shape)
+        for name in ("weight", "square", "reward"):
+            setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
+        self.count = torch.where(where, 0, self.count)
+        self._belief = self._gain = None
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def _regulariser(self) -> Tensor:
+        """lambda, to broadcast against matrices."""
+        return self.noise_variance.reshape(*self.noise_variance.shape, 1, 1)
+
+    def _now(self) -> tuple[Tensor, Tensor]:
+        """Mean (*batch, N) and C (*batch, N, N); kept until learning."""
+        if self._belief is None:
+            lam = self._regulariser()
+            root = self.weight.sqrt().unsqueeze(-1)
+            factor = self._scaled(self.weight, lam)
+            half = torch.linalg.solve_triangular(factor, root * self.prior_covariance, upper=False)
+            C = self.prior_covariance - half.mT @ half / lam
+            mean = (C @ self.reward.unsqueeze(-1)).squeeze(-1) / lam.squeeze(-1)
+            self._belief = (mean, C)
+        return self._belief
+
+    def _scaled(self, weight: Tensor, lam: Tensor) -> Tensor:
+        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda."""
+        root = weight.sqrt()
+        A = root.unsqueeze(-1) * self.prior_covariance * root.unsqueeze(-2) / lam
+        A.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        return torch.linalg.cholesky(A)
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+        **kwargs: Any,
+    ) -> Posterior:
+        """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
+        index, noise = self._index(X), noise_added(output_indices, observation_noise, self.noise_variance)
+        mean, C = self._now()
+        batch, q = inputs.broadcast(X, self._batch_shape), X.shape[-2]
+        arm = index.expand(*batch, q)
+        at = (mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
+        rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
+        lost = ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
+        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * lost) @ rows.mT
+        if isinstance(noise, Tensor):
+            covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
+        if q == 1:  # rounding may leave less than 0 of variances far below the prior's
+            posterior: GPyTorchPosterior = MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
+        else:
+            posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
+        return posterior if posterior_transform is None else posterior_transform(posterior)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> WeightedGP:
+        self._belief = self._gain = None
+        return super()._apply(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._belief = self._gain = None  # of what was held before
+        super()._load_from_state_dict(*args)
+
+    def expand(self, batch_shape: torch.Size) -> WeightedGP:
+        """A copy of batch shape ``batch_shape``."""
+        model = copy.deepcopy(self)
+        model._batch_shape, model._belief, model._gain = torch.Size(batch_shape), None, None
+        for name in ("weight", "square", "reward"):
+            setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
+        model.prior_mean = self.prior_mean.expand(*batch_shape, self.num_arms).clone()
+        model.count = self.count.expand(batch_shape).clone()
+        return model

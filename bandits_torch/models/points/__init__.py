@@ -1,0 +1,1 @@
+"""Models over the points of a domain, and the algebra of conditioning them."""

@@ -1,0 +1,260 @@
+"""Observations and the Cholesky factor of their covariance, in buffers that grow and shrink in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.algebra.rank_one import remove_row
+from bandits_torch.models.online_model import ResizableState
+
+_SMALLEST_CAPACITY = 32
+_FULL = 0.75  # a buffer fuller than this after compaction is doubled
+
+
+@dataclass
+class Rows:
+    """n new observations: their part of the data and of the factor."""
+
+    inputs: Tensor  # batch x n x d
+    targets: Tensor  # batch x n
+    columns: Tensor  # batch x t x n, the new columns of L^T beside those there are
+    corner: Tensor  # batch x n x n, the new diagonal block of L^T
+    whitened: Tensor  # batch x n
+    held: Tensor  # batch x n, False for members that do not learn these
+
+
+class GrowingCholesky(ResizableState):
+    """t observations of each member of a batch, and L with L L^T = K + lambda I.
+
+    Members can hold different observations: a row that a member does not hold is a null row of its factor
+    (1 on the diagonal, 0 elsewhere), so that shapes stay rectangular and null rows change nothing.
+
+    Inputs, factor and ``held`` have ``factor_shape``, which is ``batch_shape`` with 1 in dimensions whose
+    members share inputs and kernel (fantasies of one design): there the work is done once.
+
+    Buffers (capacity c >= t): ``inputs`` (c x d), ``upper`` = L^T (c x c, zero below the diagonal) and
+    ``held`` (c) over ``factor_shape``; ``targets`` and ``whitened`` = L^{-1}(targets - prior mean), both (c),
+    over ``batch_shape``.
+
+    Attributes:
+        size: t, how many rows there are.
+        ragged: whether members may hold different rows. False is certain; True is looked up again (which
+            waits for the device) whenever the rows are compacted: once in t/4 calls of ``drop_oldest``, or
+            when the buffers are full.
+    """
+
+    inputs: Tensor
+    upper: Tensor
+    held: Tensor
+    targets: Tensor
+    whitened: Tensor
+
+    def __init__(
+        self,
+        input_dim: int,
+        batch_shape: torch.Size,
+        factor_shape: torch.Size,
+        dtype: torch.dtype,
+        device: torch.device | str | None,
+    ) -> None:
+        super().__init__()
+        zeros = torch.zeros(1, dtype=dtype, device=device)
+        self.register_buffer("inputs", zeros.new_zeros(*factor_shape, 0, input_dim))
+        self.register_buffer("upper", zeros.new_zeros(*factor_shape, 0, 0))
+        self.register_buffer("held", torch.zeros(*factor_shape, 0, dtype=torch.bool, device=device))
+        self.register_buffer("targets", zeros.new_zeros(*batch_shape, 0))
+        self.register_buffer("whitened", zeros.new_zeros(*batch_shape, 0))
+        self.size, self.ragged, self._drops = 0, False, 0
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the batch of members."""
+        return self.whitened.shape[:-1]
+
+    @property
+    def factor_shape(self) -> torch.Size:
+        """Shape of the batch of factors, as long as ``batch_shape``."""
+        return self.upper.shape[:-2]
+
+    @property
+    def capacity(self) -> int:
+        """How many rows fit without growing."""
+        return self.whitened.shape[-1]
+
+    def rows(self) -> Rows:
+        """What is held now, without columns: views of the buffers."""
+        t = self.size
+        empty, upper = self.upper[..., :0, :t], self.upper[..., :t, :t]
+        targets, whitened = self.targets[..., :t], self.whitened[..., :t]
+        return Rows(self.inputs[..., :t, :], targets, empty, upper, whitened, self.held[..., :t])
+
+    def widen(self, shape: torch.Size) -> None:
+        """Give every member that differs along ``shape`` a factor of its own."""
+        shape = torch.broadcast_shapes(self.factor_shape, shape)
+        if shape != self.factor_shape:
+            for name, trailing in (("inputs", 2), ("upper", 2), ("held", 1)):
+                buffer = getattr(self, name)
+                setattr(self, name, buffer.expand(*shape, *buffer.shape[-trailing:]).contiguous())
+
+    def make_room(self, n: int) -> None:
+        """See to it that n rows fit: compact if that may help, double the buffers if it does not."""
+        if self.size + n <= self.capacity:
+            return
+        if self.ragged:
+            self.compact()
+        if self.size + n > _FULL * self.capacity:
+            self._replace(self.rows(), max(_SMALLEST_CAPACITY, 2 * self.capacity, self.size + n))
+
+    def append(self, new: Rows) -> None:
+        """Write new rows behind those there are, after ``make_room``. O(t n) beyond their computation."""
+        s, e = self.size, self.size + new.targets.shape[-1]
+        self.inputs[..., s:e, :] = new.inputs
+        self.targets[..., s:e] = new.targets
+        self.upper[..., :s, s:e] = new.columns
+        self.upper[..., s:e, s:e] = new.corner
+        self.whitened[..., s:e] = new.whitened
+        self.held[..., s:e] = new.held
+        self.size = e
+
+    def join(self, new: Rows) -> None:
+        """As ``append``, into new tensors, which keeps the graph of autograd; widens as needed. O(t^2)."""
+        old, t, n = self.rows(), self.size, new.targets.shape[-1]
+        batch, d = self.batch_shape, self.inputs.shape[-1]
+        factor = torch.broadcast_shapes(self.factor_shape, new.columns.shape[:-2], new.corner.shape[:-2])
+        top = torch.cat([old.corner.expand(*factor, t, t), new.columns.expand(*factor, t, n)], -1)
+        below = torch.cat([top.new_zeros(*factor, n, t), new.corner.expand(*factor, n, n)], -1)
+        self.upper = torch.cat([top, below], -2)
+        self.inputs = torch.cat([old.inputs.expand(*factor, t, d), new.inputs.expand(*factor, n, d)], -2)
+        self.held = torch.cat([old.held.expand(*factor, t), new.held.expand(*factor, n)], -1)
+        self.targets = torch.cat([old.targets, new.targets.expand(*batch, n)], -1)
+        self.whitened = torch.cat([old.whitened, new.whitened.expand(*batch, n)], -1)
+        self.size = t + n
+
+    def drop_oldest(self, where: Tensor | None = None) -> None:
+        """Unlearn each member's oldest row, if it has one (of the members with ``where`` True). O(t^2)."""
+        if where is None and not self.ragged:
+            self._drop_first()
+            return
+        self._null_oldest(where)
+        self._drops += 1
+        if self._drops >= max(16, self.size // 4):
+            self.compact()
+
+    def _drop_first(self) -> None:
+        t = self.size
+        if t > 1:
+            self.whitened[..., : t - 1] = remove_row(
+                self.upper[..., 1:t, 1:t],
+                self.upper[..., 0, 1:t],
+                self.whitened[..., 1:t],
+                self.whitened[..., :1],
+                out=self.upper[..., : t - 1, : t - 1],
+            )
+            self.inputs[..., : t - 1, :] = self.inputs[..., 1:t, :].clone()
+            self.targets[..., : t - 1] = self.targets[..., 1:t].clone()
+        self.size = t - 1
+
+    def _null_oldest(self, where: Tensor | None) -> None:
+        """Make each member's oldest row a null row: ``remove_row`` with l the part of its column below it."""
+        if self.size == 0:
+            return
+        if where is not None:
+            self.widen(where.shape)
+        old = self.rows()
+        oldest = old.held.to(torch.uint8).argmax(-1, keepdim=True)  # the first of the rows held
+        goes = (torch.arange(self.size, device=oldest.device) == oldest) & old.held
+        if where is not None:
+            goes = goes & where.unsqueeze(-1)
+        column = old.corner.gather(-2, oldest.unsqueeze(-1).expand_as(old.corner[..., :1, :])).squeeze(-2)
+        column = torch.where(goes.any(-1, keepdim=True) & ~goes, column, 0.0)
+        rest = old.corner.masked_fill(goes.unsqueeze(-1), 0.0)
+        rest.diagonal(dim1=-2, dim2=-1).add_(goes)
+        first = torch.where(goes, old.whitened, 0.0).sum(-1, keepdim=True)
+        stay = torch.where(goes, 0.0, old.whitened)
+        old.whitened.copy_(remove_row(rest, column, stay, first, out=old.corner))
+        old.held.logical_and_(~goes)
+        self.ragged = True
+
+    def clear(self, where: Tensor | None = None) -> None:
+        """Unlearn everything (of the members with ``where`` True). O(1), or O(t^2) with ``where``."""
+        if where is None:
+            self.size, self.ragged, self._drops = 0, False, 0
+            return
+        self.widen(where.shape)
+        old, goes = self.rows(), where.unsqueeze(-1)
+        null = torch.eye(self.size, dtype=old.corner.dtype, device=old.corner.device)
+        old.corner.copy_(torch.where(goes.unsqueeze(-1), null, old.corner))
+        old.whitened.copy_(torch.where(goes, 0.0, old.whitened))
+        old.held.logical_and_(~goes)
+        self.ragged = True
+
+    def compact(self) -> None:
+        """Move the rows each member holds to the front, cut off what none holds. Waits for the device.
+
+        Exact: null rows are independent of all others, so the factor without them is a part of the factor.
+        """
+        old = self.rows()
+        counts = old.held.sum(-1)
+        size, same = (int(counts.max()), bool(counts.min() == counts.max())) if self.size else (0, True)
+        order = torch.argsort((~old.held).to(torch.uint8), dim=-1, stable=True)[..., :size]
+        upper = old.corner.gather(-2, order.unsqueeze(-1).expand(*order.shape, self.size))
+        upper = upper.gather(-1, order.unsqueeze(-2).expand(*order.shape, size))
+        inputs = old.inputs.gather(-2, order.unsqueeze(-1).expand(*order.shape, old.inputs.shape[-1]))
+        members = order.expand(*self.batch_shape, size)
+        targets, whitened = old.targets.gather(-1, members), old.whitened.gather(-1, members)
+        self.size, self.ragged, self._drops = size, not same, 0
+        self._replace(
+            Rows(inputs, targets, upper[..., :0, :], upper, whitened, old.held.gather(-1, order)),
+            self.capacity,
+        )
+
+    def expanded(self, batch_shape: torch.Size) -> GrowingCholesky:
+        """A copy for a batch to which this one broadcasts; shares no memory."""
+        padding = (1,) * (len(batch_shape) - len(self.batch_shape))
+        copy = GrowingCholesky(0, torch.Size(), torch.Size(), self.upper.dtype, self.upper.device)
+        old, t = self.rows(), self.size
+        for name, part in (("inputs", old.inputs), ("upper", old.corner), ("held", old.held)):
+            setattr(copy, name, part.reshape(*padding, *part.shape).clone())
+        copy.targets = old.targets.expand(*batch_shape, t).clone()
+        copy.whitened = old.whitened.expand(*batch_shape, t).clone()
+        copy.set_extra_state(self.get_extra_state())
+        return copy
+
+    def _replace(self, rows: Rows, capacity: int) -> None:
+        """New buffers of this capacity that begin with these rows."""
+        t, factor, batch = self.size, rows.held.shape[:-1], rows.targets.shape[:-1]
+        new = {
+            "inputs": rows.inputs.new_zeros(*factor, capacity, rows.inputs.shape[-1]),
+            "upper": rows.corner.new_zeros(*factor, capacity, capacity),
+            "held": rows.held.new_zeros(*factor, capacity),
+            "targets": rows.targets.new_zeros(*batch, capacity),
+            "whitened": rows.whitened.new_zeros(*batch, capacity),
+        }
+        new["inputs"][..., :t, :] = rows.inputs
+        new["upper"][..., :t, :t] = rows.corner
+        for name in ("held", "targets", "whitened"):
+            new[name][..., :t] = getattr(rows, name)
+        for name, buffer in new.items():
+            setattr(self, name, buffer)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Buffers of any length, but for the same batch and kind of inputs."""
+        own = (*self.batch_shape, self.inputs.shape[-1])
+        theirs = (*state_dict[prefix + "whitened"].shape[:-1], state_dict[prefix + "inputs"].shape[-1])
+        validation.require(
+            own == theirs, "(*batch_shape, input_dim) of state_dict", theirs, f"{own}, the model's"
+        )
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the tensors alone do not tell."""
+        return {"size": self.size, "ragged": self.ragged, "drops": self._drops}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self.size, self.ragged, self._drops = state["size"], state["ragged"], state["drops"]

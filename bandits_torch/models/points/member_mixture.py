@@ -1,0 +1,79 @@
+"""A mixture of Gaussian processes over points, as a BoTorch model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.points.point_members import PointMembers
+
+
+class MemberMixture(Model):
+    """What the members predict together: at [x, t] a mixture by their weights.
+
+    Its posterior has the mixture's moments,
+
+        m = o + sum w_p mu_p,    v = sum w_p (s_p v_p + (mu_p - m + o)^2),    both over u and u^2.
+
+    Differentiable in X, so that any analytic acquisition function of BoTorch can be maximised over it.
+
+    Args:
+        members: P Gaussian processes in S replicates, the batch shape here.
+        weights: (S, P) w.
+        scale: (S, P) s, the squared unit of each member.
+        offset: (S,) o, of rewards.
+        unit: (S,) u.
+
+    Source: moments of a mixture; BoTorch's ``Model`` is the contract.
+
+    Raises ValueError for shapes that do not fit, and for X of more than one point at a time.
+    """
+
+    def __init__(
+        self, members: PointMembers, weights: Tensor, scale: Tensor, offset: Tensor, unit: Tensor
+    ) -> None:
+        super().__init__()
+        validation.instance("members", members, PointMembers, "PointMembers")
+        both, alone = tuple(members.batch_shape), tuple(members.batch_shape[:1])
+        given = {
+            "weights": (weights, both),
+            "scale": (scale, both),
+            "offset": (offset, alone),
+            "unit": (unit, alone),
+        }
+        for name, (value, shape) in given.items():
+            validation.shape_is(name, value, validation.tensor(name, value).shape == shape, f"{shape}")
+        self.members, self.weights, self.scale = members, weights, scale
+        self.offset, self.unit = offset, unit
+
+    @property
+    def num_outputs(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """(S,)."""
+        return self.members.batch_shape[:1]
+
+    def posterior(self, X: Tensor, *_unused: Any, **_also_unused: Any) -> MarginalPosterior:
+        """The mixture's mean and variance at X, ``t_batch x 1 x (d + 1)``, ``t_batch`` broadcast with (S,)."""
+        ok = X.dim() >= 2 and X.shape[-2:] == (1, self.members.dim + 1)
+        validation.shape_is("X", X, ok, f"t_batch x 1 x {self.members.dim + 1}: one point, time the last")
+        batch = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
+        points = X.squeeze(-2).expand(*batch, X.shape[-1]).reshape(-1, *batch[-1:], X.shape[-1]).movedim(0, 1)
+        mean, variance = self.members.moments(points[..., :-1], points[..., -1].double())
+        w = self.weights.unsqueeze(-2)
+        centre = w @ mean
+        spread = w @ (self.scale.unsqueeze(-1) * variance + (mean - centre).square())
+        unit = self.unit.unsqueeze(-1)
+        mean = (centre.squeeze(-2) + self.offset.unsqueeze(-1)) / unit  # S x b
+        shaped = (
+            m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, spread.squeeze(-2) / unit.square())
+        )
+        return MarginalPosterior(*shaped)

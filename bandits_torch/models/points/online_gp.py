@@ -1,0 +1,352 @@
+"""Exact Gaussian process on any inputs that learns and unlearns observations one at a time."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.means import ConstantMean, Mean
+from linear_operator import to_linear_operator
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms.settings import SMALLEST_RATIO, check_ratio, noise_over
+from bandits_torch.models.broadcasting import (
+    broadcast,
+    check_held,
+    mask,
+    observations,
+    padded,
+    require_within,
+    variances,
+)
+from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.conditioning import GaussianPrior, factor_anew, new_rows, predict
+from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
+
+
+class OnlineGP(OnlineModel):
+    """Exact GP posterior given t observations: O(t^2) to add or remove one, O(t^2) per predicted point.
+
+        mean(x) = m(x) + k(x)^T (K + lambda I)^{-1} (y - m)
+        cov(x, x') = k(x, x') - k(x)^T (K + lambda I)^{-1} k(x')
+
+    (Rasmussen & Williams 2006, equations 2.25-2.26), from a Cholesky factor of K + lambda I. Rows are appended and
+    removed (``rank_one.remove_row``) without a new factorisation. Unlike GPyTorch's models, it is exact for every t and
+    all settings of GPyTorch.
+
+    Args:
+        kernel: any GPyTorch kernel; its batch shape must broadcast to ``batch_shape`` (candidate priors).
+            The model holds a copy in its ``dtype`` and on its ``device``; call ``rebuild`` after changing the copy's
+            hyperparameters.
+        noise_variance: lambda > 0, in squared units of the targets: a number or a tensor that broadcasts to
+            ``batch_shape``; at least 1e-10 of the prior variance at the origin (1e-5 in float32).
+        prior_mean: m, a number or a ``gpytorch.means.Mean``.
+        input_dim: d, the number of input columns, including time if the kernel has it.
+        batch_shape: shape of a batch of models (replicates, priors).
+        dtype, device: of the data and the hyperparameters.
+
+    Attributes:
+        kernel, prior_mean: the GPyTorch modules.
+        noise_variance: lambda.
+
+    If members of the batch hold different observations (``where``), a row that a member does not hold is a null row of
+    its factor, and rows are compacted from time to time: t is then at most about 3 times the largest number of
+    observations of a member. Memory: O(t^2) per member, O(t A) to predict at
+    A points.
+
+    On devices other than the CPU the values (not the shapes) of X and Y are not checked, and a member that
+    holds fewer than ``count`` observations forgets those it has: both checks would synchronise with the device.
+
+    ``observe``, ``forget``, ``reset`` and ``rebuild`` record no graph. The posterior is differentiable with
+    respect to X and, after ``condition_on_observations``, to the X and Y conditioned on.
+
+    Raises ValueError for another ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small and batches that
+    do not broadcast; TypeError for a ``kernel`` that is none.
+    """
+
+    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
+    _own_noise = False  # whether some observations came with noise variances of their own
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        noise_variance: float | Tensor,
+        *,
+        prior_mean: float | Mean = 0.0,
+        input_dim: int,
+        batch_shape: Sequence[int] = (),
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
+        validation.require(dtype in SMALLEST_RATIO, "dtype", dtype, "torch.float64 or torch.float32")
+        self.input_dim = validation.positive_integer("input_dim", input_dim)
+        shape = torch.Size(batch_shape)
+        noise = noise_over(torch.zeros((), dtype=dtype, device=device), noise_variance)
+        require_within(shape, noise.shape, "noise_variance")
+        require_within(shape, kernel.batch_shape, "kernel.batch_shape")
+        if not isinstance(prior_mean, Mean):
+            prior_mean = _constant(validation.finite_number("prior_mean", prior_mean), dtype)
+        self.kernel = copy.deepcopy(kernel).to(dtype=dtype, device=device)
+        self.prior_mean = copy.deepcopy(prior_mean).to(dtype=dtype, device=device)
+        self.register_buffer("noise_variance", noise)
+        check_ratio(noise, self._variance_at_origin())
+        own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
+        self.data = GrowingCholesky(input_dim, shape, own, dtype, device)
+        self.eval()
+
+    # -- what it is ------------------------------------------------------------------------------------
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the batch of models."""
+        return self.data.batch_shape
+
+    @property
+    def num_observations(self) -> Tensor:
+        """How many observations each member holds now, ``batch_shape``. O(t)."""
+        return self.data.rows().held.sum(-1).expand(self.batch_shape)
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of the data held, ``batch_shape``."""
+        rows = self.data.rows()
+        log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return (log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()).expand(
+            self.batch_shape
+        )
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """Log marginal likelihood of the data held, ``batch_shape``, from the predictive densities kept. O(t).
+
+        The diagonal of L holds the predictive deviation of each target given those before it, and L^{-1}(y - m)
+        its error in units of that; -1/2 |L^{-1}(y - m)|^2 - sum log L_ii - n/2 log 2 pi, nothing solved anew.
+        """
+        rows = self.data.rows()
+        log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        constant = 0.5 * math.log(2 * math.pi) * rows.held.sum(-1).to(log_diagonal)
+        return -0.5 * rows.whitened.square().sum(-1) - log_diagonal - constant
+
+    @property
+    def train_inputs(self) -> tuple[Tensor]:
+        """Inputs held, oldest first, ``(batch_shape x n x d,)``; ValueError if numbers held differ."""
+        rows = self._rectangular()
+        return (rows.inputs.expand(*self.batch_shape, *rows.inputs.shape[-2:]),)
+
+    @property
+    def train_targets(self) -> Tensor:
+        """Targets held, oldest first, ``batch_shape x n``; ValueError if numbers held differ."""
+        return self._rectangular().targets
+
+    def _rectangular(self) -> Rows:
+        if self.data.ragged:
+            self.data.compact()
+        counts = self.num_observations
+        validation.require(
+            not self.data.ragged, "num_observations", counts, "the same in every member to list data"
+        )
+        return self.data.rows()
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Add n observations in one block step. O(n t^2 + n^3), in place.
+
+        Args:
+            X: ``batch x n x d`` inputs, in any order of time.
+            Y: ``batch x n x 1`` targets. Both batches broadcast to ``batch_shape``.
+            where: boolean, broadcasts to ``batch_shape``: the members that learn.
+
+        Raises:
+            ValueError: on another shape, or NaN or infinity in X or Y (on the CPU), with nothing changed.
+        """
+        X, Y = observations(X, Y, self.batch_shape, self.data.inputs)
+        where = self._mask(where)
+        with torch.no_grad():
+            self.data.make_room(X.shape[-2])
+            self._widen(X, where)
+            self.data.append(new_rows(self._prior, self.data, X, Y, where))
+            self.data.ragged |= where is not None
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
+
+        Raises:
+            ValueError: if ``count`` is no integer >= 1, or exceeds what a member (with ``where`` True) holds
+                (on the CPU; elsewhere only if all members have always learned and unlearned together).
+        """
+        validation.positive_integer("count", count)
+        where = self._mask(where)
+        if where is None and not self.data.ragged:
+            held = self.data.size
+            validation.require(count <= held, "count", count, f"at most the {held} observations held")
+        elif self.data.held.device.type == "cpu":
+            short = self.num_observations < count
+            ok = not bool((short if where is None else short & where).any())
+            validation.require(
+                ok, "count", count, f"at most the number held, {self.num_observations.tolist()}"
+            )
+        with torch.no_grad():
+            for _ in range(count):
+                self.data.drop_oldest(where)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
+        where = self._mask(where)
+        with torch.no_grad():
+            self.data.clear(where)
+
+    def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
+        """Replace all observations by these: rows with ``held`` True, in members that have any. O(n t^2).
+
+        X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``. Raises ValueError on
+        bad input, with nothing changed.
+        """
+        observations(X, Y, self.batch_shape, self.data.inputs)
+        check_held(held, self.batch_shape, X.shape[-2])
+        self.reset(held.any(-1))
+        for k in range(X.shape[-2]):
+            self.observe(X[..., k : k + 1, :], Y[..., k : k + 1, :], where=held[..., k])
+
+    def rebuild(self) -> None:
+        """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
+        validation.require(
+            not self._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance alone"
+        )
+        with torch.no_grad():
+            self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
+            self.data.widen(padded(self.noise_variance.shape, self.batch_shape))
+            upper, whitened = factor_anew(self._prior, self.data)
+            rows = self.data.rows()
+            rows.corner.copy_(upper)
+            rows.whitened.copy_(whitened)
+
+    def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
+        """Take these, ``batch_shape`` each (or one for all, where the model has one), and ``rebuild``. O(t^3).
+
+        ValueError where the model's prior mean is no ``ConstantMean``, for another shape, and for what the constructor
+        refuses, with nothing changed.
+        """
+        constant = isinstance(self.prior_mean, ConstantMean)
+        validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
+        taken = ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean))
+        for own, new in taken:
+            fits = own.numel() == new.numel()
+            validation.shape_is(
+                "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
+            )
+        check_ratio(noise_variance.to(self.noise_variance), self._variance_at_origin())
+        validation.finite_tensor("prior_mean", prior_mean)
+        for own, new in taken:
+            own.copy_(new.reshape(own.shape))
+        self.rebuild()
+
+    changeable = ("kernel", "noise_variance", "prior_mean")
+
+    def keep_settings(self, own: OnlineGP) -> None:
+        """Factor what a state held anew, under the kernel, noise and prior mean of ``own``."""
+        self.kernel, self.prior_mean, self.noise_variance = own.kernel, own.prior_mean, own.noise_variance
+        self.rebuild()
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineGP:
+        """A copy that has observed (X, Y), differentiable in both.
+
+        Extra batch dimensions (fantasies) widen it; those that only Y has share one factor. Cost: O(t^2) per
+        factor and new observation.
+
+        As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, instead of
+        ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``.
+        """
+        wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
+        X, Y = observations(X, Y, wide, self.data.inputs)
+        model, noise = self.expand(wide), kwargs.get("noise")
+        if noise is not None:
+            noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
+        model.data.join(new_rows(model._prior, model.data, X, Y, None, noise))
+        return model
+
+    def expand(self, batch_shape: torch.Size) -> OnlineGP:
+        """A copy of shape ``batch_shape``, to which the model's own must broadcast; shares no memory."""
+        require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
+        expanded = self.data.expanded(torch.Size(batch_shape))
+        return copy.deepcopy(self, {id(self.data): expanded})  # a copy whose data are these
+
+    def _variance_at_origin(self) -> Tensor:
+        """Of a stationary kernel the prior variance anywhere."""
+        origin = self.noise_variance.new_zeros(1, self.input_dim)
+        with torch.no_grad():
+            return self._prior.variance(origin)
+
+    @property
+    def _prior(self) -> GaussianPrior:
+        return GaussianPrior(self.kernel, self.prior_mean, self.noise_variance)
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        return mask(where, self.batch_shape, self.data.inputs.device)
+
+    def _widen(self, X: Tensor, where: Tensor | None) -> None:
+        self.data.widen(padded(X.shape[:-2], self.batch_shape))
+        if where is not None:
+            self.data.widen(where.shape)
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def posterior(  # type: ignore[override]  # FantasizeMixin's signature is narrower than Model's
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Posterior at X, ``t_batch x q x d``: joint over the q points, marginal (no matrix) when q = 1.
+
+        ``t_batch`` broadcasts with ``batch_shape`` as in BoTorch. The kernel evaluates the
+        training inputs once, and one triangular solve serves all points: O(t^2) per point.
+
+        Args:
+            X: inputs.
+            output_indices: None or [0].
+            observation_noise: True to add ``noise_variance``, or a tensor of variances, ``t_batch x q x 1``.
+            posterior_transform: as in BoTorch.
+        """
+        validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]")
+        validation.tensor("X", X)
+        ok = X.dim() >= 2 and X.shape[-1] == self.input_dim and X.shape[-2] > 0
+        validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim} with q >= 1")
+        if X.is_cpu:
+            validation.finite_tensor("X", X)
+        batch = broadcast("X and the model", X.shape[:-2], self.batch_shape)
+        q = X.shape[-2]
+        mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))
+        mean, noise = mean.expand(*batch, q), _noise_on(observation_noise, self.noise_variance)
+        if q == 1:
+            posterior: GPyTorchPosterior = MarginalPosterior(mean, spread.expand(*batch, 1) + noise)
+        else:
+            covariance = spread.expand(*batch, q, q) + torch.diag_embed(noise.expand(*batch, q))
+            # As a linear operator: a dense one would be factored at once, and singular for repeated points.
+            posterior = GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+
+def _constant(value: float, dtype: torch.dtype) -> ConstantMean:
+    mean = ConstantMean().to(dtype)  # first, so that the value is not rounded to the default dtype
+    mean.constant.data.fill_(value)
+    return mean.requires_grad_(False)
+
+
+def _noise_on(observation_noise: bool | Tensor, noise_variance: Tensor) -> Tensor:
+    """Variances to add, broadcasting to ``batch x q``."""
+    if isinstance(observation_noise, Tensor):
+        return observation_noise.squeeze(-1)
+    return noise_variance.unsqueeze(-1) if observation_noise else noise_variance.new_zeros(1)

@@ -1,0 +1,142 @@
+"""Features of N arms from a dictionary of them: z(x) = L^{-1} k_S(x)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch.models.algebra.cholesky import bordered, independent, solve_lower
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.online_model import ResizableState, held_elsewhere
+from bandits_torch.models.sketch.feature_rows import GrowingRows
+
+_ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they fit a core's cache
+
+
+class ArmEmbedding(ResizableState):
+    """z(x) = L^{-1} k_S(x) with L the Cholesky factor of K_S, S the dictionary in the order its arms entered.
+
+    z(x)^T z(y) is the prior covariance of the projections onto the dictionary. Calandriello et al. (2019) have
+    K_S^{-1/2} in place of L^{-1}, a rotation of z. Appending arms to S leaves the rows of z there are as they are.
+
+    Args:
+        prior: of the arms.
+        chunk_size: None keeps z of all arms, ``rows`` (m, N); a number keeps none and computes z again
+            for ``chunk_size`` arms at a time.
+
+    Cost: ``rebuild`` O(m^2 N), an appended arm O(m N); without ``rows`` both O(m^3).
+    """
+
+    inducing: Tensor
+    lower: Tensor
+
+    def __init__(self, prior: ArmPrior, prior_variance: Tensor, chunk_size: int | None) -> None:
+        super().__init__()
+        self.prior: ArmPrior
+        held_elsewhere(self, prior=prior)
+        self.chunk_size, self.num_arms = chunk_size, prior.num_arms
+        self.scale = float(prior_variance.max())
+        new = prior_variance.new_zeros
+        self.register_buffer("inducing", torch.zeros(0, dtype=torch.long, device=prior_variance.device))
+        self.register_buffer("lower", new(0, 0))
+        self.rows = GrowingRows(new(0, self.num_arms)) if chunk_size is None else None
+
+    @property
+    def size(self) -> int:
+        """m."""
+        return self.lower.shape[0]
+
+    @property
+    def least(self) -> float:
+        """Variance left of an arm below which it counts as within the span of the dictionary."""
+        return (1e-12 if self.lower.dtype == torch.float64 else 1e-5) * self.scale
+
+    def of(self, arms: Tensor) -> Tensor:
+        """z of arms (n,) by index: (m, n)."""
+        return self.rows.columns(arms) if self.rows is not None else self._computed(arms)
+
+    def at(self, cross: Tensor) -> Tensor:
+        """z of points whose covariance with the dictionary is ``cross`` (..., m, n)."""
+        return solve_lower(self.lower, cross)
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """(arms, their z) over all arms."""
+        step = self.chunk_size or _ARMS_AT_ONCE
+        for start in range(0, self.num_arms, step):
+            arms = slice(start, min(start + step, self.num_arms))
+            yield arms, self.rows.columns(arms) if self.rows is not None else self._computed(arms)
+
+    def rebuild(self, inducing: Tensor) -> None:
+        """The dictionary of these arms alone, less those within the span of others."""
+        kept, self.lower = independent(self.kernel(inducing, inducing), self.least)
+        self.inducing = inducing[kept]
+        if self.rows is not None:
+            self.rows.start(len(kept))
+            for start in range(0, self.num_arms, _ARMS_AT_ONCE):
+                arms = slice(start, start + _ARMS_AT_ONCE)
+                self.rows.assign(arms, self._computed(arms))
+
+    def beyond(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[list[int], Tensor, Tensor, Tensor]:
+        """Which of the arms ``new`` (j,) that stand at z (m, j) are outside the span of the dictionary and of those
+        before, the corner that L gains from them, and their covariance with the arms ``arm`` (n,) and with all arms
+        (without ``rows``: again with ``arm``)."""
+        keeps_rows = self.rows is not None
+        covariance = self._kernel_with_all(new) if keeps_rows else self.kernel(new, arm)
+        own = covariance[:, new] if keeps_rows else self.kernel(new, new)
+        kept, corner = independent(own - z.mT @ z, self.least)
+        covariance = covariance if len(kept) == len(new) else covariance[kept]
+        return kept, corner, covariance[:, arm] if keeps_rows else covariance, covariance
+
+    def append(
+        self, new: Tensor, z: Tensor, corner: Tensor, covariance: Tensor, left: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Join arms outside the span of the dictionary; arguments from ``beyond``.
+
+        Returns the new rows (j, N), and ``left @ rows`` of the rows before, for vectors ``left`` (q, m), from the same
+        pass over them; both empty where no rows are kept."""
+        if self.rows is not None:
+            passed = self.rows.product(torch.cat([z.mT, left]))
+            added = solve_lower(corner, covariance - passed[: len(new)])
+            added[:, self.inducing] = 0.0  # but for rounding
+            self.rows.append(added)
+        else:
+            passed = added = covariance[:0]
+        self.lower = bordered(self.lower, torch.zeros_like(z), z.mT, corner)
+        self.inducing = torch.cat([self.inducing, new])
+        return added, passed[len(new) :]
+
+    def kernel(self, one: Tensor, other: Tensor | slice) -> Tensor:
+        """Prior covariance between two sets of arms by index."""
+        with torch.no_grad():
+            return self.prior.space_kernel(self.prior.inputs[one], self.prior.inputs[other]).to_dense()
+
+    def _kernel_with_all(self, arms: Tensor) -> Tensor:
+        """Prior covariance of arms (j,) with all, (j, N). On a CPU piece by piece: a kernel makes several copies of its
+        inputs, and small ones stay in its caches (three times as fast at a million arms)."""
+        if self.num_arms <= _ARMS_AT_ONCE or not self.lower.is_cpu:
+            return self.kernel(arms, slice(None))
+        starts = range(0, self.num_arms, _ARMS_AT_ONCE)
+        return torch.cat([self.kernel(arms, slice(start, start + _ARMS_AT_ONCE)) for start in starts], 1)
+
+    def _computed(self, arms: Tensor | slice) -> Tensor:
+        return self.at(self.kernel(self.inducing, arms))
+
+    # -- device, dtype, state --------------------------------------------------------------------------
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ArmEmbedding:
+        if self.rows is not None:
+            self.rows.apply(fn)
+        super()._apply(fn, recurse)
+        return self
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The rows."""
+        return {} if self.rows is None else self.rows.state_dict()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        if self.rows is not None:
+            self.rows.load_state_dict(state)

@@ -1,0 +1,160 @@
+"""Bayesian linear regression on features that grow in number, one observation at a time."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch.models.algebra.cholesky import bordered, safe_cholesky, solve_lower
+from bandits_torch.models.online_model import ResizableState
+
+
+class FeatureRegression(ResizableState):
+    """r = z^T w + noise with w ~ N(0, I_m) and noise of variance lambda: the posterior of w.
+
+    | symbol | here | meaning |
+    |---|---|---|
+    | A, b | ``gram``, ``moment`` | Z^T Z and Z^T r over all observations; V = A + lambda I |
+    | C = lambda V^{-1} | ``covariance`` | of w |
+    | theta = V^{-1} b | ``weights`` | mean of w |
+
+    Cost: an observation O(m^2); a new feature O(m^2); every ``max(64, m)`` observations C is computed anew, O(m^3), so
+    that rounding errors do not pile up.
+
+    Args:
+        noise_variance: lambda, 0-dimensional.
+    """
+
+    noise_variance: Tensor
+    _gram: Tensor
+    _moment: Tensor
+    covariance: Tensor
+    weights: Tensor
+    _LOOSE = ("_uncounted",)
+
+    def __init__(self, noise_variance: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("noise_variance", noise_variance.clone(), persistent=False)
+        for name, shape in (("_gram", (0, 0)), ("_moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
+            self.register_buffer(name, noise_variance.new_zeros(shape))
+        self._uncounted: list[tuple[Tensor, Tensor]] = []  # features and rewards that A and b so far lack
+        self._since_anew = 0
+
+    @property
+    def gram(self) -> Tensor:
+        """A = Z^T Z (m, m), summed when asked for."""
+        self._count()
+        return self._gram
+
+    @property
+    def moment(self) -> Tensor:
+        """b = Z^T r (m,), summed when asked for."""
+        self._count()
+        return self._moment
+
+    def _count(self) -> None:
+        if self._uncounted:
+            features, rewards = zip(*self._uncounted, strict=True)
+            z = torch.stack(features)
+            self._gram.addmm_(z.mT, z)
+            self._moment.addmv_(z.mT, torch.stack(rewards).to(z))
+            self._uncounted = []
+
+    @property
+    def size(self) -> int:
+        """m."""
+        return self._gram.shape[0]
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(I + A / lambda). O(m^3)."""
+        return (self._factor().diagonal().log() - self.noise_variance.log() / 2).sum()
+
+    def start(self, gram: Tensor, moment: Tensor) -> None:
+        """Other features altogether: their A and b. O(m^3)."""
+        self._gram, self._moment, self._uncounted = gram, moment, []
+        self._compute_anew()
+
+    def observe(self, z: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
+        """Learn ``reward`` at features z (m,). Returns g (m,) and c: at any features x, the posterior variance
+        falls by (g^T x)^2 and the mean moves by c g^T x."""
+        g = self.covariance @ z
+        deviation = (self.noise_variance + (z @ g).clamp_min(0.0)).sqrt()  # z^T C z >= 0, but for rounding
+        g = g / deviation
+        step = (reward - z @ self.weights) / deviation
+        self.covariance.addr_(g, g, alpha=-1)
+        self.weights.addcmul_(g, step)
+        self._uncounted.append((z, reward))
+        self._since_anew += 1
+        if self._since_anew >= max(64, self.size):
+            self._compute_anew()
+        return g, step
+
+    def correct(self, z: Tensor, change: Tensor) -> Tensor:
+        """An earlier reward at features z was larger by ``change``. Returns by how much ``weights`` move."""
+        moved = self.covariance @ z * (change / self.noise_variance)
+        self.weights.add_(moved)
+        self.moment.addcmul_(z, change.to(z))
+        return moved
+
+    def append(self, side: Tensor, corner: Tensor, moment: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Join j features: the new blocks of A, ``side`` (m, j) and ``corner`` (j, j), and of b (j,).
+
+        Returns G = V^{-1} side (m, j), the Cholesky factor H (j, j) of the Schur complement of V, and the new weights
+        (j,): with d = new features - G^T old features at any x, the part of the variance that is lambda x^T V^{-1} x
+        grows by lambda |H^{-1} d|^2 and the mean by weights^T d.
+        """
+        against = self.covariance @ side / self.noise_variance
+        lifted = corner - side.mT @ against
+        lifted.diagonal().add_(self.noise_variance)
+        schur = safe_cholesky(lifted, scale=corner.diagonal().amax() + self.noise_variance)
+        weights = torch.cholesky_solve((moment - against.mT @ self.moment).unsqueeze(-1), schur).squeeze(-1)
+        lifting = solve_lower(schur, torch.cat([-against.mT, torch.eye(len(schur)).to(schur)], 1))
+        self._widen(len(schur))
+        size = self.size - len(schur)
+        self._gram[:size, size:], self._gram[size:, :size], self._gram[size:, size:] = side, side.mT, corner
+        self.moment[size:] = moment
+        self.covariance[size:, size:] = 0
+        self.covariance.addmm_(lifting.mT, lifting * self.noise_variance)
+        self.weights[:size] -= against @ weights
+        self.weights[size:] = weights
+        return against, schur, weights
+
+    def append_unseen(self, count: int) -> None:
+        """Join features that are 0 in every observation so far."""
+        self._widen(count)
+
+    def _widen(self, count: int) -> None:
+        """``count`` features more, of which nothing is known."""
+        none = self.moment.new_zeros(self.size, count)
+        one = torch.eye(count).to(none)
+        self._gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))
+        self.covariance = bordered(self.covariance, none, none.mT, one)
+        self._moment, self.weights = (
+            torch.nn.functional.pad(v, (0, count)) for v in (self.moment, self.weights)
+        )
+
+    def _compute_anew(self) -> None:
+        factor = self._factor()
+        self.covariance = (
+            self.noise_variance * torch.cholesky_inverse(factor) if self.size else self.gram.clone()
+        )
+        self.weights = torch.cholesky_solve(self.moment.unsqueeze(-1), factor).squeeze(-1)
+        self._since_anew = 0
+
+    def _factor(self) -> Tensor:
+        """Cholesky factor of V."""
+        lifted = self.gram.clone()
+        lifted.diagonal().add_(self.noise_variance)
+        return safe_cholesky(lifted)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the buffers alone do not tell."""
+        return {"uncounted": copy.deepcopy(self._uncounted), "since_anew": self._since_anew}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self._uncounted, self._since_anew = copy.deepcopy(state["uncounted"]), state["since_anew"]

@@ -1,0 +1,310 @@
+"""A Gaussian process over arms seen through a dictionary of them, resampled by ridge leverage scores (BKB)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.broadcasting import noise_added
+from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.posterior import OffArms, arms_posterior, moments_at
+from bandits_torch.models.sketch.sketch import Sketch
+from bandits_torch.streams import ReplicateStreams
+
+
+class SketchedGP(ArmModel):
+    """BKB's posterior over N arms: DTC on a dictionary of m of the arms pulled, m in the order of d_eff.
+
+    Inputs are arms by index, as for ``ArmGP``; ``off_arms()`` returns the same posterior over features. Variances
+    are in squared units of reward: lambda times the sigma~^2 that Calandriello et al. (2019) print. It is exact
+    when the dictionary holds every arm pulled; else the variance stays near the prior's away from the dictionary
+    (no variance starvation) and the mean is a projection of the exact one.
+
+    Args:
+        arms: ``(N, d)`` features, or N.
+        kernel: a static kernel over features (or over indices, or an N x N covariance matrix), one for all replicates.
+        noise_variance: lambda > 0, a number or ``batch_shape``; at least 1e-10 of the largest prior variance (1e-5 in
+            float32).
+        prior_mean: prior mean reward, a number, ``(N,)`` or ``(*batch_shape, N)``.
+        sampling: which observations enter the dictionary, and when it is drawn: ``LeverageSampling.theory(...)``
+            or ``.practical()`` (the default).
+        chunk_size: number of arms processed at a time when memory is short. None stores the embedding of all arms,
+            N x m numbers; a number recomputes it for ``chunk_size`` arms at a time.
+        batch_shape: replicates.
+        dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
+        seed, first_replicate: of the dictionaries' random numbers; replicate k gives the same run alone as in a batch.
+
+    Cost of a step: see ``Sketch``; replicates advance sequentially, since their dictionaries differ in size.
+
+    Raises ValueError on bad input, with nothing changed; it cannot ``forget`` single observations.
+    """
+
+    likelihood = None
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        kernel: Kernel | Tensor,
+        noise_variance: float | Tensor,
+        *,
+        prior_mean: float | Tensor = 0.0,
+        sampling: LeverageSampling | None = None,
+        chunk_size: int | None = None,
+        batch_shape: tuple[int, ...] | torch.Size = (),
+        seed: int = 0,
+        first_replicate: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        arms = inputs.features_of(arms, dtype, device)
+        validation.shape_is("arms", arms, arms.dim() == 2, "(N, d): replicates share their arms")
+        if chunk_size is not None:
+            validation.positive_integer("chunk_size", chunk_size)
+        self.register_buffer("arms", arms)
+        validation.natural("first_replicate", first_replicate)
+        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
+        static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
+        validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
+        noise = settings.noise_over(arms, noise_variance)
+        mean = settings.prior_mean_over(arms, prior_mean)
+        self._batch_shape = settings.common_batch(
+            batch_shape=batch_shape, noise_variance=noise.shape, prior_mean=mean.shape[:-1]
+        )
+        settings.check_ratio(noise, self.prior.diagonal())
+        self.register_buffer("noise_variance", noise)
+        self.register_buffer("prior_mean", mean)
+        self.prior_mean: Tensor
+        self.sampling = sampling or LeverageSampling.practical()
+        sketches = []
+        for k, one in enumerate(noise.expand(self._batch_shape).reshape(-1)):
+            streams = ReplicateStreams(
+                seed, purpose="sketch", first=first_replicate + k, dtype=arms.dtype, device=arms.device
+            )
+            sketches.append(Sketch(self.prior, one.clone(), self.sampling, streams, chunk_size))
+        self._hold(sketches)
+        self.register_buffer("_kappa_squared", self.sketches[0].prior_variance.max(), persistent=False)
+        self._kappa_squared: Tensor
+        self._candidates: Tensor | None = None
+        self.eval()
+
+    # -- what it is ------------------------------------------------------------------------------------
+
+    def _hold(self, sketches: list[Sketch]) -> None:
+        """Take these for the posteriors of the members of the batch, row-major."""
+        self.sketches = sketches  # walked through at every step, which takes a ModuleList longer
+        self._members = torch.nn.ModuleList(sketches)  # their state and device
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates."""
+        return self._batch_shape
+
+    @property
+    def can_forget(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def num_observations(self) -> Tensor:
+        """How many observations each member holds, ``batch_shape``."""
+        return self._each([sketch.observations for sketch in self.sketches])
+
+    @property
+    def dictionary_size(self) -> Tensor:
+        """m of each member, ``batch_shape``."""
+        return self._each([sketch.size for sketch in self.sketches])
+
+    @property
+    def draws(self) -> Tensor:
+        """How many dictionaries each member has drawn, ``batch_shape``."""
+        return self._each([sketch.draws for sketch in self.sketches])
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(I + Z Z^T / lambda) of the projected data, at most the exact gain, ``batch_shape``. O(m^3)."""
+        return self._each([sketch.information_gain for sketch in self.sketches])
+
+    @property
+    def effective_dimension(self) -> Tensor:
+        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(u) once marginals were read."""
+        return self._each([sketch.effective_dimension for sketch in self.sketches])
+
+    @property
+    def largest_prior_variance(self) -> Tensor:
+        """kappa^2 = max k(x, x) over the arms."""
+        return self._kappa_squared
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Dictionary size, size of the last draw (of which it is a superset), and dictionaries drawn."""
+        return {
+            "dictionary_size": self.dictionary_size.reshape(-1),
+            "last_draw": self._each([sketch.last_draw for sketch in self.sketches]).reshape(-1),
+            "draws": self.draws.reshape(-1),
+        }
+
+    def _each(self, numbers: list[int] | list[Tensor]) -> Tensor:
+        """One number per member, ``batch_shape``."""
+        return torch.stack([torch.as_tensor(n, device=self.arms.device) for n in numbers]).reshape(
+            self._batch_shape
+        )
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
+        index, rewards, _ = inputs.observations(X, Y, self.num_arms, False, self._batch_shape)
+        mask = self._mask(where)
+        for k in range(index.shape[-1]):
+            self._learn(index[:, k], rewards[:, k], mask)
+
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """``observe`` for one pull per member; ``time`` is not looked at."""
+        arm, mask = self._checked_arm(arm), self._mask(where)
+        validation.finite_tensor("reward", reward)
+        self._learn(arm, inputs.flat("reward", reward, self._batch_shape), mask)
+
+    def place(self, arm: Tensor) -> None:
+        """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
+        for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
+            sketch.observe_ahead(index)
+
+    def reward(self, arm: Tensor, reward: Tensor) -> None:
+        """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
+        validation.finite_tensor("reward", reward)
+        n = arm.shape[-1]
+        arms = inputs.flat("arm", arm, self._batch_shape, n)
+        rewards = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
+        residuals = rewards - self._means_of(arms)
+        for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
+            more = sorted({index for index in indices if indices.count(index) > sketch.awaited(index)})
+            validation.require(not more, "arm", more, "arms placed before, as often as rewards of them come")
+        for sketch, indices, values in zip(self.sketches, arms.tolist(), residuals, strict=True):
+            for index, value in zip(indices, values, strict=True):
+                sketch.reward(index, value)
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Raises ValueError: a dictionary cannot unlearn one observation. ``reset`` unlearns all."""
+        validation.require(False, "forget", count, "left alone: a SketchedGP cannot forget (ArmGP can)")
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything."""
+        mask = self._mask(where)
+        for k, sketch in enumerate(self.sketches):
+            if mask is None or bool(mask[k]):
+                sketch.reset()
+
+    def _learn(self, arm: Tensor, reward: Tensor, mask: list[bool] | None) -> None:
+        residual = reward.to(self.arms.dtype) - self._means_of(arm.unsqueeze(-1)).squeeze(-1)
+        for k, (sketch, index) in enumerate(zip(self.sketches, arm.tolist(), strict=True)):
+            if mask is None or mask[k]:
+                sketch.observe(index, residual[k])
+
+    def prior_mean_of(self, member: int) -> Tensor:
+        """Prior mean of one member of the batch, () or (N,)."""
+        return self._prior_means()[member] if self.prior_mean.dim() else self.prior_mean
+
+    def _means_of(self, arms: Tensor) -> Tensor:
+        """Prior means of arms (b, n)."""
+        return self._prior_means().gather(-1, arms) if self.prior_mean.dim() else self.prior_mean
+
+    def _prior_means(self) -> Tensor:
+        """(b, N); a view unless the mean has a batch of its own."""
+        return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
+
+    def _checked_arm(self, arm: Tensor) -> Tensor:
+        in_range = all(0 <= index < self.num_arms for index in arm.reshape(-1).tolist())
+        validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+        return inputs.flat("arm", arm, self._batch_shape)
+
+    def _mask(self, where: Tensor | None) -> list[bool] | None:
+        return None if where is None else inputs.flat_mask(where, self._batch_shape).tolist()
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def candidates(self, time: float | None = None) -> Tensor:
+        """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
+        if self._candidates is None:
+            index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
+            self._candidates = index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
+        return self._candidates
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at."""
+        for sketch in self.sketches:
+            sketch.refresh()
+        shape = (*self._batch_shape, self.num_arms)
+        mean, variance = (
+            torch.stack([getattr(s, name) for s in self.sketches]) for name in ("mean", "variance")
+        )
+        return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
+
+    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N``."""
+        arms = torch.arange(self.num_arms, device=self.arms.device)
+        mean, covariance = moments_at(
+            self.sketches, self.prior.inputs[arms].expand(*self._batch_shape, -1, -1)
+        )
+        return mean + self.prior_mean, covariance
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Joint posterior at X, ``t_batch x q x 1`` of indices."""
+        noise = noise_added(output_indices, observation_noise, self.noise_variance)
+        if X is self._candidates and X is not None:
+            mean, variance = self.marginals()
+            found: GPyTorchPosterior = MarginalPosterior(
+                mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
+            )
+        else:
+            found = arms_posterior(self, X, noise)
+        return found if posterior_transform is None else posterior_transform(found)
+
+    def off_arms(self) -> OffArms:
+        """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows
+        what the model learns. Differentiable in X. ValueError for a kernel over indices or a prior mean per arm."""
+        by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.prior.space_kernel.modules())
+        validation.require(not by_index, "kernel", type(self.prior.kernel).__name__, "a kernel over features")
+        one_mean = self.prior_mean.dim() == 0
+        validation.require(
+            one_mean, "prior_mean", self.prior_mean, "one number: off the arms no other is known"
+        )
+        return OffArms(self)
+
+    def expand(self, batch_shape: torch.Size) -> SketchedGP:
+        """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        order = torch.arange(self._batch_shape.numel()).reshape(self._batch_shape).expand(batch_shape)
+        model = copy.deepcopy(self)
+        model._hold([copy.deepcopy(self.sketches[k]) for k in order.reshape(-1).tolist()])
+        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        return model
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        noise = self.noise_variance.expand(self._batch_shape).reshape(-1)
+        for sketch, one in zip(self.sketches, noise, strict=True):
+            sketch.noise_variance.copy_(one)
+            sketch.regression.noise_variance.copy_(one)
+
+    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
+        """Inputs are indices: nothing to transform."""
+        return X

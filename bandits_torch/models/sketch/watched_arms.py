@@ -1,0 +1,85 @@
+"""Variances of a few arms of a sketch, kept up to date pull by pull, where all arms would be too many to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.sketch.sketch import Sketch
+
+
+class WatchedArms:
+    """The posterior variance of n arms now, at O(n m) a pull in place of the O(N m) that all arms take.
+
+    Args:
+        sketch: that the arms belong to; what it learns in the meantime is followed, another dictionary too.
+        arms: (n,), by index.
+
+    Attributes:
+        arms: (n,), in the order they joined.
+    """
+
+    def __init__(self, sketch: Sketch, arms: Tensor) -> None:
+        self.arms = arms
+        self._sketch = sketch
+        self._variance: Tensor
+        self._begin()
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    def join(self, arms: Tensor) -> None:
+        """Watch these arms (j,) too, none of which is watched yet."""
+        more = WatchedArms(self._sketch, arms)
+        self._variance = torch.cat([self._up_to_date(), more._variance])
+        self._z: Tensor = torch.cat([self._z, more._z], 1)
+        self.arms = torch.cat([self.arms, arms])
+
+    def variance(self) -> Tensor:
+        """Of the arms as they stand in ``arms``, (n,)."""
+        return self._up_to_date().clamp_min(0.0)
+
+    def _begin(self) -> None:
+        sketch = self._sketch
+        self._z = sketch.embedding.of(self.arms)
+        self._variance = sketch.marginals.variance_at(self.arms, self._z, sketch.regression)
+        self._era, self._pulls = self._now(), sketch.marginals.pulls
+
+    def _now(self) -> tuple[int, int]:
+        """The dictionary, and the last pass over all arms: after another of either, pulls are counted anew."""
+        return self._sketch.draws, self._sketch.marginals.settled
+
+    def _up_to_date(self) -> Tensor:
+        marginals = self._sketch.marginals
+        if self._era != self._now():
+            self._begin()
+        elif self._pulls < marginals.pulls:
+            for fall in marginals.falls_since(self._pulls):
+                passed = self._z.mT @ fall  # a vector on the left would take twice as long
+                self._variance.addcmul_(passed, passed, value=-1)
+            self._pulls = marginals.pulls
+        return self._variance
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The arms, with their variances after so many pulls; the sketch has a state of its own."""
+        return {"arms": self.arms, "variance": self._variance, "era": list(self._era), "pulls": self._pulls}
+
+    @classmethod
+    def from_state(cls, sketch: Sketch, state: Mapping[str, Any]) -> WatchedArms:
+        """The watched arms that gave ``state``, of a sketch that was put back to the same moment."""
+        n = validation.tensor("arms", state["arms"]).shape
+        for name, dtype in (("arms", torch.long), ("variance", sketch.prior_variance.dtype)):
+            value = validation.tensor(name, state[name])
+            ok = value.dtype == dtype and value.dim() == 1 and value.shape == n
+            validation.shape_is(name, value, ok, f"(n,) and dtype {dtype}")
+        validation.natural("pulls", state["pulls"])
+        watched = cls(sketch, state["arms"])
+        watched._variance, watched._pulls = state["variance"].clone(), state["pulls"]
+        watched._era = tuple(state["era"])
+        return watched
