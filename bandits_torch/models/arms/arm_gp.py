@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -96,6 +97,7 @@ class ArmGP(ArmModel):
         self.prior.fill(self._batch_shape)
         settings.check_ratio(noise, self.prior.diagonal())
         self.form = form
+        self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
         if form == "auto":
             most = _COVARIANCE_FORM_UP_TO["drifting" if self.drifts else "static"]
@@ -103,7 +105,7 @@ class ArmGP(ArmModel):
         self._belief = ArmBelief(
             self.prior,
             mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
-            noise.expand(self._batch_shape).reshape(b, 1).clone(),
+            self.noise_variance.reshape(b, 1),
             form,
         )
         self._candidates: Tensor | None = None
@@ -116,11 +118,6 @@ class ArmGP(ArmModel):
     def batch_shape(self) -> torch.Size:
         """Replicates, priors: every batch dimension."""
         return self._batch_shape
-
-    @property
-    def noise_variance(self) -> Tensor:  # type: ignore[override]
-        """lambda, ``batch_shape``."""
-        return self._belief.noise_variance.reshape(self._batch_shape)
 
     @property
     def now(self) -> float | None:
@@ -307,6 +304,7 @@ class ArmGP(ArmModel):
             validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
         settings.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
         validation.finite_tensor("prior_mean", prior_mean)
+        self.noise_variance.copy_(noise_variance)
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
         self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
         self.rebuild()
@@ -317,7 +315,7 @@ class ArmGP(ArmModel):
         """Learn what a state held again, under the kernel, noise and prior mean of ``own``."""
         belief, taken = own._belief, self._belief
         belief.observations, belief.now, belief.forgets = taken.observations, taken.now, taken.forgets
-        self.prior, self._belief = own.prior, belief
+        self.prior, self.noise_variance, self._belief = own.prior, own.noise_variance, belief
         belief.relearn(taken.form_name)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
@@ -437,6 +435,7 @@ class ArmGP(ArmModel):
         source = inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
         model = copy.deepcopy(self)
         model._batch_shape, model._candidates = wide, None
+        model.noise_variance = self.noise_variance.expand(wide).clone()
         model.prior.fill(model._batch_shape)
         model._belief.widen(source)
         return model
@@ -478,6 +477,10 @@ class ArmGP(ArmModel):
         belief.forgets = self._belief.forgets
         belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
         return model
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        self._belief.noise_variance.copy_(self.noise_variance.reshape(-1, 1))
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""

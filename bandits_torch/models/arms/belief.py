@@ -41,27 +41,31 @@ class ArmBelief(torch.nn.Module):
     """
 
     prior_mean: Tensor
-    noise_variance: Tensor
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
         self.prior: ArmPrior
         held_elsewhere(self, prior=prior, drifts=prior.time_kernel is not None)
         self.register_buffer("prior_mean", prior_mean)  # b x N
-        self.register_buffer("noise_variance", noise_variance)  # b x 1
         self.forgets = False
-        self.start(form)
+        self.start(form, noise_variance)  # b x 1
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """lambda, (b, 1), in the dtype that the form computes in."""
+        return self.form.noise_variance
 
     @property
     def form_name(self) -> str:
         """``"covariance"`` or ``"factor"``."""
         return "factor" if isinstance(self.form, FactorForm) else "covariance"
 
-    def start(self, form: str) -> None:
+    def start(self, form: str, noise_variance: Tensor | None = None) -> None:
         """Nothing observed, in the given form, with the prior as it is now."""
         self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
-        self.form = FORMS[form](self.prior, b, self.noise_variance)
+        noise = self._own(self.noise_variance) if noise_variance is None else noise_variance
+        self.form = FORMS[form](self.prior, b, noise)
         if isinstance(self.form, FactorForm):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
@@ -230,7 +234,7 @@ class ArmBelief(torch.nn.Module):
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
-        self.prior_mean, self.noise_variance = self.prior_mean[source], self.noise_variance[source]
+        self.prior_mean = self.prior_mean[source]
         for name, held in list(self.observations.named_buffers()):
             setattr(self.observations, name, held[source])
         self.form.prior.fill(self.prior.model_batch_shape)
@@ -328,4 +332,3 @@ class ArmBelief(torch.nn.Module):
         if form != self.form_name:
             self.start(form)
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self.form.noise_variance.copy_(self.noise_variance)
