@@ -226,7 +226,7 @@ def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
 
 def test_arms_can_be_added_to_arm_gps_alone():
     policy = all_recipes.build("bkb", 1, T)[0]
-    with pytest.raises(ValueError, match="model must be an ArmGP to take up more arms, got 'SketchedGP'"):
+    with pytest.raises(ValueError, match="model must be an ArmGP to take up more arms, got SketchedGP"):
         policy.add_arms(torch.zeros(1, 1))
 
 

@@ -378,7 +378,7 @@ def test_a_bad_interval_is_refused(every, tmp_path):
 
 def test_a_policy_s_file_is_for_policies_of_its_name_and_size(tmp_path):
     save_policy(tmp_path / "policy", RandomPolicy(3, 2))
-    with pytest.raises(ValueError, match=r"policy.num_arms was 3 and is 4"):
+    with pytest.raises(ValueError, match=r"policy.choices was 3 and is 4"):
         load_policy(tmp_path / "policy", RandomPolicy(4, 2))
     with pytest.raises(ValueError, match="policy was RandomPolicy and is IndexPolicy"):
         load_policy(tmp_path / "policy", all_recipes.build("gp_ucb", 2, 5)[0])

@@ -112,8 +112,10 @@ def test_every_public_name_gets_a_page_and_a_line_on_the_page_of_its_package(tmp
         info.name for info in pkgutil.walk_packages(bandits_torch.__path__, "bandits_torch.") if info.ispkg
     ]
     for room in ["bandits_torch", *packages]:
-        text = (tmp_path / f"{room}.rst").read_text()
         package = importlib.import_module(room)
+        if not hasattr(package, "__all__"):
+            continue  # its public names are those of the package above
+        text = (tmp_path / f"{room}.rst").read_text()
         for name in package.__all__:
             if name != "__version__" and not inspect.ismodule(getattr(package, name)):
                 (target,) = re.findall(rf":py:obj:`{name} <(.*?)>`", text)

@@ -273,9 +273,9 @@ def test_what_is_known_of_a_problem_fills_in_what_the_user_leaves_open():
     )
     assert policy.width.delta == 0.3
     noise = torch.as_tensor(problem.knowledge.noise_variance)
-    assert torch.equal(policy.model.noise_variance, noise)
+    assert torch.equal(policy.model.noise_variance, noise.expand(2))
     louder = recipes.build("igp_ucb", problem, replicates=2, horizon=50, noise_variance=0.9)
-    assert float(louder.model.noise_variance) == pytest.approx(0.9)
+    assert louder.model.noise_variance.tolist() == pytest.approx([0.9, 0.9])
 
 
 def test_unknown_names_and_options_are_refused_with_those_there_are():

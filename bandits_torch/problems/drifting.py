@@ -108,7 +108,7 @@ class SwitchingFunctions(SimulatedProblem):
 
 @named("sphere-one-switch", random=True)
 class SphereOneSwitch(SwitchingFunctions):
-    """The first environment of Hong, Li & Tewari (2023), section 6: arms on the unit sphere of R^10, a switch at 0.3 T.
+    """First environment of Hong, Li & Tewari (2023), section 6: arms on a sphere in R^10, a switch at 0.3 T.
 
     ``change`` is ``"flip"``, the sign change of their published code, or ``"fresh"``, the new draw of their
     text. They truncate the noise so that |reward| <= 1; here it is normal. Other options: ``SwitchingFunctions``.

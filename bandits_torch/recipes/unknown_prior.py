@@ -52,8 +52,7 @@ def pe_gp_ucb(
     xi: str = "two-sided",
     width: Any = None,
 ) -> Policy:
-    """PE-GP-UCB: optimistic over arms and priors; drops priors whose predictions fail (Ziomek et al. 2024, Algorithm
-    1).
+    """PE-GP-UCB: optimistic over arms and priors; drops priors that predict badly (Ziomek et al. 2024, Algorithm 1).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``PriorElimination``).
 

@@ -178,6 +178,7 @@ def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_
     assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == [
         "regret.csv",
         "regret.png",
+        "report.html",
         "run.json",
     ]
 

@@ -73,7 +73,7 @@ def test_data_go_to_the_problems_that_read_them(tmp_path):
     [
         (["--problems", "gp,gp"], "problems must be different names"),
         (["--problems", "gpp"], "problem must be one of gp, rkhs"),
-        (["--policies", "frist"], "policy must be one of random, gp_ucb"),
+        (["--policies", "frist"], "policy must be one of auto, random, gp_ucb"),
         (["--engine", "cloud"], "engine must be one of local, processes, ray, got 'cloud'"),
         (["--option", "windw=3"], "'windw' is accepted by nobody; there are gp's options"),
         (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),

@@ -494,7 +494,7 @@ SPECS: dict[str, Spec] = {
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
     ),
     "policies.FixedShare": Spec(
-        {"prior": torch.ones(3).double()},
+        {"prior": torch.ones(3).double(), "memory": 0.9},
         {
             "prior": bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3)),
             "share": bad.rate,
@@ -503,7 +503,11 @@ SPECS: dict[str, Spec] = {
         },
     ),
     "policies.MemberScale": Spec(
-        {"strength": torch.ones(3).double(), "learn_offset": torch.tensor([True, False, True])},
+        {
+            "strength": torch.ones(3).double(),
+            "learn_offset": torch.tensor([True, False, True]),
+            "memory": 0.9,
+        },
         {
             "strength": st.sampled_from(
                 [-torch.ones(3), torch.ones(2, 3), "ones", None, [1.0], torch.tensor([bad.NAN, 1.0, 1.0])]

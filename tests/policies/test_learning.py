@@ -242,7 +242,7 @@ def learning_arms(replicates=2):
 def play(policy, steps, first=1):
     for step in range(first, first + steps):
         choice = policy.choose(float(step))
-        reward = torch.sin(6 * policy.arms[choice.arm, 0])
+        reward = torch.sin(6 * policy.choices.arms[choice.arm, 0])
         policy.learn(Observation(float(step), choice.arm, reward, choice.why))
 
 

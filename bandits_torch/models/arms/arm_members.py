@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
 
@@ -15,7 +16,7 @@ _PENDING = 16  # observations between two passes over a member's N x N matrix
 _FADED = 1e-8  # a factor below which what is held is rescaled
 
 
-class ArmMembers(torch.nn.Module):
+class ArmMembers(Described, torch.nn.Module):
     """P Gaussian processes over N arms, S replicates of each: ``ArmGP`` of batch shape (S, P) for large P.
 
     Member p has the covariance K_g(p), the noise variance lambda_p and exponential forgetting at rate eps_p,
