@@ -30,7 +30,7 @@ OTHERS = {
     "constants": "theory",
     "delta": 0.25,
     "depth": 4,
-    "discount": 0.9,
+    "discount": 0.8,
     "drift_variance": 0.05,
     "epsilon": 0.3,
     "exploration": 0.7,
@@ -52,7 +52,7 @@ OTHERS = {
     "preset": "theory",
     "prior_mean": 0.3,
     "regulariser": 0.1,
-    "restarts": "local",
+    "restarts": "global",
     "reward_range": (-3.0, 2.0),
     "rkhs_bound": 3.0,
     "run_length": 1e3,
@@ -166,12 +166,14 @@ def test_options_without_effect_are_few():
         for name, option in unseen
         if recipes.registered(name).seeded or option not in ("seed", "first_replicate")
     ]
-    expected = {  # a search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone
+    # A search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone.
+    planned = {"discounted_ucb", "sliding_window_ucb", "discounted_ts"}
+    expected = {
         "search": set(INDEX) | {"pe_gp_ucb"},
-        "seed": {"pe_gp_ucb"},
         "variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
-        "horizon": {"bkb", "bbkb"},
-        "noise_variance": {"opkb", "ada_opkb", "opnn", "ada_opnn"},
+        "horizon": {"bkb", "bbkb"} | planned,
+        "changes": planned,
+        "noise_variance": {"opkb", "ada_opkb"},
     }
     assert set(unseen) == {(name, option) for option, names in expected.items() for name in names}
 
