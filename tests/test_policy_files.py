@@ -170,6 +170,8 @@ def test_options_without_effect_are_few():
     planned = {"discounted_ucb", "sliding_window_ucb", "discounted_ts"}
     expected = {
         "search": set(INDEX) | {"pe_gp_ucb"},
+        "seed": {"pe_gp_ucb"},
+        "first_replicate": {"pe_gp_ucb"},
         "variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
         "horizon": {"bkb", "bbkb"} | planned,
         "changes": planned,
