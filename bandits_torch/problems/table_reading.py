@@ -16,6 +16,8 @@ from bandits_torch.problems.table_long import long_table
 from bandits_torch.problems.table_times import called_like_time, find_time, refuse_counters
 from bandits_torch.problems.tables import RewardTable
 
+_LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
+
 
 def read_table(
     path: str | Path,
@@ -89,7 +91,7 @@ def _csv(
     file: Path, separator: str | None, header: bool | None, encoding: str | None, decimal: str | None
 ) -> Columns:
     try:
-        return read_csv(file, separator, header, encoding, decimal)
+        columns = read_csv(file, separator, header, encoding, decimal)
     except UnicodeError as error:
         raise ValueError(
             f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= tells another than UTF-8"
@@ -98,6 +100,13 @@ def _csv(
         raise ValueError(f"encoding must be one that Python knows, got {encoding!r}: {error}") from error
     except (OSError, csv.Error) as error:
         raise ValueError(f"path must be a readable .csv file, got {str(file)!r}: {error}") from error
+    broken = [name for name in columns if "\n" in name or "\r" in name]
+    validation.require(not broken, "names of columns", broken, "on one line each")
+    if header is None and set(columns) == {"0", "1"}:
+        cells = {str(cell).strip() for column in columns.values() for cell in column}
+        binary = cells <= {"0", "1", "0.0", "1.0"}
+        validation.require(not binary, "header", None, "True or False: the first row 0, 1 may hold names or rewards")
+    return columns
 
 
 def _decimal(columns: Columns) -> str:
@@ -111,6 +120,12 @@ def _decimal(columns: Columns) -> str:
 def _wide(
     columns: Columns, time_column: str | None, rewards: Sequence[str] | str | None, mark: str
 ) -> RewardTable:
+    said_so = {name.strip().lower() for name in columns}
+    if rewards is None and "reward" in said_so and said_so & _LOGGED:
+        raise ValueError(
+            f"long must be given, as the columns {', '.join(columns)} look like one row per reward: long=True if so, "
+            "rewards= with the arms' names if not"
+        )
     time = find_time(columns, time_column, mark)
     asked = rewards.split(",") if isinstance(rewards, str) else rewards
     unnamed = {""} if time_column is None else set()

@@ -55,19 +55,20 @@ def _increases(cells: Any, mark: str) -> bool:
 
 
 def refuse_counters(names: list[str], values: np.ndarray, timeless: bool) -> None:
-    """Refuse an arm that counts the rows, or that could be times nobody named: such an arm wins every pull."""
+    """Refuse an arm that counts the rows, or that could be times nobody named: such an arm wins every pull.
+
+    That is one that grows, or falls, in every row; and without a column of times one of whole numbers that never falls.
+    """
     if len(values) < _FEW:
         return
-    for n in np.flatnonzero((np.diff(values[:50], axis=0) >= 0).all(axis=0)):
+    first = np.diff(values[:50], axis=0)
+    for n in np.flatnonzero((first >= 0).all(axis=0) | (first < 0).all(axis=0)):
         name, column, step = names[n], values[:, n], np.diff(values[:, n])
-        if not (step >= 0).all():
-            continue
-        whole = bool((column == np.round(column)).all())
-        rises = whole and int((step > 0).sum()) >= _RISES
-        even = step[0] > 0 and bool(np.allclose(step, step[0], rtol=1e-6, atol=0))
-        if (even and whole and step[0] == 1) or (timeless and (even or rises)):
+        strict = bool((step > 0).all() or (step < 0).all())
+        never_falls = bool((step >= 0).all() and (column == np.round(column)).all())
+        if strict or (timeless and never_falls and int((step > 0).sum()) >= _RISES):
             raise ValueError(
-                f"time_column must be given: column {name!r} counts or only grows from row to row, so that it may be "
+                f"time_column must be given: column {name!r} counts, or only grows or falls from row to row, so that it may be "
                 f"the times: time_column={name!r} if so (and long=True if a row is one reward); rewards= with the "
                 "arms' names, or time_column=None, if it is an arm"
             )
