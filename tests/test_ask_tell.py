@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import Domain, recipes
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
@@ -222,6 +222,15 @@ def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
     arm, reward = policy.model.train_inputs[0], policy.model.train_targets
     always.observe(arm, reward.unsqueeze(-1))
     torch.testing.assert_close(torch.stack(policy.model.marginals()), torch.stack(always.marginals()))
+
+
+@pytest.mark.parametrize("reward", [0.0, 5.0, 1e-9])
+def test_auto_over_a_domain_takes_constant_rewards_and_a_rare_one(reward):
+    live = AskTell.auto(Domain(torch.tensor([[0.0], [1.0]]).double()))
+    for step in range(14):
+        question = live.ask(float(step))
+        assert live.tell(question.id, reward + (step == 11))
+    assert int(live.policy._steps) == 14
 
 
 def test_arms_can_be_added_to_arm_gps_alone():

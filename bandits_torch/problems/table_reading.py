@@ -105,7 +105,9 @@ def _csv(
     if header is None and set(columns) == {"0", "1"}:
         cells = {str(cell).strip() for column in columns.values() for cell in column}
         binary = cells <= {"0", "1", "0.0", "1.0"}
-        validation.require(not binary, "header", None, "True or False: the first row 0, 1 may hold names or rewards")
+        validation.require(
+            not binary, "header", None, "True or False: the first row 0, 1 may hold names or rewards"
+        )
     return columns
 
 

@@ -13,6 +13,7 @@ from bandits_torch.problems.table_files import Columns
 
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
 _FEW = 3  # rows; of fewer it cannot be said that they count
+_MANY = 10  # rows; an arm that falls or grows in every one of them is a counter, or a clock
 _RISES = 2  # of a column of whole numbers that never falls
 
 
@@ -57,20 +58,23 @@ def _increases(cells: Any, mark: str) -> bool:
 def refuse_counters(names: list[str], values: np.ndarray, timeless: bool) -> None:
     """Refuse an arm that counts the rows, or that could be times nobody named: such an arm wins every pull.
 
-    That is one that grows, or falls, in every row; and without a column of times one of whole numbers that never falls.
+    That is one that grows by 1, or in ten rows and more grows or falls every time; and without a column of times one
+    that grows evenly, or of whole numbers that never falls.
     """
     if len(values) < _FEW:
         return
     first = np.diff(values[:50], axis=0)
     for n in np.flatnonzero((first >= 0).all(axis=0) | (first < 0).all(axis=0)):
         name, column, step = names[n], values[:, n], np.diff(values[:, n])
-        strict = bool((step > 0).all() or (step < 0).all())
-        never_falls = bool((step >= 0).all() and (column == np.round(column)).all())
-        if strict or (timeless and never_falls and int((step > 0).sum()) >= _RISES):
+        whole, never_falls = bool((column == np.round(column)).all()), bool((step >= 0).all())
+        strict = len(values) >= _MANY and bool((step > 0).all() or (step < 0).all())
+        rises = whole and never_falls and int((step > 0).sum()) >= _RISES
+        even = step[0] > 0 and bool(np.allclose(step, step[0], rtol=1e-6, atol=0))
+        if strict or (even and whole and step[0] == 1) or (timeless and (even or rises)):
             raise ValueError(
-                f"time_column must be given: column {name!r} counts, or only grows or falls from row to row, so that it may be "
-                f"the times: time_column={name!r} if so (and long=True if a row is one reward); rewards= with the "
-                "arms' names, or time_column=None, if it is an arm"
+                f"time_column must be given: column {name!r} counts, or only grows or falls from row to row, so that "
+                f"it may be the times: time_column={name!r} if so (and long=True if a row is one reward); rewards= "
+                "with the arms' names, or time_column=None, if it is an arm"
             )
 
 

@@ -284,3 +284,27 @@ def test_a_header_that_promises_more_than_the_file_holds_is_refused_before_memor
 def test_arrays_that_are_not_asked_for_are_not_read(tmp_path):
     np.savez(tmp_path / "x.npz", rewards=np.eye(3), other=np.array([1, None], dtype=object))
     assert read_table(tmp_path / "x.npz").rewards.shape == (3, 3)
+
+
+LATER_FOUND = [
+    ('"a\nx",b\n1,2\n3,4\n5,7\n', "names of columns"),
+    ("time,arm,reward\n" + "".join(f"{k},{k % 3},{k % 5}\n" for k in range(20)), "long must be given"),
+    (
+        "elapsed,a,b\n" + "".join(f"{k**1.1},{k % 3},{k % 5}\n" for k in range(20)),
+        "time_column must be given",
+    ),
+    ("a,left,b\n" + "".join(f"{k % 3},{40 - k},{k % 5}\n" for k in range(20)), "time_column must be given"),
+    (
+        "date,id,a,b\n" + "".join(f"2024-01-{k + 1:02d},{10 * k},{k % 3},{k % 5}\n" for k in range(20)),
+        "time_column must be given",
+    ),
+    ("0,1\n1,0\n0,0\n1,1\n", "header must be"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), LATER_FOUND)
+def test_what_would_be_read_as_something_else_is_refused_by_what_decides(text, message, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_table(path)

@@ -6,6 +6,7 @@ import math
 import warnings
 
 import torch
+from botorch.exceptions.errors import OptimizationGradientError
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
 
@@ -57,7 +58,7 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
 
     For each a search (L-BFGS-B, ``rounds`` rounds) begins at its own hyperparameters and another at those of ``like``,
     that of ``like`` itself where it began. It gets the best of both ends and its own. Each search is one of its own,
-    whatever the others are.
+    whatever the others are. Where the likelihood has no gradient (all rewards are the same, say), all keep their own.
 
     Args:
         chosen: (S, K) members.
@@ -83,14 +84,17 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
         warnings.catch_warnings(record=True),
         torch.enable_grad(),
     ):  # that the rounds are up, or a line search ended
-        found, _ = gen_candidates_scipy(
-            torch.cat([start, column.unsqueeze(-1)], -1).unsqueeze(1),
-            value,  # type: ignore[arg-type]
-            torch.cat([low, low.new_zeros(1)]),
-            torch.cat([high, high.new_full((1,), float(S * P))]),
-            options={"maxiter": rounds},
-            fixed_features={D: column},
-        )
+        try:
+            found, _ = gen_candidates_scipy(
+                torch.cat([start, column.unsqueeze(-1)], -1).unsqueeze(1),
+                value,  # type: ignore[arg-type]
+                torch.cat([low, low.new_zeros(1)]),
+                torch.cat([high, high.new_full((1,), float(S * P))]),
+                options={"maxiter": rounds},
+                fixed_features={D: column},
+            )
+        except OptimizationGradientError:
+            return own.reshape(*chosen.shape, D)
     with torch.no_grad():
         tried = torch.stack([own, *found[:, 0, :D].chunk(2)])  # 3 x SK x D
         values = torch.stack([log_posterior(t, members, rows) for t in tried])
