@@ -99,6 +99,11 @@ class ArmGP(ArmModel):
     # -- what it is ------------------------------------------------------------------------------------
 
     @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates, priors: every batch dimension."""
+        return self._batch_shape
+
+    @property
     def now(self) -> float | None:
         """Time of the latest observation, None before the first; always 0 for a static kernel."""
         return self._belief.now

@@ -25,6 +25,7 @@ class ArmModel(OnlineModel):
     arms: Tensor
     drifts: bool = False
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
+    _batch_shape: torch.Size
     _candidates: Tensor | None = None
 
     def _take_settings(
@@ -53,11 +54,6 @@ class ArmModel(OnlineModel):
         )
         settings.check_ratio(noise, self.prior.diagonal())
         return noise, mean
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Replicates, priors: every batch dimension."""
-        return self._batch_shape
 
     @property
     def num_arms(self) -> int:

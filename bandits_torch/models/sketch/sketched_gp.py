@@ -97,6 +97,11 @@ class SketchedGP(ArmModel):
         self._members = torch.nn.ModuleList(sketches)  # their state and device
 
     @property
+    def batch_shape(self) -> torch.Size:
+        """Replicates."""
+        return self._batch_shape
+
+    @property
     def can_forget(self) -> bool:
         """False."""
         return False
