@@ -94,8 +94,8 @@ class PathwisePointDraw(IndependentDraws):
         while len(self._draws) <= k:
             self._draws.append(self._drawn([_further(seed, len(self._draws)) for seed in self.seeds]))
         draws, X = self._draws[k], X.squeeze(-2)
-        if self._over_time:
-            X = torch.cat([X[..., :-1], torch.full_like(X[..., -1:], self.time)], -1)  # type: ignore[arg-type]
+        if self._over_time and self.time is not None:
+            X = torch.cat([X[..., :-1], torch.full_like(X[..., -1:], self.time)], -1)
         if not self.model.batch_shape:
             return draws[0](X)
         X = X.expand(*torch.broadcast_shapes(X.shape[:-1], self.model.batch_shape), X.shape[-1])

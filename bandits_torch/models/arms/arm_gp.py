@@ -200,13 +200,14 @@ class ArmGP(ArmModel):
         with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
         (``run`` checks there).
         """
+        moment = 0.0
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            late = late and self.now is not None and float(time) < self.now  # type: ignore[arg-type]
-            validation.finite_number("time", float(time))  # type: ignore[arg-type]
+            moment = validation.finite_number("time", time)
+            late = late and self.now is not None and moment < self.now
             if not late:
-                self._check_not_past(time)  # type: ignore[arg-type]
-                self._belief.check_spread(float(time))  # type: ignore[arg-type]
+                self._check_not_past(moment)
+                self._belief.check_spread(moment)
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -217,7 +218,7 @@ class ArmGP(ArmModel):
         learn(
             inputs.flat("arm", arm, self._batch_shape),
             inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
-            float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
+            moment,
             self._mask(where),
         )
 
@@ -323,8 +324,7 @@ class ArmGP(ArmModel):
             self._candidates = self._arm_inputs()
             return self._candidates
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-        self._check_not_past(time)  # type: ignore[arg-type]
-        moment = float(time)  # type: ignore[arg-type]
+        moment = self._check_not_past(time)
         index = self._arm_inputs()
         self._candidates = torch.cat([index, torch.full_like(index, moment)], -1)
         self._candidates_time = moment
@@ -397,10 +397,11 @@ class ArmGP(ArmModel):
 
     # -- inputs ----------------------------------------------------------------------------------------
 
-    def _check_not_past(self, time: float) -> None:
-        validation.finite_number("time", time)
-        ok = self.now is None or time >= self.now
+    def _check_not_past(self, time: float | None) -> float:
+        moment = validation.finite_number("time", time)
+        ok = self.now is None or moment >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
+        return moment
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""

@@ -261,8 +261,8 @@ class ArmBelief(RoundingWatch):
         for name in ("now", "forgets", *self._WATCHED):
             setattr(self, name, copy.copy(state[name]))
 
-    def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *args: object) -> None:
-        form = state_dict[prefix + "_extra_state"]["form_name"]  # type: ignore[index]
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        form = state_dict[prefix + "_extra_state"]["form_name"]
         if form != self.form_name:
             self.start(form)
         super()._load_from_state_dict(state_dict, prefix, *args)
