@@ -167,6 +167,11 @@ class SketchedGP(ArmModel):
         validation.finite_tensor("reward", reward)
         self._learn(arm, inputs.flat("reward", reward, self._batch_shape), mask)
 
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked."""
+        b = self._batch_shape
+        self._learn(arm.expand(b).reshape(-1), reward.expand(b).reshape(-1), None)
+
     def place(self, arm: Tensor) -> None:
         """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
         for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
