@@ -37,7 +37,7 @@ class BuiltWith:
     @property
     def parameters(self) -> list[inspect.Parameter]:
         """Of the constructor, but for ``self``."""
-        return list(inspect.signature(self._kind.__init__).parameters.values())[1:]  # type: ignore[misc]
+        return list(inspect.signature(self._kind).parameters.values())
 
     def arguments(self, part: Any) -> dict[str, Any]:
         """By name, defaults too. A part that ``part`` holds under the argument's name now stands for the one given."""

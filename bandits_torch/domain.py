@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeGuard
 
 import torch
 from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples
@@ -66,7 +67,7 @@ class Domain:
         return self.bounds.shape[-1]
 
     @staticmethod
-    def differs(value: float | Tensor) -> bool:
+    def differs(value: float | Tensor) -> TypeGuard[Tensor]:
         """Whether a fixed value is one of each replicate."""
         return isinstance(value, Tensor) and value.numel() > 1
 
@@ -126,9 +127,9 @@ class Domain:
                 X[..., column] = torch.as_tensor(value, dtype=X.dtype, device=X.device)
         return X
 
-    def to(self, *args: object, **kwargs: object) -> Domain:
+    def to(self, *args: Any, **kwargs: Any) -> Domain:
         """A copy on another device or in another dtype, as ``Tensor.to``."""
-        bounds = self.bounds.to(*args, **kwargs)  # type: ignore[call-overload]
+        bounds = self.bounds.to(*args, **kwargs)
         place = bounds.device
         constraints = [(i.to(place), c.to(bounds), rhs) for i, c, rhs in self.inequality_constraints]
         fixed = {

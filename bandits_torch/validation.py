@@ -68,7 +68,7 @@ def probability(name: str, value: float) -> float:
     return float(value)
 
 
-def positive_integer(name: str, value: int) -> int:
+def positive_integer(name: str, value: Any) -> int:
     """An integer at or above 1."""
     require(
         isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, value, "an integer >= 1"
@@ -76,7 +76,7 @@ def positive_integer(name: str, value: int) -> int:
     return value
 
 
-def finite_number(name: str, value: float) -> float:
+def finite_number(name: str, value: Any) -> float:
     """A finite number, as a float."""
     require(_is_number(value) and math.isfinite(value), name, value, "a finite number")
     return float(value)

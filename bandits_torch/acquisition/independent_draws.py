@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
+
+from bandits_torch.acquisition.t_batches import over_t_batches
 
 
 class IndependentDraws(AcquisitionFunction, ABC):
@@ -21,15 +22,13 @@ class IndependentDraws(AcquisitionFunction, ABC):
     A draw is made from the posterior at its first use, and then kept.
     """
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model=model)
-        self.X_pending = None  # type: ignore[assignment]
+    X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
 
     @abstractmethod
     def _value(self, k: int, X: Tensor) -> Tensor:
         """Values ``t_batch`` of draw k at X, ``t_batch x 1 x d``."""
 
-    @t_batch_mode_transform()  # type: ignore[arg-type]
+    @over_t_batches()
     def forward(self, X: Tensor) -> Tensor:
         """Values of X, ``t_batch x q x d``: the draws' at their points, summed."""
         first = 0 if self.X_pending is None else self.X_pending.shape[-2]

@@ -9,10 +9,10 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.t_batches import over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.theory.widths import Width
 
@@ -32,12 +32,10 @@ class OverPriors(AcquisitionFunction, ABC):
     """
 
     def __init__(self, base: AcquisitionFunction) -> None:
-        validation.instance("base", base, AcquisitionFunction, "a BoTorch acquisition function")
+        if not (isinstance(base, AcquisitionFunction) and base.model.batch_shape):  # at a glance
+            validation.instance("base", base, AcquisitionFunction, "a BoTorch acquisition function")
+            validation.require(False, "base.model.batch_shape", (), "(..., P), the priors last")
         super().__init__(model=base.model)
-        batch_shape = base.model.batch_shape
-        validation.require(
-            len(batch_shape) >= 1, "base.model.batch_shape", tuple(batch_shape), "(..., P), the priors last"
-        )
         self.base = base
 
     @property
@@ -58,12 +56,12 @@ class OverPriors(AcquisitionFunction, ABC):
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Values ``...`` and the priors behind them ``...``, of scores ``... x P``."""
 
-    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
+    @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
         """Values of X, ``t_batch x 1 x d``."""
         return self.reduce(self.base(X.unsqueeze(-3)))[0]
 
-    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
+    @over_t_batches(expected_q=1, any_output=True)
     def prior(self, X: Tensor) -> Tensor:
         """Index of the prior behind the value of X, ``t_batch x 1 x d``."""
         return self.reduce(self.base(X.unsqueeze(-3)))[1]
@@ -184,4 +182,5 @@ def _log_likelihood(model: Model) -> Tensor:
     """What ``ArmGP`` and ``OnlineGP`` keep; of any other model it must be given."""
     kept = getattr(model, "log_likelihood", None)
     validation.require(kept is not None, "model", type(model).__name__, "one that keeps its log_likelihood")
-    return kept  # type: ignore[return-value]
+    assert kept is not None
+    return kept

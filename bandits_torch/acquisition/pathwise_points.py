@@ -20,7 +20,7 @@ from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import SpatioTemporalKernel
 from bandits_torch.models.algebra.cholesky import safe_cholesky
-from bandits_torch.models.algebra.rank_one import solve_lower
+from bandits_torch.models.algebra.rank_one import solve_transposed
 from bandits_torch.models.points.growing_cholesky import Rows
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
@@ -94,8 +94,8 @@ class PathwisePointDraw(IndependentDraws):
         while len(self._draws) <= k:
             self._draws.append(self._drawn([_further(seed, len(self._draws)) for seed in self.seeds]))
         draws, X = self._draws[k], X.squeeze(-2)
-        if self._over_time:
-            X = torch.cat([X[..., :-1], torch.full_like(X[..., -1:], self.time)], -1)  # type: ignore[arg-type]
+        if self._over_time and self.time is not None:
+            X = torch.cat([X[..., :-1], torch.full_like(X[..., -1:], self.time)], -1)
         if not self.model.batch_shape:
             return draws[0](X)
         X = X.expand(*torch.broadcast_shapes(X.shape[:-1], self.model.batch_shape), X.shape[-1])
@@ -182,7 +182,7 @@ def _rows_of(model: OnlineGP, member: int) -> tuple[Rows, Tensor]:
 
 def _solve(upper: Tensor, right: Tensor) -> Tensor:
     """(K + lambda I)^{-1} right from L^T."""
-    half = solve_lower(upper, right.unsqueeze(-1))
+    half = solve_transposed(upper, right.unsqueeze(-1))
     return torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
 
 

@@ -8,10 +8,10 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.t_batches import over_t_batches
 
 
 class PlayingProbability(AcquisitionFunction):
@@ -28,6 +28,8 @@ class PlayingProbability(AcquisitionFunction):
     Raises ValueError unless ``probabilities`` are finite, non-negative and sum to 1.
     """
 
+    X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
+
     def __init__(self, model: Model, probabilities: Tensor) -> None:
         validation.instance("model", model, Model, "a BoTorch model")
         super().__init__(model=model)
@@ -35,7 +37,6 @@ class PlayingProbability(AcquisitionFunction):
         total = probabilities.sum(-1)
         proper = bool((probabilities >= 0).all()) and torch.allclose(total, torch.ones_like(total))
         validation.require(proper, "probabilities", probabilities, "non-negative numbers with sum 1")
-        self.X_pending = None  # type: ignore[assignment]
         self.register_buffer("probabilities", probabilities)
         self.probabilities: Tensor
 
@@ -44,7 +45,7 @@ class PlayingProbability(AcquisitionFunction):
         none = X_pending is None
         validation.require(none, "X_pending", X_pending, "None: draw q arms from the probabilities instead")
 
-    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
+    @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
         """P of the arms X, ``t_batch x 1 x d``."""
         arm = X[..., 0, 0].long()

@@ -90,7 +90,7 @@ class PointSearch:
         begin = self._starts(scored, domain, time, starts, seed)  # R x S x D
         rounds = begin.shape[0]
         begin = begin.reshape(-1, 1, begin.shape[-1])
-        fixed = {i: v.repeat(rounds) if Domain.differs(v) else v for i, v in fixed.items()}  # type: ignore[union-attr]
+        fixed = {i: v.repeat(rounds) if Domain.differs(v) else v for i, v in fixed.items()}
         options = dict(self.options)
         if replicates > 1:
             member = torch.arange(replicates, dtype=like.dtype, device=like.device).repeat(rounds)

@@ -10,10 +10,10 @@ from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.t_batches import over_t_batches
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.theory.widths import Width
 
@@ -45,6 +45,7 @@ class UpperConfidenceBound(AcquisitionFunction):
     """
 
     width: Tensor
+    X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
     _hallucinated: Model | None
 
     def __init__(
@@ -60,7 +61,7 @@ class UpperConfidenceBound(AcquisitionFunction):
         super().__init__(model=model)
         self.register_buffer("width", cast(Tensor, width))
         self.posterior_transform = posterior_transform
-        self.X_pending = self._hallucinated = None  # type: ignore[assignment]
+        self._hallucinated = None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Points chosen and not yet observed, ``m x d``; None: there are none. Cost: that of m observations."""
@@ -72,7 +73,7 @@ class UpperConfidenceBound(AcquisitionFunction):
             mean = cast(GPyTorchPosterior, self.model.posterior(self.X_pending)).mean
             self._hallucinated = self.model.condition_on_observations(self.X_pending, mean)
 
-    @t_batch_mode_transform()  # type: ignore[arg-type]
+    @over_t_batches()
     def forward(self, X: Tensor) -> Tensor:
         """Upper confidence bounds of X, ``t_batch x 1 x d``."""
         if X.shape[-2] != 1:

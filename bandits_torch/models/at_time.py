@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import FantasizeMixin, Model
-from botorch.posteriors import Posterior
+from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
@@ -34,7 +34,7 @@ class AtTime(Model, FantasizeMixin):
         super().__init__()
         validation.instance("model", model, Model, "a BoTorch model")
         validation.require(getattr(model, "drifts", True), "model", model, "one whose last input is time")
-        self.model = model
+        self.model: Any = model  # what was observed is no part of BoTorch's Model
         self.time = validation.finite_number("time", time)
         self.eval()
 
@@ -56,12 +56,12 @@ class AtTime(Model, FantasizeMixin):
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs observed, without their times."""
-        return (self.model.train_inputs[0][..., :-1],)  # type: ignore[index]
+        return (self.model.train_inputs[0][..., :-1],)
 
     @property
     def train_targets(self) -> Tensor:
         """The model's."""
-        return self.model.train_targets  # type: ignore[return-value]
+        return self.model.train_targets
 
     def posterior(  # type: ignore[override]
         self,
@@ -75,7 +75,9 @@ class AtTime(Model, FantasizeMixin):
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """``posterior`` as a distribution."""
-        return self.posterior(X).distribution  # type: ignore[attr-defined]
+        posterior = self.posterior(X)
+        assert isinstance(posterior, GPyTorchPosterior)
+        return posterior.distribution
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> AtTime:
         """A view of a copy of the model that has observed Y at X and this moment."""

@@ -1,6 +1,8 @@
-"""Checks of what a batch of models is given: shapes that broadcast, finite values, boolean masks."""
+"""Checks of what a batch of models is given, whatever it is over: shapes that broadcast, booleans, noise to add."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -22,44 +24,13 @@ def require_within(batch_shape: torch.Size, shape: torch.Size, name: str) -> Non
     validation.require(within(batch_shape, shape), name, tuple(shape), expected)
 
 
-def broadcast(name: str, *shapes: torch.Size) -> torch.Size:
+def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
     """What the shapes broadcast to; ValueError if they do not."""
     try:
-        return torch.broadcast_shapes(*shapes)
+        return torch.broadcast_shapes(*map(torch.Size, shapes))
     except RuntimeError as error:
-        message = f"{name} must have batch shapes that broadcast, got {[tuple(shape) for shape in shapes]}"
-        raise ValueError(message) from error
-
-
-def padded(shape: torch.Size, batch_shape: torch.Size) -> torch.Size:
-    """``shape`` with leading ones, as long as ``batch_shape``."""
-    return torch.Size([1] * (len(batch_shape) - len(shape)) + list(shape))
-
-
-def observations(X: Tensor, Y: Tensor, batch_shape: torch.Size, like: Tensor) -> tuple[Tensor, Tensor]:
-    """X, ``batch x n x d``, and Y, ``batch x n x 1``, checked; as ``batch x n x d`` and ``batch x n`` with
-    the dtype and device of ``like``, whose last dimension is d. Values are checked on the CPU only."""
-    name, d = tuple(batch_shape), like.shape[-1]
-    validation.tensor("X", X)
-    validation.tensor("Y", Y)
-    ok = X.dim() >= 2 and X.shape[-1] == d and X.shape[-2] >= 1 and within(batch_shape, X.shape[:-2])
-    validation.shape_is("X", X, ok, f"batch x n x {d} with n >= 1, batch broadcasting to {name}")
-    ok = Y.dim() >= 2 and Y.shape[-2:] == (X.shape[-2], 1) and within(batch_shape, Y.shape[:-2])
-    validation.shape_is("Y", Y, ok, f"batch x {X.shape[-2]} x 1, batch broadcasting to {name}")
-    for label, value in (("X", X), ("Y", Y)):
-        if value.device.type == "cpu":
-            validation.finite_tensor(label, value)
-    return X.to(like), Y.to(like).squeeze(-1)
-
-
-def variances(noise: Tensor, n: int, batch_shape: torch.Size, like: Tensor) -> Tensor:
-    """Noise variances ``batch x n x 1`` checked, as ``batch x n``."""
-    ok = noise.dim() >= 2 and noise.shape[-2:] == (n, 1) and within(batch_shape, noise.shape[:-2])
-    validation.shape_is("noise", noise, ok, f"batch x {n} x 1, batch broadcasting to {tuple(batch_shape)}")
-    if noise.device.type == "cpu":
-        positive = bool((torch.isfinite(noise) & (noise > 0)).all())
-        validation.require(positive, "noise", noise, "finite and > 0")
-    return noise.to(like).squeeze(-1)
+        got = [tuple(shape) for shape in shapes]
+        raise ValueError(f"the batches of {name} must broadcast together, got {got}") from error
 
 
 def noise_added(
@@ -71,19 +42,6 @@ def noise_added(
     if isinstance(observation_noise, Tensor):
         return observation_noise.squeeze(-1)
     return noise_variance.unsqueeze(-1) if observation_noise else 0.0
-
-
-def mask(where: Tensor | None, batch_shape: torch.Size, device: torch.device) -> Tensor | None:
-    """``where`` checked, as long as ``batch_shape``; None if all are True (asked on the CPU only)."""
-    if where is None:
-        return None
-    boolean = isinstance(where, Tensor) and where.dtype == torch.bool
-    validation.require(boolean, "where", where, "a boolean tensor")
-    expected = f"a shape that broadcasts to {tuple(batch_shape)}"
-    validation.shape_is("where", where, within(batch_shape, where.shape), expected)
-    if where.device.type == "cpu" and bool(where.all()):
-        return None
-    return where.to(device).reshape(padded(where.shape, batch_shape))
 
 
 def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:

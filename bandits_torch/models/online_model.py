@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from botorch.models.model import FantasizeMixin, Model
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
@@ -109,7 +110,9 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
-        return self.posterior(X).distribution  # type: ignore[attr-defined]
+        posterior = self.posterior(X)
+        assert isinstance(posterior, GPyTorchPosterior)
+        return posterior.distribution
 
 
 def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:

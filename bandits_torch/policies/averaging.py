@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +16,9 @@ from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
+from bandits_torch.policies.typical_clock import TypicalClock
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
-_GAPS = 64  # the latest gaps between observations, of which the typical one is the median
 
 
 class ModelAveraging(Policy):
@@ -41,8 +40,7 @@ class ModelAveraging(Policy):
         width: multiplies the mixture's standard deviation.
         plausible: nats; 0: no checks.
         forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
-        typical_gap: count time in typical gaps between observations (the median of the last 64), so that rates are per
-            observation whatever the unit of time; False: in the model's unit.
+        typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
     Cost: a step of the model and O(S P N). Whether a member is reset is looked at in every step, so a GPU waits.
     An observation older than the latest is learned as if it were made now.
@@ -87,10 +85,7 @@ class ModelAveraging(Policy):
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
-        self.typical_gap = typical_gap
-        self._gaps: list[float] = []
-        self._latest: float | None = None  # of the problem
-        self._now = 0.0  # of the model
+        self.clock = TypicalClock(typical_gap)
         self._count, self._next_check = 0, _FIRST_CHECK  # observations
 
     # -- one step --------------------------------------------------------------------------------------
@@ -119,20 +114,18 @@ class ModelAveraging(Policy):
     def learn(self, observation: Observation) -> None:
         """Weigh the members by what they predicted, reset those far behind, and let all observe the reward."""
         self.choices.check(observation)
-        arm, time = observation.arm, self._clock(observation.time)
+        arm, time = observation.arm, self.clock.tick(observation.time)
         reward = observation.reward.to(self.model.noise_variance)
-        self._tick(observation.time)
         self.scale.meet(reward)
-        mean, variance = self._at(arm, time)
+        mean, variance = self.model.at(arm, time)  # the members' own
         residual = reward.unsqueeze(-1) - self.scale.offset - mean
         density, learned = self.scale.update(residual, variance + self.model.noise_variance)
         due = self.sharing.update(density)
         if bool(due.any()):
             self.model.reset(due)
-            mean = torch.where(due, self._at(arm, time)[0], mean)
+            mean = torch.where(due, self.model.at(arm, time)[0], mean)
             learned = torch.where(due, reward.unsqueeze(-1) - self.scale.offset - mean, learned)
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
-        self._now = time
         if self._count == self._next_check:
             self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
         self._count += 1
@@ -146,36 +139,8 @@ class ModelAveraging(Policy):
 
     def _members(self, time: float) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm under every member, in units of reward: (S, P, N) each."""
-        mean, variance = self.model.marginals(self._clock(time))
+        mean, variance = self.model.marginals(self.clock.at(time))
         return mean + self.scale.offset.unsqueeze(-1), variance * self.scale.scale.unsqueeze(-1)
-
-    def _at(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """The members' own mean and variance at the arm of each replicate, (S, P) each."""
-        if isinstance(self.model, ArmMembers):
-            return self.model.at(arm, time)
-        at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
-        mean, variance = (m.gather(-1, at).squeeze(-1) for m in self.model.marginals(time))
-        return mean, variance
-
-    # -- time ------------------------------------------------------------------------------------------
-
-    def _clock(self, time: float) -> float:
-        """A time of the problem in the model's unit; what is past counts as now."""
-        validation.finite_number("time", time)
-        if self._latest is not None and time <= self._latest:
-            return self._now
-        if not self.typical_gap:
-            return float(time)
-        if self._latest is None:
-            return self._now
-        gap = time - self._latest
-        return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)
-
-    def _tick(self, time: float) -> None:
-        """Take down when an observation was made."""
-        if self._latest is not None and time > self._latest:
-            self._gaps = [*self._gaps[1 - _GAPS :], time - self._latest]
-        self._latest = time if self._latest is None else max(time, self._latest)
 
     # -- what it tells ---------------------------------------------------------------------------------
 
@@ -199,7 +164,7 @@ class ModelAveraging(Policy):
             self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
             return
         self.model.reset()
-        self._gaps, self._latest, self._now = [], None, 0.0
+        self.clock.reset()
         self._count, self._next_check = 0, _FIRST_CHECK
 
     def state_dict(self) -> dict[str, Any]:
@@ -208,9 +173,7 @@ class ModelAveraging(Policy):
             "model": copied_state(self.model),
             "sharing": self.sharing.state_dict(),
             "scale": self.scale.state_dict(),
-            "gaps": list(self._gaps),
-            "latest": self._latest,
-            "now": self._now,
+            **self.clock.state_dict(),
             "count": self._count,
             "next_check": self._next_check,
         }
@@ -220,5 +183,5 @@ class ModelAveraging(Policy):
         self.model.load_state_dict(state["model"])
         self.sharing.load_state_dict(state["sharing"])
         self.scale.load_state_dict(state["scale"])
-        self._gaps, self._latest, self._now = list(state["gaps"]), state["latest"], state["now"]
+        self.clock.load_state_dict(state)
         self._count, self._next_check = state["count"], state["next_check"]

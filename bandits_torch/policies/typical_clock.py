@@ -1,4 +1,4 @@
-"""Time counted in typical gaps between observations, whatever its unit."""
+"""A policy's clock: time as it is, or counted in typical gaps between observations, whatever its unit."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ class TypicalClock:
     """The time since the first observation, each stretch in the median of the 64 gaps between observations before it.
 
     So rates are per observation, and the same whether time is counted in seconds or in days. What is past counts as
-    now.
+    now. ``typical`` False: the time as it is given.
     """
 
     _gaps: list[float]
     _latest: float | None
     _now: float
 
-    def __init__(self) -> None:
+    def __init__(self, typical: bool = True) -> None:
+        self.typical = typical
         self.reset()
 
     def at(self, time: float) -> float:
         """``time`` on this clock; ValueError unless it is a finite number."""
         validation.finite_number("time", time)
-        if self._latest is None or time <= self._latest:
+        if self._latest is not None and time <= self._latest:
+            return self._now
+        if not self.typical:
+            return float(time)
+        if self._latest is None:
             return self._now
         gap = time - self._latest
         return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)

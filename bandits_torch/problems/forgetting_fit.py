@@ -10,9 +10,23 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 
-_SLOWEST, _FASTEST = 1e-5, 0.99
+RATES = (1e-5, 0.99)  # the slowest and the fastest looked for
 _COARSE, _FINE = 17, 9
 _LOG_TWO_PI = math.log(2 * math.pi)
+
+
+def checked_record(table: Tensor, times: Tensor, covariance: Tensor) -> int:
+    """N, of rewards (T, N), their times (T,) and the covariance (N, N) of their arms; ValueError for other shapes."""
+    validation.tensor("table", table)
+    validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
+    T, N = table.shape
+    validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
+    validation.finite_tensor("times", times)
+    validation.shape_is("times", times, times.shape == (T,), f"({T},), a time for each row of table")
+    validation.require(bool((times.diff() > 0).all()), "times", times, "increasing")
+    validation.tensor("covariance", covariance)
+    validation.shape_is("covariance", covariance, covariance.shape == (N, N), f"({N}, {N})")
+    return N
 
 
 def fit_forgetting_rate(
@@ -39,18 +53,11 @@ def fit_forgetting_rate(
         neighbours. An end of the range means that the data suggest a value outside it.
 
     Raises:
-        ValueError: bad shapes, noise_variance not above 0, times that do not increase.
+        ValueError: bad shapes, infinities, noise_variance not above 0, times that do not increase.
 
     Cost: O(26 T N^3) with T and N as limited.
     """
-    validation.tensor("table", table)
-    validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
-    T, N = table.shape
-    validation.finite_tensor("times", times)
-    validation.shape_is("times", times, times.shape == (T,), f"({T},), a time for each row of table")
-    validation.require(bool((times.diff() > 0).all()), "times", times, "increasing")
-    validation.tensor("covariance", covariance)
-    validation.shape_is("covariance", covariance, covariance.shape == (N, N), f"({N}, {N})")
+    N = checked_record(table, times, covariance)
     covariance = ArmCovarianceKernel(covariance).covariance
     validation.positive("noise_variance", noise_variance)
     validation.positive_integer("max_rows", max_rows)
@@ -65,7 +72,7 @@ def fit_forgetting_rate(
         likelihood = forgetting_log_likelihood(centred, times, covariance, noise_variance, rates)
         return rates, int(likelihood.argmax())
 
-    rates, place = best(_SLOWEST, _FASTEST, _COARSE)
+    rates, place = best(*RATES, _COARSE)
     rates, place = best(float(rates[max(place - 1, 0)]), float(rates[min(place + 1, _COARSE - 1)]), _FINE)
     return float(rates[place])
 

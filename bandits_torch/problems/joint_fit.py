@@ -13,8 +13,8 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.problems.arm_evidence import arm_evidence, draw_tables
+from bandits_torch.problems.forgetting_fit import RATES, checked_record
 
-_RATES = (1e-5, 0.99)
 _SHARES = (
     0.01,
     0.99,
@@ -165,7 +165,7 @@ class _Arms:
         self.count = int((~torch.isnan(rows)).sum()) - rows.shape[1]
         N, trace = len(covariance), covariance.diagonal().sum()
         self.weight = float(trace.square() / covariance.square().sum()) / N
-        ends = [[math.log(-math.log1p(-eps)), math.log(s)] for eps, s in zip(_RATES, _SHARES, strict=True)]
+        ends = [[math.log(-math.log1p(-eps)), math.log(s)] for eps, s in zip(RATES, _SHARES, strict=True)]
         self.low, self.high = torch.tensor(ends, dtype=torch.float64)
 
     def evidence(self, places: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -251,15 +251,7 @@ def _derivatives(function: Callable[[Tensor], Tensor], place: Tensor) -> tuple[T
 
 def _checked(table: Tensor, times: Tensor, covariance: Tensor, max_rows: int) -> tuple[Tensor, Tensor]:
     """The last rows that hold a reward, and the covariance; times are cut to match by the caller."""
-    validation.tensor("table", table)
-    validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
-    T, N = table.shape
-    validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
-    validation.finite_tensor("times", times)
-    validation.shape_is("times", times, times.shape == (T,), f"({T},), a time for each row of table")
-    validation.require(bool((times.diff() > 0).all()), "times", times, "increasing")
-    validation.tensor("covariance", covariance)
-    validation.shape_is("covariance", covariance, covariance.shape == (N, N), f"({N}, {N})")
+    checked_record(table, times, covariance)
     covariance = ArmCovarianceKernel(covariance).covariance
     validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
     validation.positive_integer("max_rows", max_rows)

@@ -51,8 +51,10 @@ class Knowledge:
         Candidate priors stay as they are: a model over them takes the arms' dtype and device.
         """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        moved = {name: v.to(*args, **kwargs) for name, v in values.items() if isinstance(v, Tensor | Kernel)}
-        return replace(self, **moved)  # type: ignore[arg-type]
+        moved: dict[str, Any] = {
+            name: v.to(*args, **kwargs) for name, v in values.items() if isinstance(v, Tensor | Kernel)
+        }
+        return replace(self, **moved)
 
 
 class Problem(ABC):

@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,7 @@ def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path
         name: means[name].unstack("moteid").reindex(index=bins, columns=used["moteid"]).to_numpy()
         for name in (*_INTEL_PLAUSIBLE, "voltage")
     }
-    common = {
+    common: dict[str, Any] = {
         "time": start + bins * _TEN_MINUTES,
         "xy": used[["x", "y"]].to_numpy(),
         "mote_id": used["moteid"].to_numpy().astype(np.int64),
@@ -73,10 +74,10 @@ def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path
         temperature=_bridged(raw, _HOUR // _TEN_MINUTES),
         temperature_raw=raw,
         observed=~np.isnan(raw),
-        **common,  # type: ignore[arg-type]
+        **common,
     )
-    others = {name: values[name] for name in ("light", "humidity", "voltage")}
-    np.savez_compressed(rest, **others, **common)  # type: ignore[arg-type]
+    others: dict[str, Any] = {name: values[name] for name in ("light", "humidity", "voltage")}
+    np.savez_compressed(rest, **others, **common)
     return [temperature, rest]
 
 
@@ -105,12 +106,12 @@ def convert_beijing(archive: Path, directory: Path) -> list[Path]:
     names = sorted(sites)
     first, last = (pick(sites[n].index[at] for n in names) for pick, at in ((min, 0), (max, -1)))
     time = np.arange(first, last + 1, _HOUR)
-    arrays: dict[str, np.ndarray] = {"time": time, "site": np.array(names)}
+    arrays: dict[str, Any] = {"time": time, "site": np.array(names)}
     for array, column in _BEIJING_ARRAYS.items():
         values = np.stack([sites[n][column].reindex(time).to_numpy(dtype=np.float64) for n in names], axis=-1)
         arrays |= {array: values, f"{array}_observed": ~np.isnan(values)}
     out = directory / "beijing_air.npz"
-    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(out, **arrays)
     return [out]
 
 
@@ -132,14 +133,14 @@ def convert_molene(archive: Path, directory: Path) -> list[Path]:
         bool(frames), "archive", str(archive), "tables with columns numer_sta, date, t, ff and rr1"
     )
     rows = pd.concat(frames).drop_duplicates(["date", "numer_sta"], keep="last")
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     for name, (column, shift) in _MOLENE_ARRAYS.items():
         table = rows.pivot(index="date", columns="numer_sta", values=column)
         hours = np.arange(table.index[0], table.index[-1] + 1, _HOUR)
         table = table.reindex(hours).dropna(axis="columns")
         arrays |= {"time": hours, name: table.to_numpy() + shift, f"{name}_name": table.columns.to_numpy(str)}
     out = directory / "molene_weather.npz"
-    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(out, **arrays)
     return [out]
 
 

@@ -9,19 +9,15 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
-from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
-from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting, without_noise
-from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.learned_knowledge import knowledge_from
+from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.registration import named
-from bandits_torch.problems.simulated import regularised_norm
 from bandits_torch.problems.table_reading import read_table
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
 _SHOWN = 6  # names in a summary
-_NORM_ROWS = 100  # rows of the history that the bound on the RKHS norm is taken over
 
 
 class Replay(Problem):
@@ -90,7 +86,7 @@ class Replay(Problem):
         self.arms = _arms(arms, played.rewards.shape[1])
         past, played, self._unit = _in_steps(past, played)
         self.history, self.history_times = past.rewards, past.times
-        self.knowledge, self.fit = _learn(past, prior_mean, noise_fraction, forgetting_rate)
+        self.knowledge, self.fit = knowledge_from(past, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
         some = seen.any(-1)
         rewards = played.rewards[some]
@@ -257,65 +253,3 @@ def _arms(features: Tensor | None, num_arms: int) -> Tensor:
     ok = features.dim() == 2 and len(features) == num_arms
     validation.shape_is("arms", features, ok, f"({num_arms}, d)")
     return torch.cat([index, validation.finite_tensor("arms", features).double()], dim=-1)
-
-
-def _learn(
-    past: RewardTable, prior_mean: str | float, noise_fraction: float | None, forgetting_rate: float | None
-) -> tuple[Knowledge, ForgettingFit | None]:
-    """Everything known beforehand, from past rows alone, and the fit it came from unless the noise was given."""
-    history, times = past.rewards, past.times
-    assert times is not None
-    rewards = (~torch.isnan(history)).sum(0)
-    poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
-    validation.require(
-        not poor, "history", poor, "a table with two or more rewards of every arm (these have fewer)"
-    )
-    if forgetting_rate is not None:
-        validation.below_one("forgetting_rate", forgetting_rate)
-    covariance, fit = estimate_covariance(history), None
-    validation.require(
-        float(covariance.diagonal().mean()) > 0, "history", history, "a table of rewards that vary"
-    )
-    if noise_fraction is None:
-        fit = fit_forgetting(history, times, covariance)
-        covariance, noise_variance = fit.covariance, fit.noise_variance
-        rate = fit.forgetting_rate if forgetting_rate is None else forgetting_rate
-    else:
-        validation.probability("noise_fraction", noise_fraction)
-        noise_variance = noise_fraction * float(covariance.diagonal().mean())
-        covariance = without_noise(covariance, noise_variance)
-        rate = (
-            fit_forgetting_rate(history, times, covariance, noise_variance)
-            if forgetting_rate is None
-            else forgetting_rate
-        )
-    mean = _prior_mean(history, prior_mean)
-    knowledge = Knowledge(
-        kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
-        noise_variance=noise_variance,
-        prior_mean=mean,
-        rkhs_bound=_largest_norm(history - mean, covariance, noise_variance),
-        forgetting_rate=rate,
-    )
-    return knowledge, fit
-
-
-def _prior_mean(history: Tensor, asked: str | float) -> float | Tensor:
-    if not isinstance(asked, str):
-        return validation.finite_number("prior_mean", asked)
-    validation.require(asked in ("arm", "grand"), "prior_mean", asked, "'arm', 'grand' or a number")
-    arm_means = history.nanmean(0)
-    return arm_means if asked == "arm" else float(arm_means.mean())
-
-
-def _largest_norm(centred: Tensor, covariance: Tensor, noise_variance: float) -> float:
-    """Largest norm of a row's fit, over at most 100 rows evenly spread; a fit leaves missing entries out."""
-    centred = centred[~torch.isnan(centred).all(-1)]
-    picked = torch.linspace(0, len(centred) - 1, min(len(centred), _NORM_ROWS)).round().long()
-    rows = centred[picked]
-    seen = ~torch.isnan(rows)
-    complete = seen.all(-1)
-    norms = [regularised_norm(covariance, rows[complete], noise_variance)]
-    for row, held in zip(rows[~complete], seen[~complete], strict=True):
-        norms.append(regularised_norm(covariance[held][:, held], row[held], noise_variance).reshape(1))
-    return float(torch.cat(norms).max())

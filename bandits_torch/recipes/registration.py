@@ -114,7 +114,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
             fields = {key: given.pop(key) for key in list(given) if key in DEFAULTS}
             return function(Setup(given.pop("arms"), **fields), **given)
 
-        call.__signature__ = signature  # type: ignore[attr-defined]
+        vars(call)["__signature__"] = signature
         validation.require(name not in REGISTERED, "name of a recipe", name, "new")
         REGISTERED[name] = Recipe(name, call, **about)
         return call

@@ -47,7 +47,7 @@ class RestartWidth(SelfNormalisedWidth):
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta, RealisedGain() if gain is None else gain, form)
         if num_intervals is not None or horizon is None:
-            self._events = validation.positive_integer("num_intervals", num_intervals)  # type: ignore[arg-type]
+            self._events = validation.positive_integer("num_intervals", num_intervals)
         self.num_intervals = num_intervals
         self.horizon = None if horizon is None else validation.positive_integer("horizon", horizon)
 
@@ -95,7 +95,7 @@ class SlidingWindowWidth(SelfNormalisedWidth):
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta, RealisedGain() if gain is None else gain, form)
         self.window = self._most = None if window is None else validation.positive_integer("window", window)
-        self._events = validation.positive_integer("horizon", horizon)  # type: ignore[arg-type]
+        self._events = validation.positive_integer("horizon", horizon)
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         """With the window of the rule."""

@@ -12,7 +12,7 @@ _BLOCK = 16  # rows multiplied by one small matrix; 8 to 32 took the same time a
 _PANEL = 256  # rows handled at a time: so many fit a cache, and the zeros beside them are left out
 
 
-def solve_lower(upper: Tensor, right: Tensor) -> Tensor:
+def solve_transposed(upper: Tensor, right: Tensor) -> Tensor:
     """L^{-1} right for L = upper^T (a factor stored as L^T costs no copy here). O(t^2) per column."""
     return torch.linalg.solve_triangular(upper.mT, right, upper=False)
 
@@ -46,7 +46,7 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
     Returns:
         z'. Cost: O(t^2), one triangular solve and two passes over the factor.
     """
-    p = solve_lower(upper, row.unsqueeze(-1)).squeeze(-1)
+    p = solve_transposed(upper, row.unsqueeze(-1)).squeeze(-1)
     b = 1.0 + p.square().cumsum(-1)
     before = pad(b[..., :-1], (1, 0), value=1.0)
     diagonal, q = (b / before).sqrt(), p / (b * before).sqrt()

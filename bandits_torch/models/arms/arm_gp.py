@@ -18,7 +18,6 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs, settings
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief
-from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.broadcasting import check_held, noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 
@@ -63,8 +62,6 @@ class ArmGP(ArmModel):
     broadcast.
     """
 
-    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
-
     def __init__(
         self,
         arms: Tensor | int,
@@ -79,23 +76,11 @@ class ArmGP(ArmModel):
     ) -> None:
         super().__init__()
         validation.require(form in ("auto", *FORMS), "form", form, "'auto', 'covariance' or 'factor'")
-        arms = inputs.features_of(arms, dtype, device)
-        self.register_buffer("arms", arms)
-        self.arms: Tensor
-        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
-        noise = settings.noise_over(arms, noise_variance)
-        mean = settings.prior_mean_over(arms, prior_mean)
-        time_kernel = self.prior.time_kernel
-        self.drifts = time_kernel is not None
-        self._batch_shape = settings.common_batch(
-            batch_shape=batch_shape,
-            kernel_and_arms=self.prior.batch_shape,
-            time_kernel=() if time_kernel is None else time_kernel.batch_shape,
-            noise_variance=noise.shape,
-            prior_mean=mean.shape[:-1],
+        noise, mean = self._take_settings(
+            inputs.features_of(arms, dtype, device), kernel, noise_variance, prior_mean, batch_shape
         )
+        self.drifts = self.prior.time_kernel is not None
         self.prior.fill(self._batch_shape)
-        settings.check_ratio(noise, self.prior.diagonal())
         self.form = form
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
@@ -108,7 +93,6 @@ class ArmGP(ArmModel):
             self.noise_variance.reshape(b, 1),
             form,
         )
-        self._candidates: Tensor | None = None
         self._candidates_time = 0.0
         self.eval()
 
@@ -184,7 +168,7 @@ class ArmGP(ArmModel):
         Cost: n steps. The time of an observation must be the same for every member of the batch.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, rewards, times = inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        index, rewards, times = inputs.arms_and_rewards(X, Y, self.num_arms, self.drifts, self._batch_shape)
         moments = inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
             self._check_not_past(moments[0])
@@ -216,13 +200,14 @@ class ArmGP(ArmModel):
         with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
         (``run`` checks there).
         """
+        moment = 0.0
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            late = late and self.now is not None and float(time) < self.now  # type: ignore[arg-type]
-            validation.finite_number("time", float(time))  # type: ignore[arg-type]
+            moment = validation.finite_number("time", time)
+            late = late and self.now is not None and moment < self.now
             if not late:
-                self._check_not_past(time)  # type: ignore[arg-type]
-                self._belief.check_spread(float(time))  # type: ignore[arg-type]
+                self._check_not_past(moment)
+                self._belief.check_spread(moment)
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -233,7 +218,7 @@ class ArmGP(ArmModel):
         learn(
             inputs.flat("arm", arm, self._batch_shape),
             inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
-            float(time) if self.drifts else 0.0,  # type: ignore[arg-type]
+            moment,
             self._mask(where),
         )
 
@@ -284,7 +269,7 @@ class ArmGP(ArmModel):
         held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, rewards, times = inputs.observations(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        index, rewards, times = inputs.arms_and_rewards(X, Y, self.num_arms, self.drifts, self._batch_shape)
         n = index.shape[-1]
         moments = inputs.moments(times, n, in_order=False)
         check_held(held, self._batch_shape, n)
@@ -339,8 +324,7 @@ class ArmGP(ArmModel):
             self._candidates = self._arm_inputs()
             return self._candidates
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-        self._check_not_past(time)  # type: ignore[arg-type]
-        moment = float(time)  # type: ignore[arg-type]
+        moment = self._check_not_past(time)
         index = self._arm_inputs()
         self._candidates = torch.cat([index, torch.full_like(index, moment)], -1)
         self._candidates_time = moment
@@ -368,12 +352,6 @@ class ArmGP(ArmModel):
         else:
             posterior = self._posterior_at(X, noise)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
-
-    def _noise(self, observation_noise: bool | Tensor) -> float | Tensor:
-        """Variances to add, broadcasting to ``t_batch x q``."""
-        if isinstance(observation_noise, Tensor):
-            return observation_noise.squeeze(-1)
-        return self.noise_variance.expand(self._batch_shape).unsqueeze(-1) if observation_noise else 0.0
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
@@ -404,7 +382,7 @@ class ArmGP(ArmModel):
         if times is not None:
             self._check_not_past(float(times.min()))
         q, b = X.shape[-2], self._batch_shape.numel()
-        points = (*inputs.broadcast(X, self._batch_shape), q)
+        points = (*inputs.points_of(X, self._batch_shape), q)
         flat = (-1, b, q)
         flat_times = None if times is None else times.expand(points).reshape(flat)
         mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
@@ -419,14 +397,11 @@ class ArmGP(ArmModel):
 
     # -- inputs ----------------------------------------------------------------------------------------
 
-    def _arm_inputs(self) -> Tensor:
-        index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
-        return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
-
-    def _check_not_past(self, time: float) -> None:
-        validation.finite_number("time", time)
-        ok = self.now is None or time >= self.now
+    def _check_not_past(self, time: float | None) -> float:
+        moment = validation.finite_number("time", time)
+        ok = self.now is None or moment >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
+        return moment
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
@@ -481,7 +456,3 @@ class ArmGP(ArmModel):
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)
         self._belief.noise_variance.copy_(self.noise_variance.reshape(-1, 1))
-
-    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
-        """Inputs are indices: nothing to transform."""
-        return X

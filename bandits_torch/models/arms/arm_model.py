@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.models.algebra.cholesky import batched_cholesky
+from bandits_torch.models.arms import settings
+from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import OnlineModel
 
 
@@ -20,6 +24,36 @@ class ArmModel(OnlineModel):
 
     arms: Tensor
     drifts: bool = False
+    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
+    _batch_shape: torch.Size
+    _candidates: Tensor | None = None
+
+    def _take_settings(
+        self,
+        arms: Tensor,
+        kernel: Kernel | Tensor,
+        noise_variance: float | Tensor,
+        prior_mean: float | Tensor,
+        batch_shape: tuple[int, ...] | torch.Size,
+    ) -> tuple[Tensor, Tensor]:
+        """Check what every model over arms is given, and hold the arms, their prior and the batch of it all.
+
+        Returns noise variance and prior mean, in the arms' dtype and of the shapes that they came in.
+        """
+        self.register_buffer("arms", arms)
+        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
+        noise = settings.noise_over(arms, noise_variance)
+        mean = settings.prior_mean_over(arms, prior_mean)
+        over_time = self.prior.time_kernel
+        self._batch_shape = settings.common_batch(
+            batch_shape=batch_shape,
+            kernel_and_arms=self.prior.batch_shape,
+            time_kernel=() if over_time is None else over_time.batch_shape,
+            noise_variance=noise.shape,
+            prior_mean=mean.shape[:-1],
+        )
+        settings.check_ratio(noise, self.prior.diagonal())
+        return noise, mean
 
     @property
     def num_arms(self) -> int:
@@ -34,6 +68,12 @@ class ArmModel(OnlineModel):
     @abstractmethod
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm, ``batch_shape x N`` each."""
+
+    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of one arm per replicate, ``arm`` (S,), in every member: ``batch_shape`` each."""
+        index = arm.reshape(-1, *[1] * len(self._batch_shape)).expand(*self._batch_shape, 1)
+        mean, variance = (moment.gather(-1, index).squeeze(-1) for moment in self.marginals(time))
+        return mean, variance
 
     @abstractmethod
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -56,3 +96,12 @@ class ArmModel(OnlineModel):
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked; ``late``: of a past time too, if it can."""
         self.observe_arms(arm, reward, time)
+
+    def _arm_inputs(self) -> Tensor:
+        """Indices of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
+        index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
+        return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
+
+    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
+        """Inputs are indices: nothing to transform."""
+        return X

@@ -14,6 +14,7 @@ from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.arms.rounding_watch import RoundingWatch
 from bandits_torch.models.online_model import held_elsewhere
 
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
@@ -24,10 +25,9 @@ FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
 _SMALLEST_SPREAD = (
     1e-15  # of a prior variance that grows: less is lost where the factor form takes a difference
 )
-_FIRST_PAUSE = 64  # observations before the first look at rounding errors
 
 
-class ArmBelief(torch.nn.Module):
+class ArmBelief(RoundingWatch):
     """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
 
     ``ArmGP`` gives it shapes and checks; here everything is flat and taken as right. The clock ``now`` stands
@@ -39,8 +39,6 @@ class ArmBelief(torch.nn.Module):
         observations: what was learned and not forgotten, oldest first.
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
-
-    prior_mean: Tensor
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
@@ -69,10 +67,8 @@ class ArmBelief(torch.nn.Module):
         if isinstance(self.form, FactorForm):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
-        self.now: float | None = None if self.drifts else 0.0
-        # Looks at rounding errors, for each member apart, so that a replicate does not depend on its neighbours.
-        self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
-        self._next_look = _FIRST_PAUSE
+        self.now = None if self.drifts else 0.0
+        self._watch(b)
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -102,48 +98,6 @@ class ArmBelief(torch.nn.Module):
         self._learned += 1
         if self._learned >= self._next_look:
             self._mend(time, [look <= self._learned for look in self._looks])
-
-    def _mend(self, time: float, look: list[bool]) -> None:
-        """Rebuild members whose rounding errors have grown, and look again sooner; or later, if they have not.
-
-        ``look``: at which members. At most so often that the looks and rebuilds cost no more than the steps. Waits
-        for a GPU. The covariance form under drift is left alone: it keeps no points to rebuild from, and its errors
-        fade.
-        """
-        size = self.form.size
-        shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
-        at = torch.tensor(look, device=self.prior_mean.device)
-        mended: list[int] = []
-        if self.form.can_mend:
-            count, total, squares = self._counts()
-            if isinstance(self.form, FactorForm):
-                total = self._point_totals(self.form, total)
-            mended = self.form.mend(count, total, squares, time, at)
-        for m in (m for m, looked in enumerate(look) if looked):
-            pause = self._pauses[m] // 4 if m in mended else 2 * self._pauses[m]
-            self._pauses[m] = max(shortest, min(longest, pause))
-            self._looks[m] = self._learned + self._pauses[m]
-        self._next_look = min(self._looks)
-
-    def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64."""
-        arm, reward, _, valid = self.observations.held()
-        residual = (reward - self.prior_mean.gather(-1, arm)).double() * valid
-        zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
-        count = zeros.scatter_add(-1, arm, valid.double())
-        return count, zeros.scatter_add(-1, arm, residual), residual.square().sum(-1)
-
-    def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
-        """Sums of the residuals at each point, (b, n), from what is held; ``total``: by arm. Those that the form counts
-        along keep rounding errors of what was forgotten."""
-        held = form.point_count > 0
-        if not self.drifts:
-            return total.gather(-1, form.point_arm) * held
-        arm, reward, time, valid = self.observations.held()
-        residual = (reward - self.prior_mean.gather(-1, arm)).double()
-        same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
-        same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
-        return (same * residual.unsqueeze(-2)).sum(-1) * held
 
     def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
         """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
@@ -189,23 +143,6 @@ class ArmBelief(torch.nn.Module):
         if not frail.is_cpu or (frail | emptied).any():
             self._settle(frail, emptied)
 
-    def _settle(self, frail: Tensor, emptied: Tensor) -> None:
-        """Learn frail members again; those that hold nothing are as before the first observation, to the last bit.
-
-        A GPU is not waited for: the next look will see to what is frail, and to the covariance of what is empty.
-        """
-        if not frail.is_cpu:
-            for state in (self.form.gain, self.form.surprise, self.form.mean):
-                state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
-            return
-        self.form.reset(self._present(), emptied)
-        if bool((frail & ~emptied).any()):
-            self._mend(self.now or 0.0, (frail & ~emptied).tolist())
-
-    def _present(self) -> Tensor | float:
-        """Prior variance now, in units of that over the arms."""
-        return 1.0 if self.now is None else self.form.prior.present(self.now)
-
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""
         self.form.reset(self._present(), where)
@@ -239,8 +176,7 @@ class ArmBelief(torch.nn.Module):
             setattr(self.observations, name, held[source])
         self.form.prior.fill(self.prior.model_batch_shape)
         self.form.widen(source)
-        self._pauses = [self._pauses[m] for m in source.tolist()]
-        self._looks = [self._looks[m] for m in source.tolist()]
+        self._widen_watch(source.tolist())
 
     def log_likelihood(self) -> Tensor:
         """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
@@ -317,18 +253,16 @@ class ArmBelief(torch.nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""
-        names = ("now", "form_name", "forgets", *self._PLAIN)
+        names = ("now", "form_name", "forgets", *self._WATCHED)
         return {name: copy.copy(getattr(self, name)) for name in names}
-
-    _PLAIN = ("_learned", "_pauses", "_looks", "_next_look")
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        for name in ("now", "forgets", *self._PLAIN):
+        for name in ("now", "forgets", *self._WATCHED):
             setattr(self, name, copy.copy(state[name]))
 
-    def _load_from_state_dict(self, state_dict: dict[str, object], prefix: str, *args: object) -> None:
-        form = state_dict[prefix + "_extra_state"]["form_name"]  # type: ignore[index]
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        form = state_dict[prefix + "_extra_state"]["form_name"]
         if form != self.form_name:
             self.start(form)
         super()._load_from_state_dict(state_dict, prefix, *args)

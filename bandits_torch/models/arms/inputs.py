@@ -35,7 +35,7 @@ def split(X: Tensor, num_arms: int, drifts: bool, fewest: int = 1) -> tuple[Tens
     return index, X[..., 1] if drifts else None
 
 
-def observations(
+def arms_and_rewards(
     X: Tensor, Y: Tensor, num_arms: int, drifts: bool, batch_shape: torch.Size
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Arms (b, n) and rewards (b, n) of a block of observations, and their times as X has them (None without drift).
@@ -80,7 +80,7 @@ def flat_mask(where: Tensor, batch_shape: torch.Size) -> Tensor:
     return flat("where", where, batch_shape)
 
 
-def broadcast(X: Tensor, batch_shape: torch.Size) -> torch.Size:
+def points_of(X: Tensor, batch_shape: torch.Size) -> torch.Size:
     """What X's batch and the model's broadcast to, ``(..., *batch_shape)``."""
     members = len(batch_shape)
     try:

@@ -112,12 +112,12 @@ class ObservedPoints(ResizableState):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservedPoints:
         """``model.to(float32)`` leaves what is in here in float64, to the last figure."""
-        exact = [dict(holder._buffers) for holder in (self, self.rows)]
+        exact = [dict(holder.named_buffers(recurse=False)) for holder in (self, self.rows)]
         super()._apply(fn, recurse)
         vars(self)["prior"] = self._given.in_double()
         for holder, buffers in zip((self, self.rows), exact, strict=True):
             for name, held in buffers.items():
-                holder._buffers[name] = held.to(holder._buffers[name].device)  # type: ignore[union-attr]
+                setattr(holder, name, held.to(getattr(holder, name).device))
         return self
 
     def get_extra_state(self) -> dict[str, int]:

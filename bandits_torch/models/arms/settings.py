@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.models.broadcasting import broadcast
 
 
 def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
@@ -61,9 +62,4 @@ def common_batch(batch_shape: tuple[int, ...], **shapes: tuple[int, ...]) -> tor
     sizes = all(isinstance(size, int) and size >= 1 for size in batch_shape)
     validation.require(sizes, "batch_shape (replicates)", tuple(batch_shape), "integers >= 1")
     shapes = {"batch_shape": tuple(batch_shape), **shapes}
-    try:
-        return torch.broadcast_shapes(*map(torch.Size, shapes.values()))
-    except RuntimeError as error:
-        names = ", ".join(shapes)
-        got = [tuple(shape) for shape in shapes.values()]
-        raise ValueError(f"the batches of {names} must broadcast together, got {got}") from error
+    return broadcast(", ".join(shapes), *shapes.values())

@@ -214,7 +214,7 @@ class WeightedGP(OnlineModel):
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
         index, noise = self._index(X), noise_added(output_indices, observation_noise, self.noise_variance)
         mean, C = self._now()
-        batch, q = inputs.broadcast(X, self._batch_shape), X.shape[-2]
+        batch, q = inputs.points_of(X, self._batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
         at = (mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
         rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))

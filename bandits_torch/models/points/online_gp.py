@@ -18,19 +18,12 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.settings import SMALLEST_RATIO, check_ratio, noise_over
-from bandits_torch.models.broadcasting import (
-    broadcast,
-    check_held,
-    mask,
-    observations,
-    padded,
-    require_within,
-    variances,
-)
+from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
+from bandits_torch.models.points.inputs import mask, padded, points_and_targets, variances
 
 
 class OnlineGP(OnlineModel):
@@ -171,7 +164,7 @@ class OnlineGP(OnlineModel):
         Raises:
             ValueError: on another shape, or NaN or infinity in X or Y (on the CPU), with nothing changed.
         """
-        X, Y = observations(X, Y, self.batch_shape, self.data.inputs)
+        X, Y = points_and_targets(X, Y, self.batch_shape, self.data.inputs)
         where = self._mask(where)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
@@ -213,7 +206,7 @@ class OnlineGP(OnlineModel):
         X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``. Raises ValueError on
         bad input, with nothing changed.
         """
-        observations(X, Y, self.batch_shape, self.data.inputs)
+        points_and_targets(X, Y, self.batch_shape, self.data.inputs)
         check_held(held, self.batch_shape, X.shape[-2])
         self.reset(held.any(-1))
         for k in range(X.shape[-2]):
@@ -269,7 +262,7 @@ class OnlineGP(OnlineModel):
         ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``.
         """
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
-        X, Y = observations(X, Y, wide, self.data.inputs)
+        X, Y = points_and_targets(X, Y, wide, self.data.inputs)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
             noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
@@ -320,7 +313,7 @@ class OnlineGP(OnlineModel):
             observation_noise: True to add ``noise_variance``, or a tensor of variances, ``t_batch x q x 1``.
             posterior_transform: as in BoTorch.
         """
-        validation.require(output_indices in (None, [0]), "output_indices", output_indices, "None or [0]")
+        noise = noise_added(output_indices, observation_noise, self.noise_variance)
         validation.tensor("X", X)
         ok = X.dim() >= 2 and X.shape[-1] == self.input_dim and X.shape[-2] > 0
         validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim} with q >= 1")
@@ -329,11 +322,13 @@ class OnlineGP(OnlineModel):
         batch = broadcast("X and the model", X.shape[:-2], self.batch_shape)
         q = X.shape[-2]
         mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))
-        mean, noise = mean.expand(*batch, q), _noise_on(observation_noise, self.noise_variance)
+        mean = mean.expand(*batch, q)
         if q == 1:
             posterior: GPyTorchPosterior = MarginalPosterior(mean, spread.expand(*batch, 1) + noise)
         else:
-            covariance = spread.expand(*batch, q, q) + torch.diag_embed(noise.expand(*batch, q))
+            covariance = spread.expand(*batch, q, q)
+            if isinstance(noise, Tensor):
+                covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
             # As a linear operator: a dense one would be factored at once, and singular for repeated points.
             posterior = GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
@@ -343,10 +338,3 @@ def _constant(value: float, dtype: torch.dtype) -> ConstantMean:
     mean = ConstantMean().to(dtype)  # first, so that the value is not rounded to the default dtype
     mean.constant.data.fill_(value)
     return mean.requires_grad_(False)
-
-
-def _noise_on(observation_noise: bool | Tensor, noise_variance: Tensor) -> Tensor:
-    """Variances to add, broadcasting to ``batch x q``."""
-    if isinstance(observation_noise, Tensor):
-        return observation_noise.squeeze(-1)
-    return noise_variance.unsqueeze(-1) if observation_noise else noise_variance.new_zeros(1)

@@ -74,7 +74,7 @@ def arms_posterior(model: _Sketched, X: Tensor, noise: float | Tensor) -> GPyTor
     """Joint posterior at arms by index, X: ``t_batch x q x 1``."""
     num_arms = model.arms.shape[-2]
     index, _ = inputs.split(X, num_arms, False)
-    points = inputs.broadcast(X, model.batch_shape)
+    points = inputs.points_of(X, model.batch_shape)
     index = index.expand(*points, X.shape[-2])
     prior_mean = model.prior_mean
     if prior_mean.dim():

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.broadcasting import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
@@ -51,8 +50,6 @@ class SketchedGP(ArmModel):
     Raises ValueError on bad input, with nothing changed; it cannot ``forget`` single observations.
     """
 
-    likelihood = None
-
     def __init__(
         self,
         arms: Tensor | int,
@@ -73,17 +70,10 @@ class SketchedGP(ArmModel):
         validation.shape_is("arms", arms, arms.dim() == 2, "(N, d): replicates share their arms")
         if chunk_size is not None:
             validation.positive_integer("chunk_size", chunk_size)
-        self.register_buffer("arms", arms)
         validation.natural("first_replicate", first_replicate)
-        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
+        noise, mean = self._take_settings(arms, kernel, noise_variance, prior_mean, batch_shape)
         static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
         validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
-        noise = settings.noise_over(arms, noise_variance)
-        mean = settings.prior_mean_over(arms, prior_mean)
-        self._batch_shape = settings.common_batch(
-            batch_shape=batch_shape, noise_variance=noise.shape, prior_mean=mean.shape[:-1]
-        )
-        settings.check_ratio(noise, self.prior.diagonal())
         self.register_buffer("noise_variance", noise)
         self.register_buffer("prior_mean", mean)
         self.prior_mean: Tensor
@@ -97,7 +87,6 @@ class SketchedGP(ArmModel):
         self._hold(sketches)
         self.register_buffer("_kappa_squared", self.sketches[0].prior_variance.max(), persistent=False)
         self._kappa_squared: Tensor
-        self._candidates: Tensor | None = None
         self.eval()
 
     # -- what it is ------------------------------------------------------------------------------------
@@ -165,7 +154,7 @@ class SketchedGP(ArmModel):
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
-        index, rewards, _ = inputs.observations(X, Y, self.num_arms, False, self._batch_shape)
+        index, rewards, _ = inputs.arms_and_rewards(X, Y, self.num_arms, False, self._batch_shape)
         mask = self._mask(where)
         for k in range(index.shape[-1]):
             self._learn(index[:, k], rewards[:, k], mask)
@@ -177,6 +166,11 @@ class SketchedGP(ArmModel):
         arm, mask = self._checked_arm(arm), self._mask(where)
         validation.finite_tensor("reward", reward)
         self._learn(arm, inputs.flat("reward", reward, self._batch_shape), mask)
+
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked."""
+        b = self._batch_shape
+        self._learn(arm.expand(b).reshape(-1), reward.expand(b).reshape(-1), None)
 
     def place(self, arm: Tensor) -> None:
         """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
@@ -239,8 +233,7 @@ class SketchedGP(ArmModel):
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
         if self._candidates is None:
-            index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
-            self._candidates = index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
+            self._candidates = self._arm_inputs()
         return self._candidates
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -304,7 +297,3 @@ class SketchedGP(ArmModel):
         for sketch, one in zip(self.sketches, noise, strict=True):
             sketch.noise_variance.copy_(one)
             sketch.regression.noise_variance.copy_(one)
-
-    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
-        """Inputs are indices: nothing to transform."""
-        return X

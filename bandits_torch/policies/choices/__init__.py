@@ -57,4 +57,7 @@ def choices_over(
     validation.require(own != isinstance(choices, Tensor), "choices", choices, expected)
     validation.require(own == (choices is None), "choices", choices, expected)
     validation.require(search is None, "search", search, "None where arms are chosen")
-    return ModelArms(model) if isinstance(model, ArmModel) else ListedArms(model, choices)  # type: ignore[arg-type]
+    if isinstance(choices, Tensor):
+        return ListedArms(model, choices)
+    assert isinstance(model, ArmModel)
+    return ModelArms(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import cast
 
 import torch
@@ -91,7 +92,45 @@ class Arms(Choices):
         return least.item() >= 0 and most.item() < self.num_arms
 
 
-class ModelArms(Arms, ModelChoices):
+class ArmsWithModel(Arms, ModelChoices):
+    """Arms and a model of them, whose batch is S replicates and what stands beside them.
+
+    Args:
+        model: an ``OnlineModel``.
+        arms: features, ``(..., N, d)``.
+    """
+
+    def __init__(self, model: OnlineModel, arms: Tensor) -> None:
+        batch = model.batch_shape
+        super().__init__(arms.shape[-2], batch[0] if batch else 1)
+        self.model, self.arms = model, arms
+        self._each = tuple(batch) or (1,)
+        self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
+
+    def shown(self, count: int = 200) -> Tensor:
+        """The arms' features."""
+        return self.arms
+
+    @abstractmethod
+    def inputs(self, time: float) -> Tensor:
+        """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
+
+    def best(
+        self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """All arms scored in one call; see ``best_available``."""
+        scores = acquisition(self.inputs(time)).reshape(self.num_arms, -1)  # N x S
+        value, arm = best_available(scores, available)
+        return arm.expand(self.replicates), value.expand(self.replicates)
+
+    def best_under(self, over: OverPriors, time: float, available: Tensor | None) -> tuple[Tensor, Tensor]:
+        """All arms scored under all priors in one call."""
+        values, priors = over.reduce(over.base(self.inputs(time)))  # N x S each
+        _, arm = best_available(values, available)
+        return arm, priors.gather(0, arm.unsqueeze(0)).squeeze(0)
+
+
+class ModelArms(ArmsWithModel):
     """The arms of a model such as ``ArmGP``, whose inputs are their indices, and time if it drifts.
 
     Args:
@@ -101,25 +140,12 @@ class ModelArms(Arms, ModelChoices):
     model: ArmModel
 
     def __init__(self, model: ArmModel) -> None:
-        self._begin(model, model.num_arms)
-        self.arms = model.arms
-
-    def _begin(self, model: OnlineModel, num_arms: int) -> None:
-        """The model's batch is S replicates, and what stands beside them."""
-        batch = model.batch_shape
-        super().__init__(num_arms, batch[0] if batch else 1)
-        self.model = model  # type: ignore[assignment]
-        self._each = tuple(batch) or (1,)
-        self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
+        super().__init__(model, model.arms)
 
     @property
     def given(self) -> Tensor | None:
         """None: the model brings them."""
         return None
-
-    def shown(self, count: int = 200) -> Tensor:
-        """The arms' features."""
-        return self.arms
 
     def inputs(self, time: float) -> Tensor:
         """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
@@ -136,9 +162,8 @@ class ModelArms(Arms, ModelChoices):
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
-        mean, variance = self.model.marginals(time)
-        at = arm.reshape(*self._first, 1).expand(*mean.shape[:-1], 1)
-        return mean.gather(-1, at).reshape(self._each), variance.gather(-1, at).reshape(self._each).sqrt()
+        mean, variance = self.model.at(arm, time)
+        return mean.reshape(self._each), variance.reshape(self._each).sqrt()
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Of every arm, (S, N) each; ``points`` are for domains."""
@@ -146,37 +171,19 @@ class ModelArms(Arms, ModelChoices):
         shape = (self.replicates, self.num_arms)
         return mean.reshape(shape), variance.reshape(shape)
 
-    def best(
-        self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """All arms scored in one call; see ``best_available``."""
-        scores = acquisition(self.inputs(time)).reshape(self.num_arms, -1)  # N x S
-        value, arm = best_available(scores, available)
-        return arm.expand(self.replicates), value.expand(self.replicates)
-
-    def best_under(self, over: OverPriors, time: float, available: Tensor | None) -> tuple[Tensor, Tensor]:
-        """All arms scored under all priors in one call."""
-        values, priors = over.reduce(over.base(self.inputs(time)))  # N x S each
-        _, arm = best_available(values, available)
-        return arm, priors.gather(0, arm.unsqueeze(0)).squeeze(0)
-
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """Normal numbers of every arm."""
         shape = (*self.model.batch_shape, self.num_arms)
         return StepContext(time, width, base_samples=lambda: streams.normal(self.num_arms).reshape(shape))
 
 
-class ListedArms(ModelArms):
+class ListedArms(ArmsWithModel):
     """Arms given by features, for a model over any inputs; a model with one more input gets time as its last.
 
     Args:
         model: an ``OnlineModel`` over d inputs, or d + 1, with the time the last.
         arms: ``(N, d)``.
     """
-
-    def __init__(self, model: OnlineModel, arms: Tensor) -> None:
-        self._begin(model, arms.shape[-2])
-        self.arms = arms
 
     @property
     def given(self) -> Tensor:

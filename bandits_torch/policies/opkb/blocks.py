@@ -66,8 +66,9 @@ class BlockPolicy(Policy):
         gains = [float(design.log_det) for design in designs]
         schedules = [constants.schedule(N, horizon, gain) for gain in gains]
         self.schedules: list[Schedule] = schedules * S if shared else schedules
-        streams = {"dtype": phi.dtype, "device": phi.device}
-        self._streams = ReplicateStreams(seed, S, purpose="policy", first=first_replicate, **streams)  # type: ignore[arg-type]
+        self._streams = ReplicateStreams(
+            seed, S, purpose="policy", first=first_replicate, dtype=phi.dtype, device=phi.device
+        )
         self._schedule_streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s) for s in range(S)
         ]
