@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -91,6 +90,8 @@ def checksum(data: str | None) -> str | None:
     """SHA-256 of a file; None for no data or a folder of them."""
     if data is None or Path(data).is_dir():
         return None
+    import hashlib  # with OpenSSL it takes milliseconds, which help and errors need not wait for
+
     with open(data, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

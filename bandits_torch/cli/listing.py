@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from bandits_torch.cli.catalogue import catalogue
-from bandits_torch.cli.options import did_you_mean
 from bandits_torch.cli.output import one_line_errors
+from bandits_torch.naming import did_you_mean
 
 
 def list_names(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from bandits_torch.naming import did_you_mean, some, unknown_name
+
 NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
+_TAKERS_SHOWN = 2  # whose options a message lists
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -45,28 +47,17 @@ def whole_number(name: str, value: int | None, least: int) -> None:
 def known_name(kind: str, name: str, known: Collection[str]) -> str:
     """The name; ValueError unless it is known, with the closest known one if there is any."""
     if name not in known:
-        raise ValueError(f"{kind} must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
+        raise ValueError(unknown_name(kind, name, known, "`bandits-torch list` shows all"))
     return name
 
 
 def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
     """Names separated by commas; ValueError unless there are some, all known and all different."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names or len(set(names)) < len(names):
+    names = [name.strip() for name in text.split(",")]
+    if "" in names or len(set(names)) < len(names):
         several = {"policy": "policies"}.get(kind, f"{kind}s")
         raise ValueError(f"{several} must be different names separated by commas, got {text!r}")
     return [known_name(kind, name, known) for name in names]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``: did you mean ...?`` where a known name is close; case, and - for _, do not count."""
-    by_plain = {_plain(one): one for one in known}
-    close = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=0.75)
-    return f": did you mean {by_plain[close[0]]}?" if close else ""
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "_")
 
 
 def send_options(
@@ -108,20 +99,21 @@ def send_options(
 def _check_named(taker: str, key: str, accepted: Mapping[str, Collection[str]]) -> None:
     if taker not in accepted:
         close = did_you_mean(taker, accepted)
-        raise ValueError(
-            f"option {taker}.{key} must be for one of {', '.join(accepted)}, got {taker!r}{close}"
-        )
+        raise ValueError(f"option {taker}.{key} must be for one of {some(accepted)}, got {taker!r}{close}")
     if key not in accepted[taker]:
         close = did_you_mean(key, accepted[taker])
-        raise ValueError(f"option {key!r} is not one of {_listed(taker, accepted)}{close}")
+        all_of_them = some(accepted[taker]) or "none"
+        raise ValueError(f"option {key!r} is not one of {taker}'s options{close} ({all_of_them})")
 
 
 def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
     takers = [taker for taker, keys in accepted.items() if key in keys]
     if not takers:
-        everything = "; ".join(_listed(taker, accepted) for taker in accepted)
-        close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys})
-        raise ValueError(f"option {key!r} is accepted by nobody; there are {everything}{close}")
+        everything = "; ".join(_listed(taker, accepted) for taker in [*accepted][:_TAKERS_SHOWN])
+        more = len(accepted) - _TAKERS_SHOWN
+        hidden = f"; and those of {more} more" if more > 0 else ""
+        close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys}) or ";"
+        raise ValueError(f"option {key!r} is accepted by nobody{close} there are {everything}{hidden}")
     if problem in takers and len(takers) > 1:
         raise ValueError(
             f"option {key!r} must say for whom: {' or '.join(f'{taker}.{key}' for taker in takers)}"
@@ -130,4 +122,4 @@ def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> 
 
 
 def _listed(taker: str, accepted: Mapping[str, Collection[str]]) -> str:
-    return f"{taker}'s options ({', '.join(accepted[taker]) or 'none'})"
+    return f"{taker}'s options ({some(accepted[taker]) or 'none'})"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bandits_torch import validation
+from bandits_torch.naming import unknown_name
 from bandits_torch.problems import (
     datasets,
     drifting,
@@ -81,7 +82,7 @@ def registered(name: str) -> NamedProblem:
     Raises ValueError for an unknown name.
     """
     if not isinstance(name, str) or name not in PROBLEMS:
-        raise ValueError(f"problem name must be one of {', '.join(PROBLEMS)}, got {name!r}")
+        raise ValueError(unknown_name("problem name", name, PROBLEMS, "`bandits-torch list` shows all"))
     return REGISTERED[name]
 
 

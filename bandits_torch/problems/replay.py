@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.naming import some
 from bandits_torch.problems.learned_knowledge import knowledge_from
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.registration import named
@@ -17,6 +18,7 @@ from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
+_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _SHOWN = 6  # names in a summary
 
 
@@ -84,7 +86,8 @@ class Replay(Problem):
         self.arm_names = table.arm_names
         past, played = _split(table, history, history_times, warm_up)
         self.arms = _arms(arms, played.rewards.shape[1])
-        past, played, self._unit = _in_steps(past, played)
+        past, played, unit = _in_steps(past, played)
+        self._step_told = "one row" if table.times is None else _told(unit, table.in_seconds)
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
@@ -133,13 +136,13 @@ class Replay(Problem):
         left_out = "".join(f", {count} {why}" for why, count in self._left_out.items() if count)
         missing = int(torch.isnan(rows).sum())
         lines = [
-            f"{self.num_arms} arms ({_some(self.arm_names)}), {len(self.history)} rows learned from, "
+            f"{self.num_arms} arms ({some(self.arm_names, _SHOWN)}), {len(self.history)} rows learned from, "
             f"{len(self.table)} played{left_out}",
             *self._notes,
-            f"one step: {self._unit:.6g} of the time's units (the median gap)",
+            f"one step: {self._step_told} (the median gap)",
             f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})",
         ]
-        lines += [f"arms that never change: {_some(constant)}"] if constant else []
+        lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
         return lines + ([] if self.fit is None else self.fit.describe())
 
     def time(self, step: int) -> float:
@@ -155,7 +158,7 @@ def replay(
     rewards: Sequence[str] | str | None = None,
     time_column: str | None = "auto",
     long: bool | str = False,
-    missing: str = "mask",
+    missing: str | float | Sequence[str | float] = "mask",
     header: bool | None = None,
     separator: str | None = None,
     decimal: str | None = None,
@@ -240,10 +243,12 @@ def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, Rewa
     )
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _told(gap: float, in_seconds: bool) -> str:
+    """A gap between times in words: of seconds in the largest unit that it holds one of."""
+    if not in_seconds:
+        return f"{gap:.6g} of the time's units"
+    name, size = next(((n, s) for n, s in _UNITS if gap >= s), _UNITS[-1])
+    return f"{gap / size:.4g} {name}{'' if gap == size else 's'}"
 
 
 def _arms(features: Tensor | None, num_arms: int) -> Tensor:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from bandits_torch.problems.table_hints import hint_of_cell, hint_of_time
 
 MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in lower case, blanks stripped
 _POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -23,38 +27,53 @@ _GROUPED = {  # by decimal mark: groups of three between spaces, apostrophes, un
 _THOUSANDS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{mark}\d{{3}})+") for mark in ",."}
 _NUMERIC = re.compile(r"[+-]?[\d.,]+([ \u00a0\u202f'_’]\d{3})*([.,]\d*)?([eE][+-]?\d+)?")
 _WORDS = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
-_COMPACT = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 def is_missing(cell: Any) -> bool:
     """Whether a cell is empty or says that it holds nothing."""
-    return cell.strip().lower() in MISSING if isinstance(cell, str) else bool(pd.isna(cell))
+    if isinstance(cell, str):
+        return cell.strip().lower() in MISSING
+    return np.ndim(cell) == 0 and bool(pd.isna(cell))
 
 
-def decimal_mark(columns: Sequence[Sequence[Any]]) -> str | None:
-    """The decimal mark of a table's text cells: "." or ",", or None where they may mean either."""
+def decimal_mark(columns: Sequence[Sequence[Any]], points_may_group: bool = False) -> str | None:
+    """The decimal mark of a table's text cells: "." or ",", or None where they may mean either.
+
+    ``points_may_group``: whether 1.234 may be meant for 1234 where no cell tells, as in tables whose cells no comma
+    separates, because it is their decimal mark.
+    """
     seen: set[str] = set()
     for column in columns:
         for cell in pd.unique(pd.Series(column, dtype=object)):
-            if isinstance(cell, str) and _NUMERIC.fullmatch(cell.strip()):
-                seen |= _marks(cell.strip())
+            if isinstance(cell, str) and _NUMERIC.fullmatch(as_written(cell)):
+                seen |= _marks(as_written(cell))
     if {".", ","} <= seen:
         return None
     if seen & {".", ","}:
         return (seen & {".", ","}).pop()
-    return None if "either" in seen else "."
+    return None if "either" in seen or (points_may_group and "grouped" in seen) else "."
+
+
+def as_written(cell: str) -> str:
+    """A cell without blanks round it, its minus sign (U+2212) as programs write it."""
+    return cell.strip().replace("\u2212", "-")
 
 
 def _marks(cell: str) -> set[str]:
-    """What a cell tells of the decimal mark."""
+    """What a cell tells of the decimal mark: that it is one of the two, either, or, of "grouped", maybe a comma."""
+    if all(_number(cell, mark) is None for mark in ".,"):  # a date, an address
+        return set()
     if re.search(
         r"[ \u00a0\u202f'_’]", cell
     ):  # what separates thousands is seen: another mark is the decimal one
         return set(cell) & {".", ","}
     if "," not in cell:  # a point stands in what is usually written; a group of three may be thousands
-        if "." not in cell or _THOUSANDS["."].fullmatch(cell) is not None:
-            return {","} if cell.count(".") > 1 else set()
-        return {"."}
+        if "." not in cell:
+            return set()
+        if _THOUSANDS["."].fullmatch(cell) is None:
+            return {"."}
+        return {","} if cell.count(".") > 1 else {"grouped"}
     if "." in cell:
         return {"." if cell.rindex(".") > cell.rindex(",") else ","}
     if cell.count(",") > 1:
@@ -73,19 +92,20 @@ def numbers(name: str, cells: Any, mark: str = ".") -> np.ndarray:
             continue
         number = _number(cell, mark)
         if number is None:
-            raise ValueError(f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r}")
+            raise ValueError(
+                f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r}{hint_of_cell(cell)}"
+            )
         found[row] = number
     return found
 
 
 def _number(cell: Any, mark: str) -> float | None:
     if not isinstance(cell, str):
-        ok = not isinstance(cell, (bool, np.bool_)) and np.ndim(cell) == 0
         try:
-            return float(cell) if ok else None
-        except (TypeError, ValueError):
+            return float(cell) if isinstance(cell, (Real, Decimal)) and not isinstance(cell, bool) else None
+        except (TypeError, ValueError, OverflowError):
             return None
-    text = cell.strip()
+    text = as_written(cell)
     if not text.isascii() and not any(c in text for c in "\u00a0\u202f’"):
         return None
     if (_POINT if mark == "." else _COMMA).fullmatch(text) or _WORDS.fullmatch(text):
@@ -110,15 +130,17 @@ def are_times(cells: Any) -> bool:
 
 
 def times(name: str, cells: Any, mark: str = ".") -> tuple[np.ndarray, str]:
-    """A time column in its own unit, or in seconds since 1970 for timestamps; and the unit."""
+    """A time column in its own unit, or in seconds, since 1970 for dates; and the unit."""
     array = np.asarray(cells)
-    for row, cell in enumerate(array.tolist() if array.dtype.kind in "OU" else ()):
-        if is_missing(cell):
-            raise ValueError(f"row {row + 1}, column {name!r} must hold a time, got an empty cell")
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        row = int(np.isnan(array).argmax())
+    empty = [is_missing(cell) for cell in array.tolist()] if array.dtype.kind in "OU" else pd.isna(array)
+    if np.any(empty):
+        row = int(np.argmax(empty))
         raise ValueError(f"row {row + 1}, column {name!r} must hold a time, got an empty cell")
-    if array.dtype.kind not in "M":
+    if array.dtype.kind == "m":
+        return pd.Series(array).dt.total_seconds().to_numpy(
+            dtype=np.float64, copy=True
+        ), "seconds, from durations"
+    if array.dtype.kind != "M":
         try:
             found = numbers(name, array, mark)
         except ValueError:
@@ -129,14 +151,16 @@ def times(name: str, cells: Any, mark: str = ".") -> tuple[np.ndarray, str]:
     stamps = _stamps(cells)
     if stamps.isna().any():
         row = int(stamps.isna().to_numpy().argmax())
+        cell = array.tolist()[row]
         raise ValueError(
-            f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {array.tolist()[row]!r}"
+            f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {cell!r}"
+            f"{hint_of_time(cell)}"
         )
     return _seconds(stamps), "seconds, from timestamps"
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:
-    """Dates written as one number (20240131, 202401311200), if all values are."""
+    """Dates written as one number (202401, 20240131, 202401311200), if all values are."""
     lengths = {
         len(str(int(v))) if np.isfinite(v) and v == int(v) and v > 0 else 0 for v in (values[0], values[-1])
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,8 +10,10 @@ import pandas as pd
 import torch
 
 from bandits_torch import validation
+from bandits_torch.naming import some, unknown_name
 from bandits_torch.problems.table_cells import is_missing, numbers, times
 from bandits_torch.problems.table_files import Columns
+from bandits_torch.problems.table_missing import Missing, suspects
 from bandits_torch.problems.table_times import find_time
 from bandits_torch.problems.tables import RewardTable
 
@@ -27,6 +30,8 @@ _ARM_NAMES = {
     "variable",
     "series",
 }
+_FEW_COLUMNS = 4  # more do not fit a row per reward
+_SAMPLE = 1000  # rows
 _REWARD_NAMES = {"reward", "rewards", "value", "y"}
 
 
@@ -35,7 +40,8 @@ def long_table(
     time_column: str | None,
     rewards: Sequence[str] | str | None,
     mark: str,
-    long: bool | str = True,
+    long: bool | str,
+    missing: Missing,
 ) -> RewardTable:
     """A table from rows of (time, arm, reward); arms in order of their first row."""
     columns = {name: cells for name, cells in columns.items() if name != "" or time_column == ""}
@@ -50,9 +56,8 @@ def long_table(
     if bool(cells.map(is_missing).any()):
         row = int(cells.map(is_missing).to_numpy().argmax())
         raise ValueError(f"row {row + 1}, column {arm!r} must name an arm, got an empty cell")
-    frame = pd.DataFrame(
-        {"time": clock, "arm": cells.astype(str), "reward": numbers(reward, columns[reward], mark)}
-    )
+    read = missing.in_numbers(numbers(reward, columns[reward], mark))
+    frame = pd.DataFrame({"time": clock, "arm": cells.astype(str), "reward": read})
     twice = frame.duplicated(["time", "arm"])
     if bool(twice.any()):
         row = int(twice.to_numpy().argmax())
@@ -63,10 +68,29 @@ def long_table(
     asked = rewards.split(",") if isinstance(rewards, str) else rewards
     names = list(dict.fromkeys(frame["arm"])) if asked is None else list(asked)
     for name in names:
-        validation.require(name in wide.columns, "rewards", name, f"among the arms {', '.join(wide.columns)}")
-    notes = (f"times: {time!r}, {unit}", f"long: {len(frame)} rows of {arm!r} and {reward!r}")
-    values = torch.tensor(wide[names].to_numpy(dtype=np.float64, copy=True))
-    return RewardTable(values, torch.tensor(wide.index.to_numpy(dtype=np.float64)), tuple(names), notes)
+        if name not in wide.columns:
+            raise ValueError(unknown_name("rewards", name, list(wide.columns)))
+    values = wide[names].to_numpy(dtype=np.float64, copy=True)
+    notes = [f"times: {time!r}, {unit}", f"long: {len(frame)} rows of {arm!r} and {reward!r}"]
+    others = [name for name in columns if name not in (time, arm, reward)]
+    notes += [f"left out: {some(others)}"] if others else []
+    notes += suspects(names, values)
+    moments = torch.tensor(wide.index.to_numpy(dtype=np.float64))
+    return RewardTable(torch.tensor(values), moments, tuple(names), tuple(notes), unit.startswith("seconds"))
+
+
+def refuse_names_of_arms(name: str, columns: Columns) -> None:
+    """Refuse a column of text that recurs, in a table of few columns: it may name the arm of each row."""
+    if len(columns) > _FEW_COLUMNS or np.asarray(columns[name]).dtype.kind not in "OU":
+        return
+    cells = [cell for cell in list(columns[name])[:_SAMPLE] if not is_missing(cell)]
+    words = all(isinstance(cell, str) and re.match(r"[^\W\d_]", cell.strip()) for cell in cells)
+    words = words and not any(cell.strip().lower() in ("true", "false", "yes", "no") for cell in cells)
+    if cells and words and (len(set(cells)) < len(cells) or name.strip().lower() in _ARM_NAMES):
+        raise ValueError(
+            f"row 1, column {name!r} must be a number or empty, got {cells[0]!r} (long=True if it names the arm of "
+            "each row; rewards= names the columns that are arms)"
+        )
 
 
 def _long_names(names: list[str], columns: Columns, long: bool | str) -> tuple[str, str]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from bandits_torch import validation
+from bandits_torch.naming import some, unknown_name
+from bandits_torch.problems.table_calendar import calendar_columns
 from bandits_torch.problems.table_cells import decimal_mark, numbers, times
-from bandits_torch.problems.table_files import Columns, array_names, read_arrays, read_csv, read_parquet
-from bandits_torch.problems.table_long import long_table
-from bandits_torch.problems.table_times import called_like_time, find_time, refuse_counters
+from bandits_torch.problems.table_csv import PACKED, TEXT, Form, read_csv
+from bandits_torch.problems.table_files import Columns, array_names, read_arrays, read_parquet
+from bandits_torch.problems.table_long import long_table, refuse_names_of_arms
+from bandits_torch.problems.table_missing import Missing, suspects
+from bandits_torch.problems.table_times import called_like_time, find_time, refuse_counters, why_not_rising
 from bandits_torch.problems.tables import RewardTable
 
 _LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
@@ -25,7 +30,7 @@ def read_table(
     time_column: str | None = "auto",
     *,
     long: bool | str = False,
-    missing: str = "mask",
+    missing: str | float | Sequence[str | float] = "mask",
     header: bool | None = None,
     separator: str | None = None,
     decimal: str | None = None,
@@ -48,7 +53,9 @@ def read_table(
         long: True: one row per reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
             two.
         missing: treatment of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: missing;
-            ``"forward-fill"``: the arm's last reward, where it has one.
+            ``"forward-fill"``: the arm's last reward, where it has one. And what else stands for nothing: a number
+            (-9999), a word, or several of them, in a sequence or one string with commas
+            (``"forward-fill,-9999,n.a."``).
         header: whether a CSV's first row holds names; None: yes, unless it could be numbers.
         separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
         decimal: "." or ","; None: inferred from the numbers.
@@ -60,7 +67,7 @@ def read_table(
             1 after the header), infinite values, time that is missing, repeats or goes back, an arm that counts the
             rows, a file that can be read in two ways.
     """
-    validation.require(missing in ("mask", "forward-fill"), "missing", missing, "'mask' or 'forward-fill'")
+    empty = Missing.of(missing)
     validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
     validation.instance("long", long, (bool, str), "True, False or 'ARM,REWARD'")
     validation.require(header in (None, True, False), "header", header, "True, False or None")
@@ -69,65 +76,78 @@ def read_table(
     validation.instance("path", path, (str, Path), "the path of a file")
     file = Path(path)
     suffix = file.suffix.lower()
-    kinds = (".csv", ".parquet", ".npz")
-    validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}")
+    kinds = (*TEXT, ".parquet", ".npz")
+    packed = " (unpack it, or save it as CSV)" if suffix in PACKED else ""
+    validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}{packed}")
     validation.require(file.is_file(), "path", str(path), "an existing file")
+    mark = decimal
     if suffix == ".npz":
         columns, time_column = _read_npz(file, time_column)
     elif suffix == ".parquet":
         columns = read_parquet(file)
     else:
-        columns = _csv(file, separator, header, encoding, decimal)
-    mark = decimal or _decimal(columns)
+        columns, form = _csv(file, Form(separator, header, encoding, decimal))
+        mark = decimal or _decimal(columns, form.separator != ",")
+        if mark == "," and any(np.asarray(cells).dtype.kind == "f" for cells in columns.values()):
+            columns, _ = _csv(file, replace(form, decimal=","))  # 1.5 was read where 1,5 stands elsewhere
+            mark = decimal or _decimal(columns, form.separator != ",")
+    columns = empty.in_text(columns)
+    mark = mark or _decimal(columns, False)
     table = (
-        long_table(columns, time_column, rewards, mark, long)
+        long_table(columns, time_column, rewards, mark, long, empty)
         if long
-        else _wide(columns, time_column, rewards, mark)
+        else _wide(columns, time_column, rewards, mark, empty)
     )
-    return table if missing == "mask" else table.forward_filled()
+    return table.forward_filled() if empty.fills else table
 
 
-def _csv(
-    file: Path, separator: str | None, header: bool | None, encoding: str | None, decimal: str | None
-) -> Columns:
+def _csv(file: Path, asked: Form) -> tuple[Columns, Form]:
+    """Columns, and the form they were found in."""
     try:
-        columns = read_csv(file, separator, header, encoding, decimal)
+        columns, form = read_csv(file, asked)
     except UnicodeError as error:
         raise ValueError(
             f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= tells another than UTF-8"
         ) from error
     except LookupError as error:
-        raise ValueError(f"encoding must be one that Python knows, got {encoding!r}: {error}") from error
+        raise ValueError(
+            f"encoding must be one that Python knows, got {asked.encoding!r}: {error}"
+        ) from error
     except (OSError, csv.Error) as error:
         raise ValueError(f"path must be a readable .csv file, got {str(file)!r}: {error}") from error
     broken = [name for name in columns if "\n" in name or "\r" in name]
     validation.require(not broken, "names of columns", broken, "on one line each")
-    if header is None and set(columns) == {"0", "1"}:
+    if asked.header is None and set(columns) == {"0", "1"}:
         cells = {str(cell).strip() for column in columns.values() for cell in column}
         binary = cells <= {"0", "1", "0.0", "1.0"}
         validation.require(
             not binary, "header", None, "True or False: the first row 0, 1 may hold names or rewards"
         )
-    return columns
+    return columns, form
 
 
-def _decimal(columns: Columns) -> str:
+def _decimal(columns: Columns, points_may_group: bool) -> str:
     text = [cells for cells in columns.values() if np.asarray(cells).dtype.kind in "OU"]
-    mark = decimal_mark(text)
+    mark = decimal_mark(text, points_may_group)
     if mark is None:
         raise ValueError("decimal must be '.' or ',', got None: the table's numbers can be read either way")
     return mark
 
 
 def _wide(
-    columns: Columns, time_column: str | None, rewards: Sequence[str] | str | None, mark: str
+    columns: Columns,
+    time_column: str | None,
+    rewards: Sequence[str] | str | None,
+    mark: str,
+    missing: Missing,
 ) -> RewardTable:
     said_so = {name.strip().lower() for name in columns}
     if rewards is None and "reward" in said_so and said_so & _LOGGED:
         raise ValueError(
-            f"long must be given, as the columns {', '.join(columns)} look like one row per reward: long=True if so, "
+            f"long must be given, as the columns {some(columns)} look like one row per reward: long=True if so, "
             "rewards= with the arms' names if not"
         )
+    indexed = "" in columns
     time = find_time(columns, time_column, mark)
     asked = rewards.split(",") if isinstance(rewards, str) else rewards
     unnamed = {""} if time_column is None else set()
@@ -135,38 +155,52 @@ def _wide(
         [name for name in columns if name != time and name not in unnamed] if asked is None else list(asked)
     )
     for name in names:
-        validation.require(name in columns, "rewards", name, f"among the columns {', '.join(columns)}")
+        if name not in columns:
+            raise ValueError(unknown_name("rewards", name, [one for one in columns if one != time]))
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
     validation.require(len(names) >= 2, "rewards", names, "at least two columns, one per arm")
     clock, unit = (None, "rows") if time is None else times(time, columns[time], mark)
     values = np.empty((len(columns[names[0]]), len(names)))
     for n, name in enumerate(names):
         values[:, n] = _rewards_of(name, columns, mark)
-    if time_column == "auto" and asked is None:
-        refuse_counters(names, values, time is None)
-    said = f"times: {unit}" if time is None else f"times: {'the index' if time == '' else repr(time)}, {unit}"
+    values = missing.in_numbers(values)
+    dated = clock is not None and unit.startswith("seconds")
+    if asked is None and time_column is not None:
+        refuse_counters(names, values, time, asked_for=time_column != "auto")
+        _refuse_calendar(names, values, clock if dated else None)
+    notes = [
+        f"times: {unit}" if time is None else f"times: {'the index' if time == '' else repr(time)}, {unit}"
+    ]
+    if indexed and time != "":
+        notes.append("left out: the first column, which has no name")
+    notes += suspects(names, values)
     try:
         return RewardTable(
             torch.from_numpy(values),
             None if clock is None else torch.from_numpy(clock),
             tuple(names),
-            (said,),
+            tuple(notes),
+            dated,
         )
     except ValueError as error:
-        if "times must increase" in str(error):
-            raise ValueError(
-                f"{error} (long=True if a row is one reward; time_column= names another)"
-            ) from None
+        if "times must increase" in str(error) and clock is not None:
+            raise ValueError(f"{error} ({why_not_rising(clock, names)})") from None
         raise
 
 
+def _refuse_calendar(names: list[str], values: np.ndarray, seconds: np.ndarray | None) -> None:
+    found = calendar_columns(names, values, seconds)
+    if found:
+        arms = [name for name in names if name not in found]
+        raise ValueError(
+            f"rewards must be given, as {', '.join(map(repr, found))} may tell the time rather than be an arm: "
+            f"rewards={','.join(arms[:3])}{',...' if len(arms) > 3 else ''} leaves it out, or names it too"
+        )
+
+
 def _rewards_of(name: str, columns: Columns, mark: str) -> np.ndarray:
-    try:
-        return numbers(name, columns[name], mark)
-    except ValueError as error:
-        text = all(isinstance(cell, str) and not cell[:1].isdigit() for cell in list(columns[name])[:20])
-        hint = " (long=True if it names the arm of each row)" if text and len(columns) <= 4 else ""
-        raise ValueError(f"{error}{hint}") from None
+    refuse_names_of_arms(name, columns)
+    return numbers(name, columns[name], mark)
 
 
 def _read_npz(file: Path, time: str | None) -> tuple[Columns, str | None]:
@@ -190,8 +224,22 @@ def _read_npz(file: Path, time: str | None) -> tuple[Columns, str | None]:
     )
     ok = time is None or arrays[time].shape == table.shape[:1]
     validation.require(ok, "time_column", time, f"an array of {len(table)} times")
-    names = [str(name) for name in arrays.get("arms", np.arange(table.shape[1]))]
+    validation.require(
+        table.dtype.kind in "fiu", "rewards", table.dtype.name, "an array of real numbers (bool: as 0 and 1)"
+    )
+    names = _names(arrays.get("arms", np.arange(table.shape[1])))
     validation.require(len(names) == table.shape[1], "arms", names, f"an array of {table.shape[1]} names")
     validation.require(len(set(names)) == len(names), "arm names", names, "all different")
     columns: Columns = {name: table[:, n] for n, name in enumerate(names)}
     return (columns if time is None else {time: arrays[time], **columns}), time
+
+
+def _names(stored: np.ndarray) -> list[str]:
+    """Names of arms; those stored as bytes are UTF-8."""
+    validation.require(stored.ndim == 1, "arms", stored.shape, "an array of names")
+    if stored.dtype.kind != "S":
+        return [str(name) for name in stored.tolist()]
+    try:
+        return [name.decode() for name in stored.tolist()]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"arms must be text, or bytes in UTF-8: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
@@ -21,6 +21,7 @@ class RewardTable:
         times: (T,) float64, strictly increasing, or None: one row per unit of time.
         arm_names: N different names; default "0", "1", ...
         notes: a reader's remarks on the file, one line each.
+        in_seconds: whether times are known to count seconds, as those read from dates do.
 
     Raises:
         ValueError: for anything else.
@@ -30,6 +31,7 @@ class RewardTable:
     times: Tensor | None = None
     arm_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    in_seconds: bool = False
 
     def __post_init__(self) -> None:
         rewards = validation.tensor("rewards", self.rewards)
@@ -55,7 +57,7 @@ class RewardTable:
     def forward_filled(self) -> RewardTable:
         """A copy in which a missing reward is the arm's last one; before an arm's first it stays missing."""
         filled = pd.DataFrame(self.rewards.numpy()).ffill().to_numpy()
-        return RewardTable(torch.from_numpy(filled.copy()), self.times, self.arm_names, self.notes)
+        return replace(self, rewards=torch.from_numpy(filled.copy()))
 
 
 def _check_times(times: Tensor, rows: int) -> None:

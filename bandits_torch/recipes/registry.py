@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.naming import unknown_name
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
@@ -34,8 +35,8 @@ def registered(name: str) -> Recipe:
 
     Raises ValueError for an unknown name.
     """
-    known = isinstance(name, str) and name in RECIPES
-    validation.require(known, "policy name", name, f"one of {', '.join(RECIPES)}")
+    if not isinstance(name, str) or name not in RECIPES:
+        raise ValueError(unknown_name("policy name", name, RECIPES, "`bandits-torch list` shows all"))
     return REGISTERED[name]
 
 

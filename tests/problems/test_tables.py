@@ -135,7 +135,7 @@ def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path, CSV)
     with pytest.raises(ValueError, match="time_column must be one of the columns when, a, b, c, got 'hour'"):
         read_table(path, time_column="hour")
-    with pytest.raises(ValueError, match="rewards must be among the columns when, a, b, c, got 'z'"):
+    with pytest.raises(ValueError, match="rewards must be one of a, b, c, got 'z'"):
         read_table(path, ["a", "z"])
     with pytest.raises(ValueError, match="missing must be 'mask' or 'forward-fill', got 'zero'"):
         read_table(path, missing="zero")
@@ -144,7 +144,7 @@ def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
 def test_missing_files_and_unknown_suffixes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"path must be an existing file, got .*nowhere\.csv"):
         read_table(tmp_path / "nowhere.csv")
-    with pytest.raises(ValueError, match=r"path must be a file ending in .csv, .parquet, .npz"):
+    with pytest.raises(ValueError, match=r"path must be a file ending in .csv, .tsv, .txt, .parquet, .npz"):
         read_table(_write(tmp_path, CSV, "table.xlsx"))
 
 

@@ -1,0 +1,45 @@
+"""Names in messages: the one that was perhaps meant, and a few of those there are. Imports nothing slow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+_SHOWN = 8
+
+
+def some(names: Collection[str], shown: int = _SHOWN) -> str:
+    """The first names separated by commas, and how many more there are."""
+    more = len(names) - shown
+    first = [name for name, _ in zip(names, range(shown), strict=False)]
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is closest, if one is close; case, and - for _, do not count."""
+    from difflib import get_close_matches  # takes longer to import than most messages to write
+
+    by_plain = {_plain(one): one for one in known}
+    close = get_close_matches(_plain(name), by_plain, n=1, cutoff=0.75)
+    return by_plain[close[0]] if close else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``: did you mean ...?`` where a known name is close, else nothing."""
+    close = close_name(name, known)
+    return "" if close is None else f": did you mean {close}?"
+
+
+def unknown_name(what: str, name: object, known: Collection[str], more: str = "") -> str:
+    """The message for a name that is not known: what was perhaps meant comes before what there is.
+
+    ``more`` says where all of them can be seen.
+    """
+    guess = did_you_mean(name, known) if isinstance(name, str) else ""
+    if len(known) <= _SHOWN:
+        return f"{what} must be one of {', '.join(known)}, got {name!r}{guess}"
+    seen = f" ({more})" if more else ""
+    return f"{what} must be a known name, got {name!r}{guess or ';'} there are {some(known)}{seen}"
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
