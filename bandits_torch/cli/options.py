@@ -8,6 +8,7 @@ from typing import Any
 
 from bandits_torch.naming import did_you_mean, some, unknown_name
 
+MOST_THREADS = 1024  # more than machines have; many more and the system grants none
 NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
 _TAKERS_SHOWN = 2  # whose options a message lists
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -38,10 +39,11 @@ def settable(options: Iterable[str]) -> list[str]:
     return [key for key in options if key not in NOT_OPTIONS]
 
 
-def whole_number(name: str, value: int | None, least: int) -> None:
-    """ValueError unless the number is None or an integer >= ``least``."""
-    if value is not None and value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value}")
+def whole_number(name: str, value: int | None, least: int, most: int | None = None) -> None:
+    """ValueError unless the number is None or an integer >= ``least``, and <= ``most`` if that is given."""
+    if value is not None and (value < least or (most is not None and value > most)):
+        span = f">= {least}" if most is None else f"in {least}, ..., {most}"
+        raise ValueError(f"{name} must be an integer {span}, got {value}")
 
 
 def known_name(kind: str, name: str, known: Collection[str]) -> str:

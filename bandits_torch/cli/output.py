@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -14,7 +15,8 @@ import typer
 def one_line_errors() -> Iterator[None]:
     """Turn any error into one line on standard error and exit code 2."""
     try:
-        yield
+        with _one_line_warnings():
+            yield
     except (typer.Exit, typer.Abort):
         raise
     except OSError as error:
@@ -23,6 +25,25 @@ def one_line_errors() -> Iterator[None]:
         _fail(str(error))
     except Exception as error:
         _fail(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _one_line_warnings() -> Iterator[None]:
+    """Show a warning of the package once, as a line without its place in the code; others as Python does."""
+    with warnings.catch_warnings():
+        usual, said = warnings.showwarning, set()
+
+        def show(
+            message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any
+        ) -> None:
+            if category is not UserWarning:
+                usual(message, category, filename, *more, **others)
+            elif str(message) not in said:
+                said.add(str(message))
+                typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
+        warnings.showwarning = show
+        yield
 
 
 def _fail(message: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +16,9 @@ from rich.console import Console
 from bandits_torch import problems, recipes
 from bandits_torch.cli.advising import Told, tell
 from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, checksum
+from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.folder import RaceFolder
+from bandits_torch.cli.options import MOST_THREADS, whole_number
 from bandits_torch.cli.results import results_table, why_no_error
 from bandits_torch.experiments.described import described_knowledge
 from bandits_torch.experiments.page import PageText, page
@@ -61,6 +64,8 @@ def play(
 def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> list[str]:
     """Play a race again from its ``run.json``; the policies whose regret came out different."""
     settings = read_settings(record)
+    if "threads" in settings and isinstance(settings["threads"], int):
+        whole_number("threads of run.json", settings["threads"], 1, MOST_THREADS)
     if (out / "run.json").exists() and (out / "run.json").samefile(record):
         raise ValueError(f"out must be another folder than the record's, got {str(out)!r}")
     asked = Race.of(settings)
@@ -84,14 +89,25 @@ def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> l
 
 
 def _problem(asked: Race) -> Problem:
-    return problems.make(
-        asked.problem,
-        replicates=asked.replicates,
-        horizon=asked.problem_horizon,
-        seed=asked.seed,
-        data=asked.data,
-        **asked.options["problem"],
-    ).to(_device(asked.device))
+    """The problem; what decides how a table is read is an option here."""
+    device = _device(asked.device)
+    try:
+        problem = problems.make(
+            asked.problem,
+            replicates=asked.replicates,
+            horizon=asked.problem_horizon,
+            seed=asked.seed,
+            data=asked.data,
+            **asked.options["problem"],
+        )
+    except ValueError as error:
+        settable = catalogue().problems[asked.problem].options
+        named = [name for name in settable if re.search(rf"\b{name}(=| must be )", str(error))]
+        said = ", ".join(f"--option {name}=..." for name in named)
+        raise ValueError(
+            f"{error} (here: {said})" if said and asked.data is not None else str(error)
+        ) from error
+    return problem.to(device)
 
 
 def _policy(name: str, asked: Race, problem: Problem, horizon: int) -> Policy:

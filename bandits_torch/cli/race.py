@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bandits_torch.cli.asked import DEFAULT_HORIZON, DEFAULT_POLICIES, asked_race
-from bandits_torch.cli.options import whole_number
+from bandits_torch.cli.options import MOST_THREADS, whole_number
 from bandits_torch.cli.output import draw_to_files, one_line_errors
 
 Overwrite = Annotated[
@@ -46,7 +46,7 @@ def race(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="CPU threads; by default one where a step is too short to share, else all."),
+        typer.Option(help="CPU threads; by default one where a step is too short to share, else all."),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder for regret.csv, regret.png, report.html and run.json.")
@@ -106,6 +106,7 @@ def race(
             options=option or [],
         )
         whole_number("checkpoint", checkpoint, 1)
+        whole_number("threads", threads, 1, MOST_THREADS)
         if resume and overwrite:
             raise ValueError("resume and overwrite exclude each other, got both")
         draw_to_files()

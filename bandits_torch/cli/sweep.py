@@ -12,7 +12,7 @@ import typer
 
 from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import catalogue
-from bandits_torch.cli.options import different_names, known_name, send_options, whole_number
+from bandits_torch.cli.options import MOST_THREADS, different_names, known_name, send_options, whole_number
 from bandits_torch.cli.output import draw_to_files, one_line_errors
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ def sweep(
             ("block", block, 1),
         ):
             whole_number(name, value, least)
-        for name, value, least in (("seed", seed, 0), ("threads", threads, 1), ("jobs", jobs, 1)):
+        for name, value, least in (("seed", seed, 0), ("jobs", jobs, 1)):
             whole_number(name, value, least)
+        whole_number("threads", threads, 1, MOST_THREADS)
         known_name("engine", engine, catalogue().engines)
         if resume and overwrite:
             raise ValueError("resume and overwrite exclude each other, got both")

@@ -12,6 +12,7 @@ import pandas as pd
 
 from bandits_torch import validation
 from bandits_torch.naming import some
+from bandits_torch.problems.table_cells import MISSING
 
 _TREATMENTS = ("mask", "forward-fill")
 _EXPECTED = "'mask', 'forward-fill', or what missing cells hold: a number, a word, or several of them"
@@ -54,16 +55,20 @@ class Missing:
         return Missing("forward-fill" in given, frozenset(words), figures)
 
     def in_text(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Columns whose text cells are empty where they hold one of the words."""
+        """Columns whose text cells are empty where they hold one of the words; ValueError for a word in none."""
         if not self.words:
             return columns
-        return {name: self._emptied(cells) for name, cells in columns.items()}
-
-    def _emptied(self, cells: Any) -> Any:
-        if np.asarray(cells).dtype.kind not in "OU":
-            return cells
-        held = [isinstance(cell, str) and cell.strip() in self.words for cell in cells]
-        return pd.Series(list(cells), dtype=object).mask(np.array(held), None) if any(held) else cells
+        unseen = {word for word in self.words if not _is_number(word) and word.lower() not in MISSING}
+        emptied: dict[str, Any] = {}
+        for name, cells in columns.items():
+            texts = pd.Series(list(cells), dtype=object) if np.asarray(cells).dtype.kind in "OU" else None
+            if texts is not None:
+                stripped = texts.map(lambda cell: cell.strip() if isinstance(cell, str) else None)
+                unseen -= set(stripped)
+                texts = texts.mask(stripped.isin(self.words), None)
+            emptied[name] = cells if texts is None else texts
+        validation.require(not unseen, "missing", ",".join(sorted(unseen)), f"{_EXPECTED} (no cell holds it)")
+        return emptied
 
     def in_numbers(self, values: np.ndarray) -> np.ndarray:
         """The rewards, NaN where they are one of the numbers."""
