@@ -60,10 +60,10 @@ def _called_so(name: str, column: np.ndarray) -> bool:
 
 def _fields(times: pd.Series) -> list[np.ndarray]:
     stamps = times.dt
-    weekday, week = stamps.dayofweek, stamps.isocalendar().week
+    weekday, week = stamps.day_of_week, stamps.isocalendar().week
     fields = [
         stamps.second, stamps.minute, stamps.hour, stamps.day, stamps.month, stamps.quarter, stamps.year,
-        stamps.dayofyear, week, weekday, weekday + 1, (weekday + 1) % 7, (weekday >= 5).astype(int),
+        stamps.day_of_year, week, weekday, weekday + 1, (weekday + 1) % 7, (weekday >= 5).astype(int),
         (weekday < 5).astype(int), 100 * stamps.year + stamps.month,
     ]  # fmt: skip
     return [field.to_numpy(dtype=np.float64) for field in fields]

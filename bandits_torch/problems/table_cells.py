@@ -27,6 +27,7 @@ _GROUPED = {  # by decimal mark: groups of three between spaces, apostrophes, un
 _THOUSANDS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{mark}\d{{3}})+") for mark in ",."}
 _NUMERIC = re.compile(r"[+-]?[\d.,]+([ \u00a0\u202f'_’]\d{3})*([.,]\d*)?([eE][+-]?\d+)?")
 _WORDS = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
+_MOST = 0.5
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -45,8 +46,8 @@ def decimal_mark(columns: Sequence[Sequence[Any]], points_may_group: bool = Fals
     """
     seen: set[str] = set()
     for column in columns:
-        for cell in pd.unique(pd.Series(column, dtype=object)):
-            if isinstance(cell, str) and _NUMERIC.fullmatch(as_written(cell)):
+        for cell in {cell for cell in column if isinstance(cell, str)}:
+            if _NUMERIC.fullmatch(as_written(cell)):
                 seen |= _marks(as_written(cell))
     if {".", ","} <= seen:
         return None
@@ -92,8 +93,9 @@ def numbers(name: str, cells: Any, mark: str = ".") -> np.ndarray:
             continue
         number = _number(cell, mark)
         if number is None:
+            shown = bool(cell) if isinstance(cell, np.bool_) else cell
             raise ValueError(
-                f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r}{hint_of_cell(cell)}"
+                f"row {row + 1}, column {name!r} must be a number or empty, got {shown!r}{hint_of_cell(cell)}"
             )
         found[row] = number
     return found
@@ -150,7 +152,13 @@ def times(name: str, cells: Any, mark: str = ".") -> tuple[np.ndarray, str]:
             return (found, "as given") if dates is None else (_seconds(dates), "seconds, from dates")
     stamps = _stamps(cells)
     if stamps.isna().any():
-        row = int(stamps.isna().to_numpy().argmax())
+        wrong, numeric = (
+            stamps.isna(),
+            pd.Series([_number(cell, mark) is not None for cell in array.tolist()]),
+        )
+        if numeric.mean() > _MOST:  # a word among numbers, not a number among dates
+            wrong = ~numeric
+        row = int(wrong.to_numpy().argmax())
         cell = array.tolist()[row]
         raise ValueError(
             f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {cell!r}"

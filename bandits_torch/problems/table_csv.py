@@ -61,6 +61,7 @@ def read_csv(file: Path, asked: Form) -> tuple[Columns, Form]:
     rows = (row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=separator) if row)
     first = next(rows, [])
     named = _has_header(first) if asked.header is None else asked.header
+    first[:1] = [name.removeprefix("# ") for name in first[:1]]  # as NumPy writes names
     names = [name.strip() for name in first] if named else [f"column {n + 1}" for n in range(len(first))]
     source = _source(file, encoding, told is not None)
     _check_rows(source, separator, len(names), named)
@@ -143,8 +144,12 @@ def _sample(file: Path, encoding: str) -> str:
 def _separator(sample: str) -> str:
     """What separates cells: what splits all lines of the sample into as many as the first, two or more."""
     for separator in SEPARATORS:
-        rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=separator) if row]
-        counts = {len(row) for row in rows}
+        try:
+            counts = {
+                len(row) for row in csv.reader(io.StringIO(sample, newline=""), delimiter=separator) if row
+            }
+        except csv.Error:  # a line longer than a cell may be
+            continue
         if len(counts) == 1 and counts.pop() >= 2:
             return separator
     first = sample.lstrip("\r\n").splitlines()[:1]
@@ -251,6 +256,7 @@ def _count_cells(block: np.ndarray, separator: str, width: int, named: bool, row
 def _require_width(number: int, found: int, width: int) -> None:
     if found != width:
         more = "; one more may be a separator at the end of the line: remove it" if found == width + 1 else ""
+        more = "; a title above the header must go" if width == 1 and number == 1 else more
         raise ValueError(
             f"row {number} must have {width} cells, as the header has, got {found} (separator= tells what separates"
             f"{more})"

@@ -30,10 +30,13 @@ def hint_of_cell(cell: Any) -> str:
         return " (a cell is one number)" if np.ndim(cell) or isinstance(cell, (dict, list)) else ""
     text = cell.strip()
     if any(form.fullmatch(text) for form in (_DATE, _DAYS_FIRST, _DURATION)) or _dated(text):
-        return f"{hint_of_time(cell)} (time_column= names the times, rewards= the columns that are arms)"
+        form = "" if _DATE.fullmatch(text) else f"{hint_of_time(cell)[2:-1]}; "
+        return f" ({form}time_column= names the times, rewards= the columns that are arms)"
+    if not text.isascii() and any(c.isdecimal() and not c.isascii() for c in text):
+        return " (write digits as 0 to 9)"
     if re.fullmatch(rf"\({_NUMBER}\)", text):
         return " (write a negative number with a minus)"
-    if re.fullmatch(rf"([^\d\s.,+\-]+ ?)?{_NUMBER} ?([^\d\s]+)?", text):
+    if "#" not in text and re.fullmatch(rf"([^\w\s.,+\-]+ ?|[^\W\d_]+ )?{_NUMBER} ?([^\d\s]+)?", text):
         return " (write the number alone, without unit, currency or sign of per cent; decimal= tells its decimal mark)"
     return f" (missing={text!r} if such a cell holds nothing; rewards= names the columns that are arms)"
 

@@ -81,12 +81,13 @@ def long_table(
 
 def refuse_names_of_arms(name: str, columns: Columns) -> None:
     """Refuse a column of text that recurs, in a table of few columns: it may name the arm of each row."""
-    if len(columns) > _FEW_COLUMNS or np.asarray(columns[name]).dtype.kind not in "OU":
+    valued = any(one.strip().lower().lstrip("_") in _REWARD_NAMES for one in columns)
+    if (len(columns) > _FEW_COLUMNS and not valued) or np.asarray(columns[name]).dtype.kind not in "OU":
         return
     cells = [cell for cell in list(columns[name])[:_SAMPLE] if not is_missing(cell)]
     words = all(isinstance(cell, str) and re.match(r"[^\W\d_]", cell.strip()) for cell in cells)
     words = words and not any(cell.strip().lower() in ("true", "false", "yes", "no") for cell in cells)
-    if cells and words and (len(set(cells)) < len(cells) or name.strip().lower() in _ARM_NAMES):
+    if words and 1 < len(set(cells)) < len(cells):
         raise ValueError(
             f"row 1, column {name!r} must be a number or empty, got {cells[0]!r} (long=True if it names the arm of "
             "each row; rewards= names the columns that are arms)"

@@ -17,7 +17,7 @@ from bandits_torch.problems.table_cells import MISSING
 _TREATMENTS = ("mask", "forward-fill")
 _EXPECTED = "'mask', 'forward-fill', or what missing cells hold: a number, a word, or several of them"
 _FAR = 10.0  # ranges of a column's other rewards between them and a number that stands for nothing
-_USUAL = {-1.0, -9.0, -99.0, -999.0, -9999.0, -99999.0, 99.0, 999.0, 9999.0, 99999.0, 999999.0}
+_USUAL = {-99.0, -999.0, -9999.0, -99999.0, 999.0, 9999.0, 99999.0, 999999.0}
 _USUAL |= {-32768.0, 32767.0, -1e30, 1e30, -1e20, 1e20, -1e10, 1e10, -(2.0**31), 2.0**31 - 1}
 _SAMPLE = 1000  # rows
 _FEWEST = 3  # different rewards, of which a range can be told

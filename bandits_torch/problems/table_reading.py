@@ -130,7 +130,9 @@ def _decimal(columns: Columns, points_may_group: bool) -> str:
     text = [cells for cells in columns.values() if np.asarray(cells).dtype.kind in "OU"]
     mark = decimal_mark(text, points_may_group)
     if mark is None:
-        raise ValueError("decimal must be '.' or ',', got None: the table's numbers can be read either way")
+        raise ValueError(
+            "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"
+        )
     return mark
 
 
@@ -158,7 +160,12 @@ def _wide(
         if name not in columns:
             raise ValueError(unknown_name("rewards", name, [one for one in columns if one != time]))
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
-    validation.require(len(names) >= 2, "rewards", names, "at least two columns, one per arm")
+    validation.require(
+        len(names) >= 2,
+        "rewards",
+        names,
+        "at least two columns, one per arm (separator= tells what separates)",
+    )
     clock, unit = (None, "rows") if time is None else times(time, columns[time], mark)
     values = np.empty((len(columns[names[0]]), len(names)))
     for n, name in enumerate(names):

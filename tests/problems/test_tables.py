@@ -137,7 +137,9 @@ def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
         read_table(path, time_column="hour")
     with pytest.raises(ValueError, match="rewards must be one of a, b, c, got 'z'"):
         read_table(path, ["a", "z"])
-    with pytest.raises(ValueError, match="missing must be 'mask', 'forward-fill', or what missing cells hold.*got 'zero'"):
+    with pytest.raises(
+        ValueError, match=r"missing must be 'mask', 'forward-fill', or what missing cells hold.*got 'zero'"
+    ):
         read_table(path, missing="zero")
 
 

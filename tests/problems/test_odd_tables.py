@@ -1,0 +1,272 @@
+"""Tables as people have them: read as meant, or refused with the reason and the argument that decides."""
+
+import gzip
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits_torch.problems import Replay, read_table
+
+VALUES = np.round(np.random.default_rng(3).normal(5, 2, (14, 3)), 2)
+HOURS = pd.date_range("2024-01-25", periods=14, freq="7h")
+
+
+def rows(*columns, names=("a", "b", "c"), separator=",", values=VALUES):
+    """Lines of text: columns by name and cells, then the arms."""
+    head = separator.join([*(name for name, _ in columns), *names])
+    lines = [
+        separator.join([*(str(cells[t]) for _, cells in columns), *map(str, row)])
+        for t, row in enumerate(values)
+    ]
+    return "\n".join([head, *lines, ""])
+
+
+def read(folder, content, name="table.csv", **told):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_table(path, **told)
+
+
+def parquet(folder, frame, **told):
+    frame.to_parquet(folder / "table.parquet")
+    return read_table(folder / "table.parquet", **told)
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_points_that_may_separate_thousands_are_refused_until_told(separator, tmp_path):
+    whole = np.array([[1234, 987], [5678, 2001], [4345, 17]])
+    text = rows(
+        names="ab", separator=separator, values=np.vectorize(lambda x: f"{x:,}".replace(",", "."))(whole)
+    )
+    with pytest.raises(ValueError, match=r"decimal must be '.' or ',', got None.*1\.234 may be 1234"):
+        read(tmp_path, text)
+    assert read(tmp_path, text, decimal=",").rewards.tolist() == whole.tolist()
+    assert read(tmp_path, text, decimal=".").rewards[0].tolist() == [1.234, 987]
+    sure = read(tmp_path, rows(names="ab", separator=separator, values=[["1.234", "0.5"], ["5.678", "7"]]))
+    assert sure.rewards.tolist() == [[1.234, 0.5], [5.678, 7]]
+
+
+def test_one_decimal_comma_tells_how_the_other_columns_are_meant(tmp_path):
+    table = read(tmp_path, 'a,b\n"1,5",1.234\n"2,5",5.678\n')
+    assert table.rewards.tolist() == [[1.5, 1234], [2.5, 5678]]
+    with pytest.raises(ValueError, match="decimal must be"):
+        read(tmp_path, 'a,b\n"1,5",1.25\n"2,5",5.5\n')
+
+
+def test_months_as_digits_are_dates(tmp_path):
+    months = [f"{month:%Y%m}" for month in pd.date_range("2000-06-01", periods=14, freq="MS")]
+    table = read(tmp_path, rows(("date", months)))
+    assert table.times[:2].tolist() == [pd.Timestamp(day).timestamp() for day in ("2000-06-01", "2000-07-01")]
+    with pytest.raises(ValueError, match="time_column must be given: column 'month'"):
+        read(tmp_path, rows(("month", months)))
+    counts = read(tmp_path, rows(("time", range(200001, 200015))))  # 200013 is no month
+    assert counts.times[0] == 200001
+
+
+CALENDAR = [
+    ("weekday", HOURS.day_of_week),
+    ("Day of Week", HOURS.day_of_week + 1),
+    ("month", HOURS.month),
+    ("x", HOURS.hour),
+    ("is_weekend", (HOURS.day_of_week > 4).astype(int)),
+]
+
+
+@pytest.mark.parametrize(("name", "cells"), CALENDAR)
+def test_columns_that_tell_the_time_are_no_arms(name, cells, tmp_path):
+    text = rows(("time", HOURS), (name, cells))
+    with pytest.raises(ValueError, match=f"rewards must be given, as '{name}' may tell the time"):
+        read(tmp_path, text)
+    assert read(tmp_path, text, rewards="a,b,c").arm_names == ("a", "b", "c")
+    assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
+
+
+def test_an_hour_without_times_is_no_arm_but_binary_and_constant_arms_are(tmp_path):
+    with pytest.raises(ValueError, match="rewards must be given, as 'hour'"):
+        read(tmp_path, rows(("hour", HOURS.hour)))
+    days = pd.date_range("2024-01-01", periods=6)
+    values = [[1, 0, n % 2] for n in range(6)]  # the first is the month, by chance
+    assert read(tmp_path, rows(("time", days), values=values)).arm_names == ("a", "b", "c")
+
+
+def test_a_counter_beside_named_times_is_no_arm(tmp_path):
+    text = rows(("Unnamed: 0", range(14)), ("date", HOURS))
+    with pytest.raises(ValueError, match="rewards must be given, as column 'Unnamed: 0' counts"):
+        read(tmp_path, text, time_column="date")
+    assert read(tmp_path, text, time_column="date", rewards="a,c").arm_names == ("a", "c")
+
+
+def test_names_in_bytes_are_decoded_and_rewards_that_are_no_real_numbers_refused(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, rewards=VALUES, arms=np.array([b"a", "ü".encode(), b"c"]))
+    assert read_table(path).arm_names == ("a", "ü", "c")
+    np.savez(path, rewards=VALUES, arms=np.array([b"a", b"\xfc", b"c"]))
+    with pytest.raises(ValueError, match="arms must be text, or bytes in UTF-8"):
+        read_table(path)
+    for rewards in (VALUES + 1j, VALUES > 5):
+        np.savez(path, rewards=rewards)
+        with pytest.raises(ValueError, match="rewards must be an array of real numbers"):
+            read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([[1, 2], [3]], r"row 1, column 'a' must be a number or empty.*\(a cell is one number\)"),
+        ([{"x": 1}, {"x": 2}], "column 'a' must be a number"),
+        (
+            [True, False],
+            r"column 'a' must be a number or empty, got True \(write what is true or false as 1 and 0\)",
+        ),
+        (pd.Categorical(["u", "v"]), "column 'a' must be a number or empty, got 'u'"),
+        (
+            pd.to_timedelta([3, 1], unit="s"),
+            "column 'a' must be a number.*rewards= the columns that are arms",
+        ),
+    ],
+)
+def test_parquet_cells_that_are_no_numbers_name_their_column(cells, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        parquet(tmp_path, pd.DataFrame({"a": cells, "b": [1.0, 2.0], "c": [2.0, 1.0]}))
+
+
+def test_parquet_numbers_of_any_kind_are_read(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "a": [Decimal("1.5"), Decimal(2)],
+            "b": pd.array([1, None], dtype="Int64"),
+            "c": pd.Categorical([4, 3]),
+        }
+    )
+    assert parquet(tmp_path, frame).rewards.nan_to_num(-1).tolist() == [[1.5, 1, 4], [2, -1, 3]]
+    timed = pd.DataFrame({"time": pd.to_timedelta([60, 120], unit="s"), "a": [1, 2], "b": [2, 1]})
+    assert parquet(tmp_path, timed).times.tolist() == [60, 120]
+
+
+@pytest.mark.parametrize("sentinel", [-9999, 999, -1e30, -777])
+def test_a_number_that_may_stand_for_nothing_is_told_and_named_by_missing(sentinel, tmp_path):
+    values = VALUES.copy()
+    values[[3, 5], 1] = sentinel
+    note = f"far outside the other rewards: {sentinel:.10g}, 2 times in b"
+    assert any(line.startswith(note) for line in read(tmp_path, rows(values=values)).notes)
+    assert not any("far outside" in line for line in read(tmp_path, rows()).notes)
+    for told in (sentinel, str(sentinel), [sentinel, -5.5]):
+        table = read(tmp_path, rows(values=values), missing=told)
+        assert table.rewards.isnan().nonzero().tolist() == [[3, 1], [5, 1]]
+        assert not any("far outside" in line for line in table.notes)
+    filled = read(tmp_path, rows(values=values), missing=f"forward-fill,{sentinel}")
+    assert filled.rewards[3, 1] == VALUES[2, 1]
+
+
+@pytest.mark.parametrize("word", ["n.a.", "#DIV/0!", "<NA>", "."])
+def test_a_word_that_stands_for_nothing_is_named_by_missing(word, tmp_path):
+    text = f"a,b\n1,2\n{word},3\n"
+    with pytest.raises(ValueError, match=r"row 2, column 'a' must be a number.*\(missing='") as refused:
+        read(tmp_path, text)
+    assert f"missing={word!r}" in str(refused.value)
+    assert read(tmp_path, text, missing=word).rewards.isnan().tolist() == [[False, False], [True, False]]
+
+
+def test_a_word_that_no_cell_holds_is_a_misspelling(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"missing must be 'mask', 'forward-fill', or .*no cell holds it.*'foward-fill'"
+    ):
+        read(tmp_path, "a,b\n1,2\nx,3\n", missing="foward-fill,x")
+
+
+HINTS = [
+    (rows(("date", HOURS.strftime("%d/%m/%Y"))), r"got '25/01/2024' \(write dates as 2024-01-31\)"),
+    ("date,a,b\n05/04/2024,1,2\n", "a day and a month cannot be told apart here"),
+    (
+        rows(("Datum", HOURS.strftime("%d.%m.%Y %H:%M"))),
+        "write dates as 2024-01-31; time_column= names the times",
+    ),
+    (rows(("date", HOURS.strftime("%d %b %Y"))), "write dates as 2024-01-31, months as numbers"),
+    (rows(("time", [f"0 days 00:{n:02d}:00" for n in range(14)])), "write durations as a number"),
+    (rows(("time", [f"{n:02d}:00" for n in range(14)])), "times of day with their date"),
+    (
+        rows(("time", HOURS), ("end", HOURS.strftime("%Y-%m-%dT%H:%M"))),
+        r"column 'end'.*T00:00' \(time_column= names",
+    ),
+    ("a,b\n1,2,\n2,3,\n", "one more may be a separator at the end of the line"),
+    ("Report\na,b\n1,2\n", "a title above the header must go"),
+    ("# made by hand\na,b\n1,2\n", "without comments, got '# made by hand'"),
+    ("a,b\nTrue,1\nFalse,2\n", "got True .write what is true or false as 1 and 0"),
+    ("a,b\n€ 5,1\n€ 6,2\n", "write the number alone"),
+    ("a,b\n5 %,1\n6 %,2\n", "write the number alone"),
+    ("a,b\n(5),1\n6,2\n", "write a negative number with a minus"),
+    ("a,b\n١,1\n٢,2\n", "write digits as 0 to 9"),
+    ("time,a,b\n1,1,2\n2,1,2\nTotal,2,4\n", "row 3, column 'time' must be a number.*got 'Total'"),
+    ("time,a,b,c,d\n2,1,2,1,2\n1,1,2,1,2\n", r"times must increase.*\(sort the rows by time"),
+    ("time,a,b,c,d\n2,1,2,1,2\n2,1,2,1,2\n", r"times must increase.*\(time_column= names another\)"),
+    (",result,_time,_value,host\n,0,1,3,a\n,0,1,4,b\n,0,2,1,a\n", "long=True if it names the arm"),
+]
+
+
+@pytest.mark.parametrize(("text", "hint"), HINTS, ids=range(len(HINTS)))
+def test_a_refusal_says_what_to_do(text, hint, tmp_path):
+    with pytest.raises(ValueError, match=hint):
+        read(tmp_path, text)
+
+
+def test_long_is_not_recommended_where_no_column_can_name_arms(tmp_path):
+    for text in ("id,a,b\nA0,1,2\nB1,2,3\n", "a,b\nn.a.,1\n2,3\n", "time,a,b,c,d\n2,1,2,1,2\n2,1,2,1,2\n"):
+        with pytest.raises(ValueError) as refused:  # noqa: PT011
+            read(tmp_path, text)
+        assert "long" not in str(refused.value)
+
+
+def test_the_guess_stands_before_a_list_that_is_cut(tmp_path):
+    names = [f"station {n}" for n in range(500)]
+    with pytest.raises(
+        ValueError, match=r"got 'statoin 499': did you mean station 499\? there are station 0.*and 492 more$"
+    ):
+        read(tmp_path, rows(names=names, values=np.eye(500)[:3]), rewards="station 1,statoin 499")
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", "sep=;\r\n", '"sep=;"\n'])
+def test_excels_line_that_tells_the_separator_is_obeyed(line, tmp_path):
+    assert read(tmp_path, line + "a;b\n1,5;2\n2,5;3\n").rewards.tolist() == [[1.5, 2], [2.5, 3]]
+
+
+def test_the_minus_sign_and_numpys_names_are_read(tmp_path):
+    assert read(tmp_path, "a,b\n\u22121.5,2\n2,\u22123\n").rewards.tolist() == [[-1.5, 2], [2, -3]]
+    table = read(tmp_path, "# time,a,b\n1,1,2\n2,3,4\n")
+    assert (table.arm_names, table.times.tolist()) == (("a", "b"), [1, 2])
+
+
+def test_tables_under_other_names_are_read_or_refused_for_what_they_are(tmp_path):
+    assert read(tmp_path, "a\tb\n1\t2\n", name="x.tsv").rewards.tolist() == [[1, 2]]
+    with pytest.raises(ValueError, match="which holds gzip's compressed data: unpack it"):
+        read(tmp_path, gzip.compress(b"a,b\n1,2\n"))
+    with pytest.raises(ValueError, match=r"file ending in .csv.*\(unpack it, or save it as CSV\)"):
+        read(tmp_path, gzip.compress(b"a,b\n1,2\n"), name="x.csv.gz")
+
+
+def test_rows_longer_than_a_cell_may_be_are_read(tmp_path):
+    names = [f"arm {n}" for n in range(20_000)]
+    assert read(tmp_path, rows(names=names, values=np.ones((2, 20_000)))).arm_names == tuple(names)
+
+
+def test_what_is_left_out_is_told(tmp_path):
+    long = read(tmp_path, "time,arm,reward,note\n1,x,2,5\n1,y,3,6\n2,x,5,7\n", long=True)
+    assert "left out: note" in long.notes
+    indexed = read(tmp_path, rows(("", range(5, 19)), ("time", range(14))))
+    assert "left out: the first column, which has no name" in indexed.notes
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (pd.date_range("2024-01-01", periods=40, freq="10min"), "one step: 10 minutes (the median gap)"),
+        (pd.date_range("2024-01-01", periods=40, freq="D"), "one step: 1 day (the median gap)"),
+        (pd.date_range("2024-01-01", periods=40, freq="36h"), "one step: 1.5 days (the median gap)"),
+        (range(0, 80, 2), "one step: 2 of the time's units (the median gap)"),
+    ],
+)
+def test_a_step_is_told_in_units_that_people_use(times, told, tmp_path):
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    table = read(tmp_path, rows(("time", times), values=values))
+    assert told in Replay(table, noise_fraction=0.1, forgetting_rate=0.1).summary()
