@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import bandits_torch
 from bandits_torch import cli, recipes
+from bandits_torch.experiments.advice import FEWEST
+from bandits_torch.experiments.starts import SHORTEST
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -39,6 +41,13 @@ def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, mon
     namespace = {}
     for block in blocks(PAGES[page], "python"):
         exec(compile(block, f"{page}.md", "exec"), namespace)
+
+
+def test_the_table_of_the_page_on_csv_files_is_long_enough_for_advice(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks(PAGES["csv_to_service"], "python")[0], "csv_to_service.md", "exec"), {})
+    played = 0.8 * len(pd.read_csv("my.csv"))
+    assert played >= FEWEST * SHORTEST
 
 
 COMMANDS = {

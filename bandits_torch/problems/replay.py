@@ -87,7 +87,9 @@ class Replay(Problem):
         past, played = _split(table, history, history_times, warm_up)
         self.arms = _arms(arms, played.rewards.shape[1])
         past, played, unit = _in_steps(past, played)
-        self._step_told = "one row" if table.times is None else _told(unit, table.in_seconds)
+        self._step_told = (
+            "one row" if table.times is None else f"{_told(unit, table.in_seconds)} (the median gap)"
+        )
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
@@ -139,7 +141,7 @@ class Replay(Problem):
             f"{self.num_arms} arms ({some(self.arm_names, _SHOWN)}), {len(self.history)} rows learned from, "
             f"{len(self.table)} played{left_out}",
             *self._notes,
-            f"one step: {self._step_told} (the median gap)",
+            f"one step: {self._step_told}",
             f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})",
         ]
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []

@@ -155,8 +155,17 @@ def test_options_reach_the_problem_and_the_policies(stub_recipes, tmp_path):
         (["--policies", "frist"], "policy must be one of first, lucky, got 'frist'"),
         (["--policies", "first,first"], "policies must be different names"),
         (["--policies", ","], "policies must be different names"),
-        (["--problem", "swtiching"], "problem must be one of gp, rkhs, switching"),
-        (["--option", "windw=3"], "'windw' is accepted by nobody; there are problem's options (switches"),
+        (
+            ["--policies", "first,,lucky"],
+            "policies must be different names separated by commas, got 'first,,lucky'",
+        ),
+        (["--threads", "100000"], "threads must be an integer in 1, ..., 1024, got 100000"),
+        (["--threads", "0"], "threads must be an integer in 1, ..., 1024, got 0"),
+        (
+            ["--problem", "swtiching"],
+            "problem must be a known name, got 'swtiching': did you mean switching? there are gp, rkhs",
+        ),
+        (["--option", "windw=3"], "'windw' is accepted by nobody"),
         (
             ["--option", "first.luck=3"],
             "'luck' is not one of first's options (prior_mean, offset)",
@@ -238,7 +247,7 @@ def test_an_error_of_the_module_shows_no_traceback():
     command = [sys.executable, "-m", "bandits_torch", "race", "--problem", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: problem must be one of")
+    assert done.stderr.startswith("error: problem must be a known name")
     assert done.stderr.count("\n") == 1
 
 

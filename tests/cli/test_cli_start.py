@@ -10,7 +10,7 @@ import pytest
 import bandits_torch
 from bandits_torch.cli import registered
 from bandits_torch.cli.catalogue import FILE, catalogue
-from bandits_torch.cli.options import did_you_mean
+from bandits_torch.naming import did_you_mean
 
 SLOW = ("torch", "botorch", "gpytorch", "matplotlib", "pandas", "numpy")
 WATCHED = f"""
@@ -56,6 +56,9 @@ def run_watched(*arguments, options=(), **environment):
             2,
             "no/such.csv: No such file or directory",
         ),
+        (["race", "--threads", "100000"], 2, "threads must be an integer in 1, ..., 1024, got 100000"),
+        (["sweep", "--threads", "100000"], 2, "threads must be an integer in 1, ..., 1024, got 100000"),
+        (["race", "--policies", "gp_ucb,,random"], 2, "policies must be different names"),
         (["race", "--problem", "replay"], 2, "data must be given for problem 'replay'"),
         (["race", "--nonsense"], 2, "No such option"),
         (["sweep", "--problems", "frist"], 2, "got 'frist'"),

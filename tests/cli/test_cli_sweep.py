@@ -72,10 +72,10 @@ def test_data_go_to_the_problems_that_read_them(tmp_path):
     ("arguments", "message"),
     [
         (["--problems", "gp,gp"], "problems must be different names"),
-        (["--problems", "gpp"], "problem must be one of gp, rkhs"),
-        (["--policies", "frist"], "policy must be one of auto, random, gp_ucb"),
+        (["--problems", "gpp"], "problem must be a known name, got 'gpp': did you mean gp?"),
+        (["--policies", "frist"], "policy must be a known name, got 'frist'"),
         (["--engine", "cloud"], "engine must be one of local, processes, ray, got 'cloud'"),
-        (["--option", "windw=3"], "'windw' is accepted by nobody; there are gp's options"),
+        (["--option", "windw=3"], "'windw' is accepted by nobody"),
         (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),
     ],
 )
