@@ -1,13 +1,15 @@
 """Tables as people have them, each with what was meant by it: ``python -m tests.fuzz.odd_tables --count 5000``.
 
 A table is drawn, then written as some program would: separator, decimal mark, thousands, index, kind and place of the
-times, missing marks, encoding, line ends, quotes, long or wide. ``read_table`` must give what was meant or raise a
-ValueError that names an argument which decides; told that argument, it must give what was meant.
+times, missing marks and numbers, encoding, line ends, quotes, long or wide, a column of hours, weekdays or counts
+beside the times, Excel's first line, the printed minus sign, Parquet and NPZ. ``read_table`` must give what was meant or
+raise a ValueError that names an argument which decides; told that argument, it must give what was meant.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import re
 import tempfile
@@ -41,15 +43,20 @@ TIMES = {  # how the times are written: from row numbers, and their true values 
     "compact": lambda n: _dates(n, "%Y%m%dT%H%M"),
     "digits": lambda n: _dates(n, "%Y%m%d", 86400),
     "long digits": lambda n: _dates(n, "%Y%m%d%H%M"),
+    "months": lambda n: _dates(n, "%Y%m", "months"),
     "days": lambda n: _dates(n, "%Y-%m-%d", 86400),
 }
 TIME_NAMES = ("time", "Time", "date", "timestamp", "when", "datetime", "t", "", "Zeit", "hour", "k")
-MISSING = ("", "NA", "nan", "NaN", "null", "N/A", "-", "None")
-OPTIONS = "time_column|long|header|separator|decimal|encoding|rewards|path"
+MISSING = ("", "NA", "nan", "NaN", "null", "N/A", "-", "None", "n.a.", "#DIV/0!", "-9999")
+OPTIONS = "time_column|long|header|separator|decimal|encoding|rewards|missing|path"
 
 
-def _dates(n: int, form: str, step: int = 3600) -> tuple[list[str], list[float]]:
-    stamps = [pd.Timestamp("2024-01-29") + pd.Timedelta(seconds=step * i) for i in range(n)]
+def _dates(n: int, form: str, step: int | str = 3600) -> tuple[list[str], list[float]]:
+    first = pd.Timestamp("2024-01-29")
+    if isinstance(step, int):
+        stamps = [first + pd.Timedelta(seconds=step * i) for i in range(n)]
+    else:
+        stamps = list(pd.date_range("2024-02-01", periods=n, freq="MS"))
     return [stamp.strftime(form) for stamp in stamps], [stamp.timestamp() for stamp in stamps]
 
 
@@ -63,13 +70,14 @@ class Odd:
     times: list[float] | None
     answers: dict[str, Any] = field(default_factory=dict)
     how: str = ""
+    suffix: str = ".csv"
 
 
 def draw(chance: random.Random) -> Odd:
     """One table, and the arguments that say how it was meant."""
     rows, names = chance.choice((4, 5, 12)), list(chance.choice(NAMES))
     places, low, high = chance.choice(
-        ((0, 0, 99), (1, -9, 9), (2, -5, 5), (3, 0, 3), (3, 20, 5000), (6, -1, 1))
+        ((0, 0, 99), (0, 1000, 99999), (1, -9, 9), (2, -5, 5), (3, 0, 3), (3, 20, 5000), (6, -1, 1))
     )
     generator = np.random.default_rng(chance.randrange(2**32))
     values = np.round(generator.uniform(low, high, (rows, 3)), places)
@@ -82,13 +90,23 @@ def draw(chance: random.Random) -> Odd:
     separator = chance.choice(",;\t|") if decimal == "." else chance.choice(";\t;")
     group = chance.choice(("", "", "", "_", " ", "." if decimal == "," else ","))
     quoted, blank = chance.random() < 0.3 or group == separator, chance.choice(MISSING)
+    if blank == "-9999" and (rows < 12 or high > 5000):
+        blank = "NA"  # too little to tell by
     texts = [[_text(v, places, decimal, group, blank) for v in row] for row in values]
+    if chance.random() < 0.2:
+        texts = [[cell.replace("-", "\u2212") if cell != blank else cell for cell in line] for line in texts]
     header, moments, meant = list(names), None, None
     if timed:
         moments, meant = TIMES[kind](rows)
         header.insert(place, label)
         texts = [[*row[:place], moment, *row[place:]] for row, moment in zip(texts, moments, strict=True)]
-    long = timed and label != "" and chance.random() < 0.15
+    beside = chance.choice(("hour", "weekday", "Unnamed: 0")) if timed and chance.random() < 0.1 else None
+    if beside is not None:
+        stamps = pd.to_datetime(meant, unit="s")
+        numbers = {"hour": stamps.hour, "weekday": stamps.day_of_week, "Unnamed: 0": range(rows)}[beside]
+        header.append(beside)
+        texts = [[*line, str(number)] for line, number in zip(texts, numbers, strict=True)]
+    long = beside is None and timed and label != "" and chance.random() < 0.15
     if long:
         header = [label, "arm", "reward"]
         texts = [
@@ -96,7 +114,7 @@ def draw(chance: random.Random) -> Odd:
             for t, row in enumerate(texts)
             for n, name in enumerate(names)
         ]
-    headless = not long and chance.random() < 0.1
+    headless = not long and beside is None and chance.random() < 0.1
     trailing = chance.random() < 0.15
     lines = ([] if headless else [header]) + texts
     lines = [[*line, ""] if trailing else line for line in lines]
@@ -105,6 +123,8 @@ def draw(chance: random.Random) -> Odd:
     end = chance.choice(("\n", "\n", "\r\n", "\r"))
     encoding = chance.choice(("utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"))
     content = end.join(separator.join(line) for line in cells) + chance.choice((end, ""))
+    excels = end != "\r" and chance.random() < 0.1
+    content = f"sep={separator}{end}{content}" if excels else content
     answers: dict[str, Any] = {
         "separator": separator,
         "decimal": decimal,
@@ -112,12 +132,48 @@ def draw(chance: random.Random) -> Odd:
         "long": long,
     }
     answers["time_column"] = None if not timed else f"column {place + 1}" if headless else label
+    if blank in ("n.a.", "#DIV/0!", "-9999") and np.isnan(values).any():
+        answers["missing"] = blank
+    if beside is not None:
+        answers["rewards"] = names
     answers["encoding"] = {"utf-8": "utf-8-sig"}.get(encoding, encoding)
     names = [f"column {n + 1 + (timed and n >= place)}" for n in range(3)] if headless else names
     how = (
         f"{separator!r} {decimal} {group!r} {kind if timed else 'no'} {label!r} {blank!r} {encoding} {end!r}"
     )
-    return Odd(content.encode(encoding, "replace"), values, names, meant, answers, how)
+    how += f" {beside} {'sep=' if excels else ''}"
+    if encoding == "latin-1" and "\u2212" in content:
+        encoding = answers["encoding"] = "utf-16"
+    suffix = ".tsv" if separator == "\t" and chance.random() < 0.5 else ".csv"
+    return Odd(content.encode(encoding, "replace"), values, names, meant, answers, how, suffix)
+
+
+def draw_binary(chance: random.Random) -> Odd:
+    """A table as Parquet, its times in a column or the index, or as NPZ, and what was meant by it."""
+    rows, names = chance.choice((4, 12)), list(chance.choice(NAMES))
+    generator = np.random.default_rng(chance.randrange(2**32))
+    values = np.round(generator.uniform(-9, 9, (rows, 3)), 2)
+    stamps = pd.date_range("2024-01-29", periods=rows, freq=chance.choice(("h", "D", "MS")))
+    meant = [stamp.timestamp() for stamp in stamps]
+    kind, file = (
+        chance.choice(("column", "index", "zone", "nullable", "text", "bytes", "dates")),
+        io.BytesIO(),
+    )
+    answers: dict[str, Any] = {"time_column": "time"}
+    if kind in ("bytes", "dates"):
+        arms = np.array([name.encode() for name in names]) if kind == "bytes" else np.array(names)
+        np.savez(file, rewards=values, arms=arms, time=stamps.to_numpy(dtype="datetime64[s]"))
+        return Odd(file.getvalue(), values, names, meant, answers, f"NPZ {kind}", ".npz")
+    frame = pd.DataFrame(values, columns=names, index=pd.Index(stamps, name="time"))
+    if kind == "zone":
+        frame.index = frame.index.tz_localize("UTC").tz_convert("Europe/Berlin")
+    if kind == "nullable":
+        frame = frame.convert_dtypes()
+    if kind == "text":
+        frame = frame.astype(str)
+    frame = frame if kind in ("index", "zone") else frame.reset_index()
+    frame.to_parquet(file)
+    return Odd(file.getvalue(), values, names, meant, answers, f"Parquet {kind}", ".parquet")
 
 
 def _text(value: float, places: int, decimal: str, group: str, blank: str) -> str:
@@ -140,6 +196,7 @@ def same(odd: Odd, table: Any) -> bool:
 
 def judge(odd: Odd, path: Path) -> str:
     """ "right", "refused" (and right once told), or what is wrong."""
+    path = path.with_suffix(odd.suffix)
     path.write_bytes(odd.content)
     told: dict[str, Any] = {}
     for _ in range(len(odd.answers) + 1):
@@ -153,6 +210,10 @@ def judge(odd: Odd, path: Path) -> str:
                 return f"wrong: nothing left to say to {error}"
             told[asked[0]] = odd.answers[asked[0]]
         else:
+            doubted = any("missing=" in note for note in table.notes) and "missing" not in told
+            if doubted and "missing" in odd.answers:  # a number for nothing is told, not refused
+                told["missing"] = odd.answers["missing"]
+                continue
             return (
                 ("refused" if told else "right")
                 if same(odd, table)
@@ -170,7 +231,7 @@ def main() -> None:
     chance = random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as folder:
         for number in range(asked.count):
-            odd = draw(chance)
+            odd = draw(chance) if chance.random() < 0.9 else draw_binary(chance)
             verdict = judge(odd, Path(folder) / "table.csv")
             counts[verdict.split(":")[0]] += 1
             if verdict.startswith("wrong") and counts["wrong"] <= 20:
