@@ -2,8 +2,8 @@
 
 A table is drawn, then written as some program would: separator, decimal mark, thousands, index, kind and place of the
 times, missing marks and numbers, encoding, line ends, quotes, long or wide, a column of hours, weekdays or counts
-beside the times, Excel's first line, the printed minus sign, Parquet and NPZ. ``read_table`` must give what was meant or
-raise a ValueError that names an argument which decides; told that argument, it must give what was meant.
+beside the times, Excel's first line, the printed minus sign, Parquet and NPZ. ``read_table`` must give what was meant
+or raise a ValueError that names an argument which decides; told that argument, it must give what was meant.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def draw(chance: random.Random) -> Odd:
         header.insert(place, label)
         texts = [[*row[:place], moment, *row[place:]] for row, moment in zip(texts, moments, strict=True)]
     beside = chance.choice(("hour", "weekday", "Unnamed: 0")) if timed and chance.random() < 0.1 else None
+    beside = None if beside == label else beside
     if beside is not None:
         stamps = pd.to_datetime(meant, unit="s")
         numbers = {"hour": stamps.hour, "weekday": stamps.day_of_week, "Unnamed: 0": range(rows)}[beside]
