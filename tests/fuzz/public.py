@@ -266,7 +266,15 @@ NO_KIND = {
     **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
     **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
     **dict.fromkeys(
-        ["normalise", "upper_bound", "stationary", "learn_hyperparameters", "progress", "overwrite"],
+        [
+            "normalise",
+            "upper_bound",
+            "stationary",
+            "learn_hyperparameters",
+            "progress",
+            "overwrite",
+            "in_seconds",
+        ],
         "a switch",
     ),
 }
