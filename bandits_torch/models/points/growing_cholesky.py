@@ -197,7 +197,7 @@ class GrowingCholesky(ResizableState):
             goes = goes & where.unsqueeze(-1)
         column = old.corner.gather(-2, row.unsqueeze(-1).expand_as(old.corner[..., :1, :])).squeeze(-2)
         column = torch.where(goes.any(-1, keepdim=True) & ~goes, column, 0.0)
-        rest = old.corner.masked_fill(goes.unsqueeze(-1), 0.0)
+        rest = old.corner.masked_fill(goes.unsqueeze(-1) | goes.unsqueeze(-2), 0.0)
         rest.diagonal(dim1=-2, dim2=-1).add_(goes)
         first = torch.where(goes, old.whitened, 0.0).sum(-1, keepdim=True)
         stay = torch.where(goes, 0.0, old.whitened)
