@@ -61,7 +61,7 @@ def feed(rule, own, z, y):
 
 def places(now, count=300, later=0.0):
     x = torch.rand(count, D, generator=torch.Generator().manual_seed(9)).double() * 1.4 - 0.2
-    return torch.cat([x, torch.full((count, 1), now + later).double()], -1)
+    return torch.cat([x, torch.full((count, 1), now + later, dtype=torch.float64)], -1)
 
 
 def both(own, z, y, kernel, noise, later=0.0):
