@@ -38,11 +38,11 @@ class LearnedHyperparameters(Policy):
         tolerance: of the mean shortfall, in nats; infinity: refit only on the schedule.
         memory: number of rewards in the mean shortfall.
         most: largest number of (latest) observations in a fit.
-        budget: seconds that the fits of one step may take together (``fit_hyperparameters``); what they did take in all is
-            ``trace()["fit_seconds"]`` then. None: no limit; with one, runs differ with the machine.
+        budget: seconds that the fits of one step may take together (``fit_hyperparameters``); what they did take in
+            all is ``trace()["fit_seconds"]`` then. None: no limit; with one, runs differ with the machine.
 
-    Raises ValueError for a policy of another kind, counts that are not integers >= 1, and a ``tolerance`` or a ``budget``
-    that is not positive.
+    Raises ValueError for a policy of another kind, counts that are not integers >= 1, and a ``tolerance`` or a
+    ``budget`` that is not positive.
     """
 
     changeable = ("every", "first", "tolerance", "memory", "most", "budget")

@@ -28,9 +28,9 @@ class WassersteinForgetting(ForgettingRule):
         b <- b (1 + alpha)^{tau / l_T},
         while more than 2 are held and 1 + min R < b: drop the observation of least R, b <- b / (1 + min R),
 
-    tau the time that has gone by and l_T the length-scale over time. So what is lost in a time l_T is at most the factor
-    1 + alpha, in the sense of those distances. There is no bound on a single prediction: ``StaleObservations`` has one,
-    and holds more. The integrals over space are over all of R^d, as in the paper's approximation.
+    tau the time that has gone by and l_T the length-scale over time. So what is lost in a time l_T is at most the
+    factor 1 + alpha, in the sense of those distances. There is no bound on a single prediction: ``StaleObservations``
+    has one, and holds more. The integrals over space are over all of R^d, as in the paper's approximation.
 
     Args:
         alpha: what may be lost in a length-scale over time.
@@ -38,9 +38,10 @@ class WassersteinForgetting(ForgettingRule):
 
     Cost: O(n^3) an observation and one more for each that is dropped. ``trace``: dropped, budget.
 
-    Source: Bardou, Thiran & Ranieri 2024, Algorithm 1, with their alpha = 1. Raises ValueError for a negative ``alpha``, a
-    ``capacity`` below 2, and for a model that is no ``OnlineGP`` whose kernel is squared exponential or Matern over space
-    and Matern or exponential over time, or that holds observations.
+    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with that of the
+    authors' package ``wdbo-criterion``; budget and removals go in the order of ``wdbo-algo``. Raises ValueError for an
+    ``alpha`` that is not positive, a ``capacity`` below 2, and for a model that is no ``OnlineGP`` whose kernel is squared
+    exponential or Matern over space and Matern or exponential over time, or that holds observations.
     """
 
     changeable = ("alpha", "capacity")

@@ -201,8 +201,8 @@ def tv_gp_ucb(
     must be a ``MarkovTimeKernel``.
 
     ``stale``, over a domain: under exponential forgetting observations are dropped once no mean can change by more than
-    so many prior standard deviations (``StaleObservations``), so a step does not slow down; ``"wasserstein"`` drops more
-    (``WassersteinForgetting``), without that bound; None keeps all.
+    so many prior standard deviations (``StaleObservations``), so a step does not slow down; ``"wasserstein"`` drops
+    more (``WassersteinForgetting``), without that bound; None keeps all.
 
     Raises ValueError for a ``time_kernel`` that is not a kernel, or not Markov over arms, and another ``stale``.
     """

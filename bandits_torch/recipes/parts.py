@@ -124,7 +124,7 @@ def as_stale_rule(
 ) -> ForgettingRule | None:
     """What drops stale observations over a domain; None over arms, whose models keep no more than they need.
 
-    A tolerance is for exponential forgetting: ``STALE``, the default, is passed over where a ``time_kernel`` is another.
+    A tolerance is for exponential forgetting: ``STALE``, the default, is passed over under another ``time_kernel``.
     """
     if stale is None:
         return None

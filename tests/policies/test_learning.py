@@ -311,8 +311,7 @@ def test_a_budget_of_seconds_is_shared_and_counted_and_none_or_plenty_are_the_sa
     monkeypatch.setattr(hyperparameters, "fit_gpytorch_mll", recorded)
     schedule = {"first": 5, "every": 5, "tolerance": 1e9}
     free, rich, poor = (
-        policy_over_the_line(2, **schedule, **budget)
-        for budget in ({}, {"budget": 1e6}, {"budget": 1e-9})
+        policy_over_the_line(2, **schedule, **budget) for budget in ({}, {"budget": 1e6}, {"budget": 1e-9})
     )
     for policy, share in ((free, None), (rich, 5e5), (poor, 5e-10)):
         teach(policy, 10, smooth)

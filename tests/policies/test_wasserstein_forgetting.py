@@ -48,6 +48,28 @@ def test_relevance_is_the_ratio_of_distances_summed_over_a_grid(nu):
     torch.testing.assert_close(relevance(own, z[-1:, -1])[0], plain, rtol=2e-3, atol=0.0)
 
 
+@pytest.mark.parametrize(("d", "of_space", "over_time"), [(2, 2.5, 1.5), (1, 1.5, 2.5)])
+def test_relevance_is_that_of_the_authors_package(d, of_space, over_time):
+    theirs = pytest.importorskip("wdbo_criterion", reason="wdbo-criterion is not installed")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(12, d, generator=generator, dtype=torch.float64)
+    t = torch.rand(12, generator=generator, dtype=torch.float64).sort().values
+    y = torch.randn(12, generator=generator, dtype=torch.float64)
+    kernels = theirs.MaternKernel(0.3, of_space), theirs.MaternKernel(0.4, over_time)
+    expected = theirs.wasserstein_criterion(
+        x.numpy(), y.numpy(), t.numpy(), 12, d, 1.7, 0.1, *kernels, 1.05, 0, 1
+    )
+    space, time = MaternKernel(nu=of_space).double(), MaternKernel(nu=over_time).double()
+    space.lengthscale, time.lengthscale = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    scaled = ScaleKernel(space).double()
+    scaled.outputscale = torch.tensor(1.7, dtype=torch.float64)
+    whole = SpatioTemporalKernel(scaled, time).requires_grad_(False)
+    own = OnlineGP(whole, 0.1, input_dim=d + 1, batch_shape=(1,))
+    own.observe(torch.cat([x, t.unsqueeze(-1)], -1).unsqueeze(0), y.reshape(1, -1, 1))
+    found = relevance(own, torch.tensor([1.05], dtype=torch.float64))[0]
+    torch.testing.assert_close(found, torch.as_tensor(expected), rtol=1e-6, atol=0.0)
+
+
 @pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("over_time", ["exponential", 1.5, 2.5])

@@ -52,8 +52,8 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     C is a product of convolutions: over space a kernel of the same family, over time an integral from ``now`` on.
     Infinite where no observation is held. ``now``: (S,).
 
-    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), its criterion and its two bounds; the short form of the sums
-    is ours. Cost: O(n^3).
+    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), its criterion and its two bounds; the short form of the
+    sums is ours. Cost: O(n^3).
     """
     if model.data.ragged:
         model.data.compact()
@@ -76,7 +76,7 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
 
 
 def time_lengthscale(model: OnlineGP) -> Tensor:
-    """Length-scale over time, ``batch``; of exponential forgetting that of the Matern kernel it is, 2 / -ln(1 - eps)."""
+    """Length-scale over time, ``batch``; of exponential forgetting 2 / -ln(1 - eps), as of the Matern kernel it is."""
     time = space_and_time(model.kernel).time_kernel  # type: ignore[union-attr]
     if isinstance(time, ExponentialForgettingKernel):
         return -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
@@ -90,7 +90,9 @@ def convolution(kernel: Kernel, inputs: Tensor, now: Tensor) -> Tensor:
     outer = kernel.outputscale if isinstance(kernel, ScaleKernel) else inputs.new_ones(())
     space, scale = _scaled(parts.space_kernel)
     squared = (outer * scale).square()[..., None, None]
-    return squared * _over_space(space, inputs[..., :-1]) * _over_time(parts.time_kernel, inputs[..., -1], now)
+    return (
+        squared * _over_space(space, inputs[..., :-1]) * _over_time(parts.time_kernel, inputs[..., -1], now)
+    )
 
 
 def _scaled(kernel: Kernel) -> tuple[Kernel, Tensor]:
