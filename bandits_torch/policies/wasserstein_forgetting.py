@@ -38,10 +38,10 @@ class WassersteinForgetting(ForgettingRule):
 
     Cost: O(n^3) an observation and one more for each that is dropped. ``trace``: dropped, budget.
 
-    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with that of the
-    authors' package ``wdbo-criterion``; budget and removals go in the order of ``wdbo-algo``. Raises ValueError for an
-    ``alpha`` that is not positive, a ``capacity`` below 2, and for a model that is no ``OnlineGP`` whose kernel is squared
-    exponential or Matern over space and Matern or exponential over time, or that holds observations.
+    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with that of
+    the authors' package ``wdbo-criterion``; budget and removals go in the order of ``wdbo-algo``. Raises ValueError for
+    an ``alpha`` that is not positive, a ``capacity`` below 2, and for a model that is no ``OnlineGP`` whose kernel is
+    squared exponential or Matern over space and Matern or exponential over time, or that holds observations.
     """
 
     changeable = ("alpha", "capacity")

@@ -43,6 +43,7 @@ def _totals(frame: pd.DataFrame) -> pd.DataFrame:
         {
             "regret": grouped.mean(),
             "standard_error": grouped.sem(),
+            "replicates": grouped.count(),
             "ms": 1e3 * times.min(),
         }
     ).reset_index()
@@ -51,18 +52,27 @@ def _totals(frame: pd.DataFrame) -> pd.DataFrame:
 def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> str:
     regret = totals.pivot(index="policy", columns="problem", values="regret")
     error = totals.pivot(index="policy", columns="problem", values="standard_error")
+    counts = totals.pivot(index="policy", columns="problem", values="replicates")
+    most = counts.max().max()
     names = [name for name in PROBLEMS if name in regret.columns]
     policies = list(dict.fromkeys(totals["policy"]))
     head = "| policy | " + " | ".join(name.removeprefix("dynamic-") for name in names) + " |\n"
     rule = "|---" * (len(names) + 1) + "|\n"
     body = ""
     for policy in policies:
-        cells = [_figure(regret.loc[policy, name], error.loc[policy, name]) for name in names]
+        cells = [
+            _figure(regret.loc[policy, name], error.loc[policy, name], counts.loc[policy, name], most)
+            for name in names
+        ]
         body += f"| {policy} | " + " | ".join(cells) + " |\n"
     times = totals.pivot(index="policy", columns="problem", values="ms")
     clock = ""
     for policy in policies:
-        clock += f"| {policy} | " + " | ".join(f"{times.loc[policy, name]:.0f}" for name in names) + " |\n"
+        clock += (
+            f"| {policy} | "
+            + " | ".join(f"{times.loc[policy, name]:.0f}".replace("nan", "-") for name in names)
+            + " |\n"
+        )
     said = _verdicts(regret[names], times[names])
     replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
     missing = (
@@ -136,8 +146,12 @@ def _rivals(policies: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(policies) if name not in (*OURS, AUTO, "random")]
 
 
-def _figure(regret: float, error: float) -> str:
-    return f"{regret:.0f}" if error != error else f"{regret:.0f} ± {error:.0f}"
+def _figure(regret: float, error: float, count: float, most: float) -> str:
+    """With the number of replicates where they are fewer than others'; a dash where there are none."""
+    if regret != regret:
+        return "-"
+    few = "" if count == most else f" ({count:.0f})"
+    return (f"{regret:.0f}" if error != error else f"{regret:.0f} ± {error:.0f}") + few
 
 
 def _step(step: Path) -> str:
