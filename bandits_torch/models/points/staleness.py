@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.algebra.rank_one import solve_lower
+from bandits_torch.models.algebra.rank_one import solve_transposed
 from bandits_torch.models.points.online_gp import OnlineGP
 
 
@@ -60,7 +60,7 @@ def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Te
         infinite = rows.targets.new_full(model.batch_shape, torch.inf)
         return infinite, infinite
     unit = torch.eye(model.data.size, count, dtype=rows.corner.dtype, device=rows.corner.device)
-    whitened = solve_lower(rows.corner, unit.expand(*rows.corner.shape[:-1], count))
+    whitened = solve_transposed(rows.corner, unit.expand(*rows.corner.shape[:-1], count))
     C = torch.linalg.solve_triangular(rows.corner, whitened, upper=True)
     alpha = torch.linalg.solve_triangular(rows.corner, rows.whitened.unsqueeze(-1), upper=True)
     held = rows.held.unsqueeze(-1)
