@@ -130,7 +130,7 @@ def as_stale_rule(
         return None
     over_points, number = setup.domain is not None, not isinstance(stale, str)
     if number:
-        validation.positive("stale", stale)
+        validation.positive("stale", cast(float, stale))
         exponential = time_kernel is None or isinstance(time_kernel, ExponentialForgettingKernel)
         fits = stale == STALE or (over_points and exponential)
         expected = "left as it is without a domain and exponential forgetting; 'wasserstein' or None"

@@ -30,7 +30,7 @@ def check_forgets_exponentially(model: OnlineGP) -> None:
 def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
     """rho, the correlation over time between two moments, (S, ...) each."""
     time_kernel = space_and_time(model.kernel).time_kernel  # type: ignore[union-attr]
-    return time_kernel.covariance(before, after)  # type: ignore[operator]
+    return time_kernel.covariance(before, after)
 
 
 @torch.no_grad()
