@@ -29,6 +29,8 @@ COLUMNS = {
     | {"factor_over_covariance"},
     "igp_30000": {"arms", "replicates", "steps", "wall_seconds", "seconds_per_step", "mean_cumulative_regret"}
     | {"seconds_per_replicate_step"},
+    "stale_points": {"observations", "held", "steps", "choose_seconds", "learn_seconds", "seconds_per_step"}
+    | {"mean_seconds_per_step", "mean_error", "bound"},
     "million_steps": {
         "form",
         "dtype",

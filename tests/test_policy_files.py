@@ -60,6 +60,7 @@ OTHERS = {
     "seed": 9,
     "share": 0.1,
     "sharing": 0.2,
+    "stale": None,
     "step_size": 0.3,
     "thresholds": "theory",
     "time_kernel": ExponentialForgettingKernel(torch.tensor(0.3).double()),
@@ -175,6 +176,7 @@ def test_options_without_effect_are_few():
         "variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
         "horizon": {"bkb", "bbkb"} | planned,
         "changes": planned,
+        "stale": {"tv_gp_ucb"},  # over a domain
         "noise_variance": {"opkb", "ada_opkb"},
     }
     assert set(unseen) == {(name, option) for option, names in expected.items() for name in names}

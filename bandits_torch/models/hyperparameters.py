@@ -178,6 +178,7 @@ def fit_hyperparameters(
     members: Sequence[int],
     most: int = 500,
     data: Mapping[int, tuple[Tensor, Tensor]] | None = None,
+    seconds: float | None = None,
 ) -> list[int]:
     """Maximise each member's marginal likelihood times its priors, then rebuild the model once.
 
@@ -190,14 +191,19 @@ def fit_hyperparameters(
         members: which members of the batch, flattened.
         most: the latest so many observations are used.
         data: kernel's inputs (n, D) and rewards (n,) to fit in place of what the model holds, by member.
+        seconds: of all fits together, each with an equal share; a fit whose share is over stops after the round it is
+            in and keeps what it has found. None: no limit, so that the result does not depend on the clock.
 
     Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another model, ``members`` it does not have, and ``most`` that is no integer >= 1.
+    Raises ValueError for another model, ``members`` it does not have, ``most`` that is no integer >= 1, and ``seconds``
+    that are not positive.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)
+    if seconds is not None:
+        validation.positive("seconds", seconds)
     listed = isinstance(members, Sequence) and all(type(m) is int for m in members)
     among = listed and all(0 <= m < model.batch_shape.numel() for m in members)
     validation.require(among, "members", members, f"integers from 0 to {model.batch_shape.numel() - 1}")
@@ -213,7 +219,8 @@ def fit_hyperparameters(
             continue
         part, index = _place(kernel, member)
         own = part[index] if len(part.batch_shape) else part
-        found = _fit_one(copy.deepcopy(own), X, y, noise[member], mean[member])
+        share = None if seconds is None else seconds / len(members)
+        found = _fit_one(copy.deepcopy(own), X, y, noise[member], mean[member], share)
         if found is not None:
             learned, noise[member], mean[member] = found
             _write(part, learned, index)
@@ -224,7 +231,7 @@ def fit_hyperparameters(
 
 
 def _fit_one(
-    kernel: Kernel, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor
+    kernel: Kernel, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor, seconds: float | None = None
 ) -> tuple[Kernel, Tensor, Tensor] | None:
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed."""
     scale = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
@@ -243,7 +250,7 @@ def _fit_one(
         try:
             fit_gpytorch_mll(
                 ExactMarginalLogLikelihood(gp.likelihood, gp),
-                optimizer_kwargs={"options": {"maxiter": _ROUNDS, "ftol": _GAIN}},
+                optimizer_kwargs={"options": {"maxiter": _ROUNDS, "ftol": _GAIN}, "timeout_sec": seconds},
                 max_attempts=1,
                 warning_handler=lambda warning: True,
             )

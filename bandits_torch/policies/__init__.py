@@ -32,6 +32,8 @@ from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.policies.stale_observations import StaleObservations
+from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
 
 __all__ = [
     "OPKB",
@@ -65,5 +67,7 @@ __all__ = [
     "RandomPolicy",
     "RegretBalancing",
     "SlidingWindow",
+    "StaleObservations",
     "UnknownPriorPolicy",
+    "WassersteinForgetting",
 ]

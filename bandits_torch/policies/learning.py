@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Any, cast
 
 import torch
@@ -37,12 +38,14 @@ class LearnedHyperparameters(Policy):
         tolerance: of the mean shortfall, in nats; infinity: refit only on the schedule.
         memory: number of rewards in the mean shortfall.
         most: largest number of (latest) observations in a fit.
+        budget: seconds that the fits of one step may take together (``fit_hyperparameters``); what they did take in
+            all is ``trace()["fit_seconds"]`` then. None: no limit; with one, runs differ with the machine.
 
-    Raises ValueError for a policy of another kind, counts that are not integers >= 1 and a ``tolerance`` that is not
-    positive.
+    Raises ValueError for a policy of another kind, counts that are not integers >= 1, and a ``tolerance`` or a
+    ``budget`` that is not positive.
     """
 
-    changeable = ("every", "first", "tolerance", "memory", "most")
+    changeable = ("every", "first", "tolerance", "memory", "most", "budget")
     opaque = True  # the hyperparameters below are learned: those of the state are kept
 
     def __init__(
@@ -54,6 +57,7 @@ class LearnedHyperparameters(Policy):
         tolerance: float = 1.0,
         memory: int = 10,
         most: int = 200,
+        budget: float | None = None,
     ) -> None:
         self._remembers = isinstance(policy, IndexPolicy)  # prior elimination forgets nothing
         kinds = ArmGP | OnlineGP if self._remembers else OnlineGP
@@ -66,6 +70,8 @@ class LearnedHyperparameters(Policy):
         self.memory = validation.positive_integer("memory", memory)
         self.most = validation.positive_integer("most", most)
         self.tolerance = validation.positive_or_infinite("tolerance", tolerance)
+        self.budget = None if budget is None else validation.positive("budget", budget)
+        self._fit_seconds = 0.0
         policy.model.requires_grad_(False)  # searches of the acquisition then record no graph of them
         device = policy.model.noise_variance.device
         self._since, self._refits = (
@@ -110,7 +116,9 @@ class LearnedHyperparameters(Policy):
         if bool(due.any()):
             members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
             fitted = members.reshape(-1).nonzero().flatten().tolist()
-            fit_hyperparameters(self.model, fitted, self.most, self._remembered(fitted))
+            begun = perf_counter()
+            fit_hyperparameters(self.model, fitted, self.most, self._remembered(fitted), self.budget)
+            self._fit_seconds += perf_counter() - begun
             self.policy.refitted(due)
             self._refits += due
             self._since.masked_fill_(due, 0)
@@ -148,7 +156,8 @@ class LearnedHyperparameters(Policy):
 
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy reports; the number of refits so far and the noise variance."""
-        return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()}
+        timed: dict[str, Tensor | float] = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
+        return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()} | timed
 
     def _noise(self) -> Tensor:
         """Noise variance, (S,), a mean over the priors where there are several."""
@@ -157,12 +166,14 @@ class LearnedHyperparameters(Policy):
     def state_dict(self) -> dict[str, Any]:
         """The policy's state, its model's hyperparameters in it, and the schedule's."""
         record = {name: getattr(self, name).clone() for name in self._RECORD}
-        return {"policy": self.policy.state_dict()} | record
+        timed = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
+        return {"policy": self.policy.state_dict()} | record | timed
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the policy that gave ``state`` stood."""
         self.policy.load_state_dict(state["policy"])
         for name in self._RECORD:
             setattr(self, name, state[name].clone())
+        self._fit_seconds = state.get("fit_seconds", 0.0)
 
     _RECORD = ("_since", "_refits", "_shortfall", "_seen", "_X", "_y")

@@ -29,6 +29,7 @@ from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
 RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+PLAUSIBLE = 4.0  # nats
 _UNKNOWN_RATES = (0.0, 0.01, 0.03, 0.1, 0.3)
 _FEW_RATES = (0.0, 0.01, 0.1)
 _LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit interval, times sqrt(d)
@@ -65,7 +66,7 @@ def auto(
     width: float | None = None,
     share: float = 0.001,
     behind: float = 12.0,
-    plausible: float = 4.0,
+    plausible: float = PLAUSIBLE,
 ) -> Policy:
     """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
 
@@ -81,7 +82,7 @@ def auto(
             covariance (``estimate_covariance``) and means are what is told.
         width: multiplies the mixture's standard deviation; by default 1.25, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        plausible: of ``ModelAveraging``.
+        plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
     Members: P = 15 (arms without features) to 105 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
@@ -92,6 +93,7 @@ def auto(
     which neither features nor a kernel are known.
     """
     if setup.domain is not None:
+        validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
         return _over_points(setup, history, 1.0 if width is None else width, share, behind)
     features = inputs.features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")

@@ -28,6 +28,8 @@ from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (
+    STALE,
+    as_stale_rule,
     as_width,
     as_window,
     bayesian_width,
@@ -188,6 +190,7 @@ def tv_gp_ucb(
     *,
     forgetting_rate: float = 0.03,
     time_kernel: Kernel | None = None,
+    stale: float | str | None = STALE,
     delta: float = 0.1,
     width: Any = None,
 ) -> Policy:
@@ -197,13 +200,23 @@ def tv_gp_ucb(
     smoothly, because it extrapolates trends; exponential forgetting always predicts a return to the mean. Over arms it
     must be a ``MarkovTimeKernel``.
 
-    Raises ValueError for a ``time_kernel`` that is not a kernel, or not Markov over arms.
+    ``stale``, over a domain: under exponential forgetting observations are dropped once no mean can change by more than
+    so many prior standard deviations (``StaleObservations``), so a step does not slow down; ``"wasserstein"`` drops
+    more (``WassersteinForgetting``), without that bound; None keeps all.
+
+    Raises ValueError for a ``time_kernel`` that is not a kernel, or not Markov over arms, and another ``stale``.
     """
+    rule = as_stale_rule(stale, setup, time_kernel)
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
             return gp_ucb(setup, delta=delta, width=width)
         time_kernel = ExponentialForgettingKernel(_float64("forgetting_rate", forgetting_rate))
-    return gp_ucb(_drifting(setup, time_kernel), delta=delta, width=width)
+    setup = _drifting(setup, time_kernel)
+    if rule is None:
+        return gp_ucb(setup, delta=delta, width=width)
+    model = model_over(setup)
+    own = bayesian_width(setup, model, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
-from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -25,11 +25,14 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import CANDIDATES, LikelihoodWindow
 from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.stale_observations import StaleObservations
+from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
 from bandits_torch.theory.widths import ConstantWidth, Width
 
+STALE = 1e-6  # of the prior standard deviation: what stale observations may change of a mean
 _DOMAIN_POINTS = 256  # that stand for a domain where a finite set is needed
 
 
@@ -114,6 +117,28 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
     )
     candidates = tuple({min(w, horizon) for w in CANDIDATES})
     return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
+
+
+def as_stale_rule(
+    stale: float | str | None, setup: Setup, time_kernel: Kernel | None
+) -> ForgettingRule | None:
+    """What drops stale observations over a domain; None over arms, whose models keep no more than they need.
+
+    A tolerance is for exponential forgetting: ``STALE``, the default, is passed over under another ``time_kernel``.
+    """
+    if stale is None:
+        return None
+    over_points, number = setup.domain is not None, not isinstance(stale, str)
+    if number:
+        validation.positive("stale", cast(float, stale))
+        exponential = time_kernel is None or isinstance(time_kernel, ExponentialForgettingKernel)
+        fits = stale == STALE or (over_points and exponential)
+        expected = "left as it is without a domain and exponential forgetting; 'wasserstein' or None"
+        validation.require(fits, "stale", stale, expected)
+        return StaleObservations(cast(float, stale)) if over_points and exponential else None
+    validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
+    validation.require(over_points, "stale", stale, "left as it is, or None, over arms")
+    return WassersteinForgetting()
 
 
 def as_learning(learn_hyperparameters: bool | Mapping[str, Any]) -> tuple[float, dict[str, Any]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.continuous.auto_step import MARKS, auto_step
 from benchmarks.continuous.page import write_page
 from benchmarks.continuous.race import PROBLEMS, continued
 from benchmarks.continuous.step import step_ratio
@@ -53,6 +54,8 @@ def main() -> None:
             continued(name, horizon, replicates, table, lambda line: print(line, flush=True), again)
     if asked.step or asked.fast:
         step_ratio(observations).to_csv(results / "step.csv", index=False, float_format="%.6g")
+        marks = (15, 20) if asked.fast else MARKS
+        auto_step(marks).to_csv(results / "step-auto.csv", index=False, float_format="%.6g")
     print(f"wrote {write_page(results, fast=asked.fast)}")
 
 

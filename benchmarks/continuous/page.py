@@ -10,7 +10,8 @@ import matplotlib
 import pandas as pd
 
 from bandits_torch.recorder import versions
-from benchmarks.continuous.race import INITIAL, OURS, PROBLEMS, REFIT, SMOOTH, WIDTH, WIDTHS
+from benchmarks.continuous.auto_step import describe
+from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, REFIT, SMOOTH, WIDTH, WIDTHS
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -21,7 +22,7 @@ def write_page(results: Path, fast: bool = False) -> Path:
     page = results / "RESULTS.md"
     tables = [table for name in PROBLEMS if (table := results / f"race-{name}.csv").exists()]
     if not tables:
-        page.write_text(_step(results / "step.csv"), encoding="utf-8")
+        page.write_text(_step(results / "step.csv") + _auto_step(results / "step-auto.csv"), encoding="utf-8")
         return page
     frame = pd.concat([pd.read_csv(table) for table in tables], ignore_index=True)
     totals = _totals(frame)
@@ -42,6 +43,7 @@ def _totals(frame: pd.DataFrame) -> pd.DataFrame:
         {
             "regret": grouped.mean(),
             "standard_error": grouped.sem(),
+            "replicates": grouped.count(),
             "ms": 1e3 * times.min(),
         }
     ).reset_index()
@@ -50,18 +52,27 @@ def _totals(frame: pd.DataFrame) -> pd.DataFrame:
 def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> str:
     regret = totals.pivot(index="policy", columns="problem", values="regret")
     error = totals.pivot(index="policy", columns="problem", values="standard_error")
+    counts = totals.pivot(index="policy", columns="problem", values="replicates")
+    most = counts.max().max()
     names = [name for name in PROBLEMS if name in regret.columns]
     policies = list(dict.fromkeys(totals["policy"]))
     head = "| policy | " + " | ".join(name.removeprefix("dynamic-") for name in names) + " |\n"
     rule = "|---" * (len(names) + 1) + "|\n"
     body = ""
     for policy in policies:
-        cells = [_figure(regret.loc[policy, name], error.loc[policy, name]) for name in names]
+        cells = [
+            _figure(regret.loc[policy, name], error.loc[policy, name], counts.loc[policy, name], most)
+            for name in names
+        ]
         body += f"| {policy} | " + " | ".join(cells) + " |\n"
     times = totals.pivot(index="policy", columns="problem", values="ms")
     clock = ""
     for policy in policies:
-        clock += f"| {policy} | " + " | ".join(f"{times.loc[policy, name]:.0f}" for name in names) + " |\n"
+        clock += (
+            f"| {policy} | "
+            + " | ".join(f"{times.loc[policy, name]:.0f}".replace("nan", "-") for name in names)
+            + " |\n"
+        )
     said = _verdicts(regret[names], times[names])
     replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
     missing = (
@@ -87,6 +98,7 @@ fitted anew every step. Standard errors over few replicates are rough. Ours know
 problem tells: a guess of the kernel, the noise, the forgetting rate, four candidate priors. Their width, the kernel
 over time and the prior that holds length-scales together were settled on the same functions with other seeds (100 to
 103); that restarts bring a fit was added after three replicates of `et_gp_ucb` had been seen, and it played them again.
+`{AUTO}` is told the bounds alone, and begins with its own 2 (d + 1) Sobol points; its protocol is in `PROTOCOL.md`.
 
 ![Mean cumulative regret]( regret.png)
 
@@ -99,7 +111,7 @@ over time and the prior that holds length-scales together were settled on the sa
 Means over the steps, fits included, of the replicate in which the policy was quickest: other work ran on the machine.
 
 {head}{rule}{clock}
-{_step(step)}""".replace("( regret.png)", "(regret.png)")
+{_step(step)}{_auto_step(step.with_name("step-auto.csv"))}""".replace("( regret.png)", "(regret.png)")
 
 
 def _verdicts(regret: pd.DataFrame, times: pd.DataFrame) -> str:
@@ -112,6 +124,13 @@ def _verdicts(regret: pd.DataFrame, times: pd.DataFrame) -> str:
             f"* {name}: the best of ours, {ours[name].idxmin()} ({ours[name].min():.0f}), {verb} the best of theirs, "
             f"{rivals[name].idxmin()} ({rivals[name].min():.0f}).\n"
         )
+    if AUTO in regret.index:
+        told_nothing = regret.loc[AUTO]
+        better = [
+            str(name).removeprefix("dynamic-") for name in regret if told_nothing[name] <= rivals[name].min()
+        ]
+        said += f"\n`{AUTO}`, told nothing but the bounds, at least equals the best of theirs on {len(better)} of "
+        said += f"{len(regret.columns)}: {', '.join(better) or 'none'}.\n"
     held = (ours <= rivals.min()).sum(axis=1)
     said += "\nHow often each of ours alone at least equals the best of theirs: "
     said += ", ".join(f"{policy} {held[policy]} of {len(regret.columns)}" for policy in OURS) + ".\n"
@@ -124,11 +143,15 @@ def _verdicts(regret: pd.DataFrame, times: pd.DataFrame) -> str:
 
 def _rivals(policies: Iterable[str]) -> list[str]:
     """Those that are neither ours nor random, each once."""
-    return [name for name in dict.fromkeys(policies) if name not in (*OURS, "random")]
+    return [name for name in dict.fromkeys(policies) if name not in (*OURS, AUTO, "random")]
 
 
-def _figure(regret: float, error: float) -> str:
-    return f"{regret:.0f}" if error != error else f"{regret:.0f} ± {error:.0f}"
+def _figure(regret: float, error: float, count: float, most: float) -> str:
+    """With the number of replicates where they are fewer than others'; a dash where there are none."""
+    if regret != regret:
+        return "-"
+    few = "" if count == most else f" ({count:.0f})"
+    return (f"{regret:.0f}" if error != error else f"{regret:.0f} ± {error:.0f}") + few
 
 
 def _step(step: Path) -> str:
@@ -146,11 +169,15 @@ def _step(step: Path) -> str:
     )
 
 
+def _auto_step(table: Path) -> str:
+    return "\n" + describe(pd.read_csv(table)) if table.exists() else ""
+
+
 def _picture(frame: pd.DataFrame, path: Path) -> None:
     names = [name for name in PROBLEMS if name in set(frame["problem"])]
     figure, axes = plt.subplots(2, 3, figsize=(13, 7), squeeze=False)
     looks: dict[str, dict[str, Any]] = {"random": {"color": "0.6", "ls": ":", "lw": 1.2}}
-    looks |= {name: {"color": f"C{i}", "lw": 2} for i, name in enumerate(OURS)}
+    looks |= {name: {"color": f"C{i}", "lw": 2} for i, name in enumerate((*OURS, AUTO))}
     looks |= {
         name: {"color": color, "ls": "--", "lw": 1.2}
         for name, color in zip(_rivals(frame["policy"]), plt.get_cmap("Dark2").colors, strict=False)  # type: ignore[attr-defined]

@@ -27,6 +27,7 @@ PROBLEMS = (
 )
 SMOOTH = "tv_gp_ucb, smooth"  # a Matern kernel over time in place of exponential forgetting
 OURS = ("tv_gp_ucb", SMOOTH, "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
+AUTO = "auto"  # told nothing
 WIDTH = 1.0  # of our upper confidence bounds
 WIDTHS = (1.0, 2.0)  # of plain BoTorch's; W-DBO has its own
 INITIAL = 10  # Sobol points of ours and the rivals' alike, then the first fit
@@ -43,6 +44,7 @@ def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Cal
 
     policies: dict[str, Callable[[], Policy]] = {"random": lambda: _ours("random", problem, horizon, seed)}
     policies |= {name: lambda name=name: _ours(name, problem, horizon, seed) for name in OURS}  # type: ignore[misc]
+    policies[AUTO] = lambda: recipes.auto(problem.domain, seed=seed)
     for blind, over_time in (("time an input", True), ("blind to time", False)):
         for width in WIDTHS:
             of_width = f"BoTorch UCB of width {width:g}, {blind}"
@@ -106,7 +108,7 @@ def continued(
 ) -> None:
     """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go.
 
-    ``again``: policies to be played again in the replicates that the table has.
+    ``again``: policies to be played again, or for the first time, in the replicates that the table has.
     """
     played = pd.read_csv(table) if table.exists() else pd.DataFrame()
     if len(played) and played["step"].max() != horizon:
@@ -116,8 +118,11 @@ def continued(
         if replicate not in held:
             played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
         elif again:
+            fresh = race(name, horizon, replicate, tell, again)
             rows = played["policy"].isin(again) & (played["replicate"] == replicate)
-            played.loc[rows, measured] = race(name, horizon, replicate, tell, again)[measured].to_numpy()
+            known = fresh["policy"].isin(played.loc[rows, "policy"])
+            played.loc[rows, measured] = fresh.loc[known, measured].to_numpy()
+            played = pd.concat([played, fresh[~known]], ignore_index=True)
         else:
             continue  # nothing to write
         with atomic_write(table) as file:

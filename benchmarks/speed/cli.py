@@ -24,6 +24,7 @@ from benchmarks.speed import (
     precision,
     saturation,
     scaling,
+    stale_points,
     step_trace,
 )
 from benchmarks.speed.benchmark import Benchmark, Settings
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         saturation,
         scaling,
         million_arms,
+        stale_points,
         step_trace,
     )
 }

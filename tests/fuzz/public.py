@@ -229,6 +229,8 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["period", "num_peaks", "history_days", "input_dim", "num_priors", "step"], bad.count),
     **dict.fromkeys(["every", "memory", "most", "first", "chunk_size", "num_restarts"], bad.count),
     **dict.fromkeys(["seed", "first_replicate", "initial", "first_replay", "training_steps"], bad.natural),
+    **dict.fromkeys(["seconds", "budget"], bad.positive_or_none),
+    "stale": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]),
     "depth": bad.integers(2),
     "raw_samples": bad.integers(2),
     "true_prior": bad.integers(0),
@@ -314,6 +316,8 @@ _NAMES = {"name": bad.words(*problems.PROBLEMS, *recipes.RECIPES)}
 OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
 
 SPECS: dict[str, Spec] = {
+    "policies.StaleObservations": Spec(kinds={"capacity": bad.integers(16, none=True)}),
+    "policies.WassersteinForgetting": Spec(kinds={"capacity": bad.integers(2, none=True)}),
     # models
     "models.ArmMembers": Spec(
         {

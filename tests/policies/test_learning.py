@@ -296,3 +296,36 @@ def test_arms_are_added_while_hyperparameters_are_learned():
     copied = copy.deepcopy(policy)
     assert torch.equal(copied.marginals(18.0)[0], policy.marginals(18.0)[0])
     assert pickle.loads(pickle.dumps(policy)).num_arms == 10
+
+
+def test_a_budget_of_seconds_is_shared_and_counted_and_none_or_plenty_are_the_same(monkeypatch):
+    """Two replicates are due at once: each gets half. A fit out of time keeps what it has found so far."""
+    from bandits_torch.models import hyperparameters
+
+    given, real = [], hyperparameters.fit_gpytorch_mll
+
+    def recorded(mll, **options):
+        given.append(options["optimizer_kwargs"]["timeout_sec"])
+        return real(mll, **options)
+
+    monkeypatch.setattr(hyperparameters, "fit_gpytorch_mll", recorded)
+    schedule = {"first": 5, "every": 5, "tolerance": 1e9}
+    free, rich, poor = (
+        policy_over_the_line(2, **schedule, **budget) for budget in ({}, {"budget": 1e6}, {"budget": 1e-9})
+    )
+    for policy, share in ((free, None), (rich, 5e5), (poor, 5e-10)):
+        teach(policy, 10, smooth)
+        assert given == [share] * 4
+        assert policy.trace()["refits"].tolist() == [2, 2]
+        given.clear()
+    noise = [policy.model.noise_variance for policy in (free, rich, poor)]
+    assert torch.equal(noise[0], noise[1])
+    assert not torch.equal(noise[0], noise[2])
+    assert "fit_seconds" not in free.trace()
+    assert rich.trace()["fit_seconds"] > poor.trace()["fit_seconds"] > 0
+    again = policy_over_the_line(2, **schedule, budget=1e6)
+    again.load_state_dict(rich.state_dict())
+    assert again.trace()["fit_seconds"] == rich.trace()["fit_seconds"]
+    for wrong in (0.0, -1.0, "second"):
+        with pytest.raises(ValueError, match="budget"):
+            policy_over_the_line(budget=wrong)

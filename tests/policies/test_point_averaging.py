@@ -134,6 +134,7 @@ def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
         ("noise_variance", {"noise_variance": 0.1}),
         ("history", {"history": torch.ones(4, 3)}),
         ("prior_mean", {"prior_mean": 1.0}),
+        ("plausible", {"plausible": 2.0}),
     ):
         with pytest.raises(ValueError, match=name):
             recipes.auto(problem.domain, **given)

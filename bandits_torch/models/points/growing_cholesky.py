@@ -93,6 +93,25 @@ class GrowingCholesky(ResizableState):
         targets, whitened = self.targets[..., :t], self.whitened[..., :t]
         return Rows(self.inputs[..., :t, :], targets, empty, upper, whitened, self.held[..., :t])
 
+    def solid(self) -> Tensor:
+        """L^T of the rows there are, in one piece of memory: kept until the buffer changes. O(t^2) when it has.
+
+        LAPACK takes no view of a larger matrix, so that every solve with one copies it first, and its gradient twice.
+        """
+        upper, t = self.upper, self.size
+        if t == self.capacity or upper.requires_grad or upper.is_inference():
+            return upper[..., :t, :t]
+        kept = self._solid
+        if kept is None or kept[0] is not upper or kept[1:3] != (upper._version, t):
+            self._solid = kept = (upper, upper._version, t, upper[..., :t, :t].contiguous())
+        return kept[3]
+
+    _solid: tuple[Tensor, int, int, Tensor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is kept to save time."""
+        return {name: value for name, value in vars(self).items() if name != "_solid"}
+
     def widen(self, shape: torch.Size) -> None:
         """Give every member that differs along ``shape`` a factor of its own."""
         shape = torch.broadcast_shapes(self.factor_shape, shape)
@@ -140,7 +159,18 @@ class GrowingCholesky(ResizableState):
         if where is None and not self.ragged:
             self._drop_first()
             return
-        self._null_oldest(where)
+        if self.size:
+            if where is not None:
+                self.widen(where.shape)
+            self._drop(self.rows().held.to(torch.uint8).argmax(-1), where)  # the first of the rows held
+
+    def drop_row(self, row: Tensor, where: Tensor | None = None) -> None:
+        """Unlearn a row of each member, by its number among those there are, where it is held. O(t^2)."""
+        self.widen(row.shape if where is None else torch.broadcast_shapes(row.shape, where.shape))
+        self._drop(row.expand(self.factor_shape), where)
+
+    def _drop(self, row: Tensor, where: Tensor | None) -> None:
+        self._null(row.unsqueeze(-1), where)
         self._drops += 1
         if self._drops >= max(16, self.size // 4):
             self.compact()
@@ -159,20 +189,15 @@ class GrowingCholesky(ResizableState):
             self.targets[..., : t - 1] = self.targets[..., 1:t].clone()
         self.size = t - 1
 
-    def _null_oldest(self, where: Tensor | None) -> None:
-        """Make each member's oldest row a null row: ``remove_row`` with l the part of its column below it."""
-        if self.size == 0:
-            return
-        if where is not None:
-            self.widen(where.shape)
+    def _null(self, row: Tensor, where: Tensor | None) -> None:
+        """Make a row of each member a null row: ``remove_row`` with l the part of its column below it."""
         old = self.rows()
-        oldest = old.held.to(torch.uint8).argmax(-1, keepdim=True)  # the first of the rows held
-        goes = (torch.arange(self.size, device=oldest.device) == oldest) & old.held
+        goes = (torch.arange(self.size, device=row.device) == row) & old.held
         if where is not None:
             goes = goes & where.unsqueeze(-1)
-        column = old.corner.gather(-2, oldest.unsqueeze(-1).expand_as(old.corner[..., :1, :])).squeeze(-2)
+        column = old.corner.gather(-2, row.unsqueeze(-1).expand_as(old.corner[..., :1, :])).squeeze(-2)
         column = torch.where(goes.any(-1, keepdim=True) & ~goes, column, 0.0)
-        rest = old.corner.masked_fill(goes.unsqueeze(-1), 0.0)
+        rest = old.corner.masked_fill(goes.unsqueeze(-1) | goes.unsqueeze(-2), 0.0)
         rest.diagonal(dim1=-2, dim2=-1).add_(goes)
         first = torch.where(goes, old.whitened, 0.0).sum(-1, keepdim=True)
         stay = torch.where(goes, 0.0, old.whitened)

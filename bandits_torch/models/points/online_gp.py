@@ -194,6 +194,19 @@ class OnlineGP(OnlineModel):
             for _ in range(count):
                 self.data.drop_oldest(where)
 
+    def remove(self, row: Tensor, where: Tensor | None = None) -> None:
+        """Unlearn one observation of each member exactly, in place: that of number ``row`` in ``data.rows()``. O(t^2).
+
+        ``row``: integers, ``batch_shape``. Raises ValueError for a number that no row has, and another shape.
+        """
+        fits = validation.tensor("row", row).shape == self.batch_shape and row.dtype == torch.long
+        validation.shape_is("row", row, fits, f"{tuple(self.batch_shape)} and dtype int64")
+        among = not row.is_cpu or bool(((row >= 0) & (row < self.data.size)).all())
+        validation.require(among, "row", row, f"from 0 to {self.data.size - 1}")
+        where = self._mask(where)
+        with torch.no_grad():
+            self.data.drop_row(row, where)
+
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
         where = self._mask(where)

@@ -1,0 +1,128 @@
+"""Over points under drift: does a step slow down as observations come in, and what do those dropped cost?"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bandits_torch import recipes
+from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Observation
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import clock, median
+from benchmarks.speed.page import figures, markdown, whole
+from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, WIDTH, prior
+
+_DIM, _RATE = 2, 0.03
+_PLACES = 2_000  # where means are compared
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """Medians of choose and learn at each number of observations, steps of all interleaved in one process; and the
+    largest difference from the model that drops nothing, up to 2 000 observations."""
+    marks, steps = ((20, 40, 80), 3) if settings.fast else ((200, 2_000, 20_000), 60)
+    generator = torch.Generator(settings.device).manual_seed(0)
+    bounds = torch.zeros(2, _DIM, dtype=torch.float64, device=settings.device)
+    bounds[1] = 1.0
+    own = recipes.tv_gp_ucb(
+        Domain(bounds), prior(), NOISE_VARIANCE, forgetting_rate=_RATE, width=WIDTH, replicates=1
+    )
+    own.model.requires_grad_(False)
+    inputs, rewards, at_mark, errors = [], [], {}, {}
+    for step in range(marks[-1]):
+        x = torch.rand(1, _DIM, generator=generator, dtype=torch.float64, device=settings.device)
+        noise = torch.randn(1, generator=generator, dtype=torch.float64, device=settings.device)
+        reward = _function(x, float(step)) + math.sqrt(NOISE_VARIANCE) * noise
+        own.learn(Observation(float(step), x, reward, {}))
+        if step < 2_000:
+            inputs.append(torch.cat([x, torch.full_like(x[:, :1], step)], -1))
+            rewards.append(reward)
+        if step + 1 in marks:
+            at_mark[step + 1] = copy.deepcopy(own)
+            errors[step + 1] = (
+                _error(own, torch.cat(inputs), torch.cat(rewards)) if step < 2_000 else math.nan
+            )
+            settings.say(f"{step + 1} observations, {int(own.model.num_observations)} held")
+    seconds: dict[int, list[tuple[float, float]]] = {mark: [] for mark in marks}
+    for step in range(steps):
+        for mark, policy in at_mark.items():
+            now = float(mark + step)
+            begun = clock(settings.device)
+            choice = policy.choose(now)
+            chosen = clock(settings.device)
+            policy.learn(Observation(now, choice.arm, _function(choice.arm, now), choice.why))
+            seconds[mark].append((chosen - begun, clock(settings.device) - chosen))
+    rows: list[dict[str, Any]] = []
+    for mark, policy in at_mark.items():
+        choose, learn = zip(*seconds[mark], strict=True)
+        rows.append(
+            {
+                "observations": mark,
+                "held": int(policy.model.num_observations),
+                "steps": steps,
+                "choose_seconds": median(list(choose)),
+                "learn_seconds": median(list(learn)),
+                "seconds_per_step": median([a + b for a, b in seconds[mark]]),
+                "mean_seconds_per_step": sum(a + b for a, b in seconds[mark]) / steps,
+                "mean_error": errors[mark],
+                "bound": float(policy.forgetting.mean),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _function(x: Tensor, time: float) -> Tensor:
+    return torch.sin(6 * x[..., 0] + 0.02 * time) * torch.cos(4 * x[..., 1] - 0.01 * time)
+
+
+@torch.no_grad()
+def _error(policy: Any, inputs: Tensor, rewards: Tensor) -> float:
+    """Largest difference of means from all observations, by one dense solve."""
+    model, now = policy.model, inputs[-1, -1]
+    x = torch.rand(_PLACES, _DIM, generator=torch.Generator().manual_seed(1)).to(inputs)
+    at = torch.cat([x, now.expand(_PLACES, 1)], -1)
+    K = model.kernel(inputs).to_dense() + NOISE_VARIANCE * torch.eye(len(inputs)).to(inputs)
+    weights = torch.cholesky_solve(rewards.unsqueeze(-1), torch.linalg.cholesky(K))
+    dense = (model.kernel(at, inputs).to_dense() @ weights).squeeze(-1)
+    return float((dense - policy.marginals(float(now), x)[0][0]).abs().max())
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One line a number of observations."""
+    rows = []
+    first = frame.seconds_per_step.iloc[0]
+    for row in frame.to_dict("records"):
+        error = "not computed" if math.isnan(row["mean_error"]) else f"{row['mean_error']:.1e}"
+        rows.append(
+            (
+                whole(row["observations"]),
+                whole(row["held"]),
+                f"{1e3 * row['choose_seconds']:.1f}",
+                f"{1e3 * row['learn_seconds']:.1f}",
+                f"{1e3 * row['mean_seconds_per_step']:.1f}",
+                figures(row["seconds_per_step"] / first),
+                error,
+                f"{row['bound']:.1e}",
+            )
+        )
+    heads = ("after", "held", "choose, ms", "learn, ms", "mean of a step, ms", "step : first")
+    return _WORDS + markdown((*heads, "error of the mean", "its bound"), rows)
+
+
+_WORDS = f"""`tv_gp_ucb` over a square, length-scale {LENGTHSCALE}, drift {_RATE}, noise variance {NOISE_VARIANCE}, one
+observation per unit of time: medians, steps of all three interleaved in one process. Observations up to the mark are of
+random points. The error is the largest difference over {_PLACES} points from a dense model that drops nothing.
+
+"""
+
+BENCHMARK = Benchmark(
+    "stale_points",
+    "Over points under drift, does a step slow down, and what do dropped observations cost?",
+    measure,
+    describe,
+)

@@ -1,0 +1,155 @@
+"""W-DBO's rule against distances summed over a grid, and its algorithm played with them."""
+
+import functools
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models.points.wasserstein import convolution, relevance
+from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
+from tests.reference import dense_staleness as dense
+
+RATE, NOISE, LENGTH = 0.2, 0.05, 0.3
+
+
+def model(space, noise=NOISE):
+    space = space.double()
+    space.lengthscale = torch.tensor(LENGTH, dtype=torch.float64)  # GPyTorch rounds a Python number
+    kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(RATE, dtype=torch.float64)))
+    return OnlineGP(kernel.requires_grad_(False), noise, input_dim=2, batch_shape=(1,))
+
+
+def history(count):
+    generator = torch.Generator().manual_seed(count)
+    x = torch.rand(count, 1, generator=generator).double()
+    t = torch.arange(count).double().unsqueeze(-1)
+    return torch.cat([x, t], -1), torch.sin(5 * x[:, 0] + 0.3 * t[:, 0])
+
+
+def grid_from(now, step=0.02):
+    x = torch.arange(-2.0, 3.0, step).double() + step / 2
+    t = now + torch.arange(0.0, 60.0, 0.25).double() + 0.125
+    return torch.cartesian_prod(x, t)
+
+
+CELL = 0.02 * 0.25
+
+
+@pytest.mark.parametrize("nu", [None, 2.5])
+def test_relevance_is_the_ratio_of_distances_summed_over_a_grid(nu):
+    z, y = history(9)
+    own = model(RBFKernel() if nu is None else MaternKernel(nu=nu))
+    own.observe(z.unsqueeze(0), y.reshape(1, -1, 1))
+    kernel = functools.partial(dense.covariance, lengthscale=LENGTH, rate=RATE, nu=nu)
+    plain = dense.relevance(z, y, NOISE, kernel, grid_from(8.0), CELL)
+    torch.testing.assert_close(relevance(own, z[-1:, -1])[0], plain, rtol=2e-3, atol=0.0)
+
+
+@pytest.mark.parametrize(("d", "of_space", "over_time"), [(2, 2.5, 1.5), (1, 1.5, 2.5)])
+def test_relevance_is_that_of_the_authors_package(d, of_space, over_time):
+    theirs = pytest.importorskip("wdbo_criterion", reason="wdbo-criterion is not installed")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(12, d, generator=generator, dtype=torch.float64)
+    t = torch.rand(12, generator=generator, dtype=torch.float64).sort().values
+    y = torch.randn(12, generator=generator, dtype=torch.float64)
+    kernels = theirs.MaternKernel(0.3, of_space), theirs.MaternKernel(0.4, over_time)
+    expected = theirs.wasserstein_criterion(
+        x.numpy(), y.numpy(), t.numpy(), 12, d, 1.7, 0.1, *kernels, 1.05, 0, 1
+    )
+    space, time = MaternKernel(nu=of_space).double(), MaternKernel(nu=over_time).double()
+    space.lengthscale, time.lengthscale = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    scaled = ScaleKernel(space).double()
+    scaled.outputscale = torch.tensor(1.7, dtype=torch.float64)
+    whole = SpatioTemporalKernel(scaled, time).requires_grad_(False)
+    own = OnlineGP(whole, 0.1, input_dim=d + 1, batch_shape=(1,))
+    own.observe(torch.cat([x, t.unsqueeze(-1)], -1).unsqueeze(0), y.reshape(1, -1, 1))
+    found = relevance(own, torch.tensor([1.05], dtype=torch.float64))[0]
+    torch.testing.assert_close(found, torch.as_tensor(expected), rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("over_time", ["exponential", 1.5, 2.5])
+def test_convolutions_are_the_sums_over_a_grid(nu, d, over_time):
+    space = RBFKernel(ard_num_dims=d).double() if nu is None else MaternKernel(nu=nu, ard_num_dims=d).double()
+    space.lengthscale = torch.tensor([0.5, 0.8][:d]).double()
+    if over_time == "exponential":
+        time = ExponentialForgettingKernel(torch.tensor(RATE, dtype=torch.float64))
+    else:
+        time = MaternKernel(nu=over_time).double()
+        time.lengthscale = 4.0
+    scaled = ScaleKernel(space).double()
+    scaled.outputscale = 1.7
+    kernel = SpatioTemporalKernel(scaled, time).requires_grad_(False)
+    z = torch.cat([torch.rand(3, d).double(), torch.tensor([[0.0], [1.5], [2.0]]).double()], -1)
+    side = torch.arange(-6.0, 7.0, 0.1).double() if d == 2 else torch.arange(-9.0, 10.0, 0.005).double()
+    x = torch.cartesian_prod(*[side] * d).reshape(-1, d)
+    t = 2.5 + torch.arange(0.0, 80.0, 0.02).double() + 0.01
+    of_space = scaled(x, z[:, :-1]).to_dense()
+    of_time = time(t.unsqueeze(-1), z[:, -1:]).to_dense()
+    summed = (of_space.mT @ of_space * float(side[1] - side[0]) ** d) * (of_time.mT @ of_time * 0.02)
+    found = convolution(kernel, z.unsqueeze(0), torch.tensor([2.5]).double())[0]
+    torch.testing.assert_close(found, summed, rtol=2e-2 if nu == 0.5 else 2e-3, atol=0.0)
+
+
+def test_the_rule_holds_what_the_paper_s_algorithm_holds():
+    z, y = history(22)
+    own = model(RBFKernel())
+    rule = WassersteinForgetting(0.5).begin(own)
+    lengthscale = -2 / torch.log1p(torch.tensor(-RATE).double())
+    kernel = functools.partial(dense.covariance, lengthscale=LENGTH, rate=RATE)
+    coarse = functools.partial(grid_from, step=0.05)
+    plain = dense.w_dbo(z, y, NOISE, kernel, 0.5, float(lengthscale), coarse, 0.05 * 0.25)
+    for i in range(22):
+        inputs = z[i].reshape(1, 1, 2)
+        own.observe(inputs, y[i].reshape(1, 1, 1))
+        rule.observed(lambda inputs=inputs: inputs, y[i : i + 1], own)
+        rule.after(own, i + 1)
+        rows = own.data.rows()
+        times = rows.inputs[0, rows.held[0], -1]
+        assert times.long().tolist() == plain[i]
+    assert len(plain[-1]) < 15  # it does drop
+    assert plain[-1] != list(range(22 - len(plain[-1]), 22))  # and not just the oldest
+
+
+def test_one_that_is_removed_leaves_the_posterior_of_the_others():
+    z, y = history(12)
+    own = model(RBFKernel())
+    own.observe(z.unsqueeze(0), y.reshape(1, -1, 1))
+    gone = [5, 0, 11, 7]
+    for number in gone:
+        rows = own.data.rows()
+        row = ((rows.inputs[..., -1] == number) & rows.held).to(torch.uint8).argmax(-1)
+        own.remove(row)
+    left = [i for i in range(12) if i not in gone]
+    kernel = functools.partial(dense.covariance, lengthscale=LENGTH, rate=RATE)
+    at = torch.cat([torch.rand(30, 1).double(), torch.full((30, 1), 12.0).double()], -1)
+    mean, variance = dense.posterior(z[left], y[left], NOISE, kernel, at)
+    found = own.posterior(at.reshape(-1, 1, 1, 2))
+    torch.testing.assert_close(found.mean.reshape(-1), mean)
+    torch.testing.assert_close(found.variance.reshape(-1), variance)
+    for row in (torch.tensor([40]), torch.tensor([-1]), torch.tensor([1, 2]), torch.tensor([1.0])):
+        with pytest.raises(ValueError, match="row"):
+            own.remove(row)
+
+
+def test_a_capacity_and_bad_settings():
+    z, y = history(20)
+    own = model(RBFKernel())
+    rule = WassersteinForgetting(1e-9, capacity=6).begin(own)
+    for i in range(20):
+        inputs = z[i].reshape(1, 1, 2)
+        own.observe(inputs, y[i].reshape(1, 1, 1))
+        rule.observed(lambda inputs=inputs: inputs, y[i : i + 1], own)
+        rule.after(own, i + 1)
+    assert int(own.num_observations) == 6
+    assert rule.trace()["dropped"].tolist() == [14]
+    for options in ({"alpha": 0.0}, {"capacity": 1}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            WassersteinForgetting(**options)
+    linear = OnlineGP(RBFKernel().double(), 0.1, input_dim=2)
+    with pytest.raises(ValueError, match="kernel"):
+        WassersteinForgetting().begin(linear)
