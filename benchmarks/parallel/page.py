@@ -1,0 +1,79 @@
+"""The page of results: regret with eight questions open over that of one at a time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from bandits_torch.files import atomic_write
+
+ONE, ASKED = "one at a time", 1.2
+COUNTED = ("8 rolling", "8 in batches")
+
+
+def ratio(table: pd.DataFrame, mode: str) -> tuple[float, float]:
+    """Mean regret of a mode over that of one at a time, and its standard error, replicate by replicate (delta method)."""
+    wide = table.pivot(index="replicate", columns="mode", values="regret")
+    base, other = wide[ONE], wide[mode]
+    r = float(other.mean() / base.mean())
+    error = (other - r * base).std(ddof=1) / base.mean() / math.sqrt(len(base)) if len(base) > 1 else math.nan
+    return r, float(error)
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row for each race and policy."""
+    rows = []
+    for (over, problem, policy), part in table.groupby(["over", "problem", "policy"], sort=False):
+        row = {"over": over, "problem": problem, "policy": policy}
+        row["regret, one at a time"] = f"{part[part['mode'] == ONE]['regret'].mean():.1f}"
+        for mode in part["mode"].unique():
+            if mode != ONE:
+                r, error = ratio(part, mode)
+                twice = part[part["mode"] == mode]["twice"].mean()
+                row[mode] = f"{r:.2f} +- {error:.2f} ({100 * twice:.0f} %)"
+                if mode in COUNTED:
+                    row[f"_{mode}"] = r
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def write_page(results: Path, table: pd.DataFrame, times: pd.DataFrame) -> Path:
+    """RESULTS.md beside the tables."""
+    found = summary(table)
+    hidden = [f"_{mode}" for mode in COUNTED]
+    within = int((found[hidden] <= ASKED).to_numpy().sum())
+    total = found[hidden].size
+    replicates = {over: part["replicate"].nunique() for over, part in table.groupby("over")}
+    lines = [
+        "# Eight questions at once",
+        "",
+        "`python -m benchmarks.parallel`. Regret with eight questions open over that of one at a time, at equal numbers of",
+        "rewards and the same drift for each reward, with the standard error of the ratio, and in brackets the share of",
+        "questions that ask for the arm of another open one (over points: within 0.01 of its point). *Rolling*: a question",
+        "a step, each answered seven questions later. *In batches*: eight questions of one moment, then eight answers in",
+        "reverse order. *Not counted*: the policy does not know what is open.",
+        f"Replicates: {', '.join(f'{n} over {over}' for over, n in replicates.items())}.",
+        "",
+        f"**{within} of {total}** ratios of questions that count are at most {ASKED}.",
+        "",
+        _markdown(found.drop(columns=hidden)),
+        "",
+        "## What asking costs",
+        "",
+        "Medians of one run on one core: eight steps (ask, tell) of one question each, and `ask(count=8)`.",
+        "",
+        _markdown(times.round(2)),
+        "",
+    ]
+    path = results / "RESULTS.md"
+    with atomic_write(path) as file:
+        file.write("\n".join(lines).encode())
+    return path
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    head = "| " + " | ".join(map(str, table.columns)) + " |"
+    rule = "|" + "---|" * len(table.columns)
+    return "\n".join([head, rule, *("| " + " | ".join(map(str, row)) + " |" for row in table.to_numpy())])
