@@ -100,6 +100,12 @@ class AskTell(Described):
         with self._turn.any_process():
             return tuple(self._open)
 
+    @property
+    def asked(self) -> int:
+        """How many questions there have been: the number of the next one."""
+        with self._turn.any_process():
+            return self._asked
+
     @overload
     def ask(self, time: float, available: Tensor | Domain | None = None) -> Question: ...
 
