@@ -86,8 +86,8 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         """Condition on an observation at X, ``batch_shape x 1 x d``, whose target is still to come: X is pending.
 
         As if the posterior mean had been observed: variances fall, the mean stays (Desautels, Krause & Burdick 2014,
-        section 3.2). Call it within ``provisional`` alone. ``num_observations``, ``information_gain`` and the likelihood
-        are those of what has been learned, in all models but ``SketchedGP``. Cost: of an observation.
+        section 3.2). Call it within ``provisional`` alone. ``num_observations``, ``information_gain`` and the
+        likelihood are those of what has been learned, in all models but ``SketchedGP``. Cost: of an observation.
         """
         self.observe(X, self.posterior(X).mean)  # type: ignore[attr-defined]
 

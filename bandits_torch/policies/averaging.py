@@ -89,7 +89,9 @@ class ModelAveraging(Policy):
         self.clock = TypicalClock(typical_gap)
         self._count, self._next_check = 0, _FIRST_CHECK  # observations
 
-    _told_ahead: list[Tensor] | None = None  # of each pending pull, what it takes off the variances: u, (S, N)
+    _told_ahead: list[Tensor] | None = (
+        None  # of each pending pull, what it takes off the variances: u, (S, N)
+    )
 
     # -- one step --------------------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ class PointAveraging(Policy):
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
-        """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean and weights wait.
+        """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
 
         They count as steps of the opening and for the seeds of searches.
         """

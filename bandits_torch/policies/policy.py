@@ -101,10 +101,10 @@ class Policy(Described, ABC):
     ) -> list[Choice]:
         """``count`` choices at ``time``, one after the other, each of which counts those before it and ``pending``.
 
-        As BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once, and the mean waits
-        for its reward: the belief is that of a model that observed its own posterior mean (GP-BUCB, Desautels, Krause &
-        Burdick 2014, section 3.2). Where the policy draws, the draws are independent. What is not a model has its nearest
-        analogue, see ``expecting``. As ``choose``, it advances the random streams and changes nothing else.
+        As BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once, and the mean
+        waits for its reward: the belief is that of a model that observed its own posterior mean (GP-BUCB, Desautels,
+        Krause & Burdick 2014, section 3.2). Where the policy draws, the draws are independent. What is not a model has
+        its nearest analogue, see ``expecting``. As ``choose``, it advances the random streams and changes nothing else.
 
         Args:
             time, available: see ``choose``, for all.

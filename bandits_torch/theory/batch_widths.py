@@ -35,8 +35,9 @@ class GPBUCBWidth(Width):
         base: the width for one choice at a time.
         count: B, the number of choices without a reward between them, or of questions open at once.
         initial: n.
-        gain: a provider of gamma_n, ``MaximumGain`` (with n among its points) or ``GrowthBound``; ``RealisedGain``
-            follows the data held now and would not do.
+        gain: a provider of gamma_n. ``MaximumGain(..., max_points=n, upper_bound=False)`` is the gain of the first n
+            pulls themselves, which is all that the argument needs; ``RealisedGain`` follows the data held now and would
+            not do.
 
     Raises ValueError for a ``base`` that is no width, and integers below 1.
     """

@@ -12,14 +12,14 @@ from bandits_torch import Domain
 from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.problem import Knowledge
 
-_FEATURES, _LENGTHSCALE, _NOISE, _RATE = 256, 0.2, 0.1, 0.03
+_FEATURES, _LENGTHSCALE, _NOISE, _RATE, _SIDE = 256, 0.2, 0.1, 0.03, 64
 
 
 class PointDraws(ContinuousProblem):
     """f(x, t) = phi(x)^T w(t) on the unit square, phi random Fourier features of a squared exponential kernel.
 
     ``kind``: ``"gp"``, w stays; ``"switching"``, w is drawn anew four times in the horizon; ``"tv-gp"``, w is an
-    autoregression of rate 0.03.
+    autoregression of rate 0.03. The best value of a step is that of a grid of 64 x 64 points.
     """
 
     functions_differ = True
@@ -43,6 +43,10 @@ class PointDraws(ContinuousProblem):
             else:
                 weights.append(math.sqrt(1 - _RATE) * weights[-1] + math.sqrt(_RATE) * fresh)
         self._weights = torch.stack(weights)
+        line = torch.linspace(0, 1, _SIDE).double()
+        self._grid = self._phi(
+            torch.cartesian_prod(line, line).unsqueeze(1)
+        )  # one row for each point and replicate
         kernel = RBFKernel().double()
         kernel.lengthscale = _LENGTHSCALE
         rate = {"gp": 0.0, "switching": 5 / horizon, "tv-gp": _RATE}[kind]
@@ -50,6 +54,12 @@ class PointDraws(ContinuousProblem):
 
     def expected(self, step: int, X: Tensor) -> Tensor:
         """See ``ContinuousProblem``."""
+        return (self._phi(X) * self._weights[step - 1]).sum(-1)
+
+    def best(self, step: int) -> Tensor:
+        """See ``ContinuousProblem``."""
+        return (self._grid * self._weights[step - 1]).sum(-1).amax(0)
+
+    def _phi(self, X: Tensor) -> Tensor:
         angle = (X.unsqueeze(-2) @ self._frequencies).squeeze(-2)
-        phi = torch.cat([angle.cos(), angle.sin()], -1) / math.sqrt(_FEATURES // 2)
-        return (phi * self._weights[step - 1]).sum(-1)
+        return torch.cat([angle.cos(), angle.sin()], -1) / math.sqrt(_FEATURES // 2)

@@ -55,6 +55,13 @@ class Client(threading.Thread):
                 if (answer := self.post("/tell", id=id, reward=reward)) != {"told": id}:
                     self.wrong.append(f"answered {answer}")
             self.told[id] = arm, reward
+        self.leave()
+
+    def leave(self) -> None:
+        """Close the connection."""
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
 
     def post(self, path: str, **what: Any) -> dict[str, Any]:
         """Tries until there is an answer."""
@@ -72,7 +79,7 @@ class Client(threading.Thread):
                 return body
             except (OSError, http.client.HTTPException, ValueError):
                 self.retries += 1
-                self.connection = None
+                self.leave()
                 time.sleep(0.05)
         raise TimeoutError("no answer")
 
@@ -108,7 +115,7 @@ def play(questions: int, clients: int, kills: int, seed: int = 0, limit: float =
             server = begin()
         elif server.poll() is not None:
             raise RuntimeError(f"the server ended by itself, with {server.returncode}")
-        time.sleep(0.002)
+        time.sleep(0.01)
     server.send_signal(signal.SIGKILL)  # the last: what is checked is what came back from the disk
     server.wait()
     return checked(folder, workers) | {"kills": killed + 1, "seconds": round(time.time() - start, 1)}
@@ -147,7 +154,8 @@ def main() -> None:
     found = play(asked.questions, asked.clients, asked.kills, asked.seed)
     print(", ".join(f"{name} {value}" for name, value in found.items()), flush=True)
     faults = ("two owners", "lost", "twice", "wrong answers")
-    right = not any(found[name] for name in faults) and found["told"] == asked.questions // asked.clients * asked.clients
+    due = asked.questions // asked.clients * asked.clients
+    right = not any(found[name] for name in faults) and found["told"] == due
     raise SystemExit(0 if right and found["kills"] > asked.kills else 1)
 
 

@@ -145,7 +145,7 @@ class ArmMembers(Described, torch.nn.Module):
         return mean, torch.maximum(prior - self.reduction[run, :, arm] * fade, least)
 
     def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
-        """Posterior covariance of every arm with one arm per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
+        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
         fade = self._fade_at(time).clamp_min(_FADED**4)  # of less nothing is left, and 0 would divide 0
         run = torch.arange(self.replicates, device=arm.device)
         return self._over_arms(self._column(run, arm, fade)) * fade.sqrt().unsqueeze(-1)
@@ -171,7 +171,7 @@ class ArmMembers(Described, torch.nn.Module):
         self._absorb(slice(self._turn * share, (self._turn + 1) * share))
 
     def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
-        """The posterior covariance of everything with the arm of each replicate, over sqrt(a): (S, P, N). ``fade``: a."""
+        """The posterior covariance of everything with each replicate's arm, over sqrt(a), a = ``fade``: (S, P, N)."""
         root = fade.sqrt().unsqueeze(-1)
         weights = self.pending[:, run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
         known = (self.rows[:, run, arm] + (weights @ self.pending).squeeze(-2)).transpose(0, 1)

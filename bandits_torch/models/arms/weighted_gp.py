@@ -168,7 +168,9 @@ class WeightedGP(OnlineModel):
     @contextmanager
     def provisional(self) -> Iterator[None]:
         """See ``OnlineModel``: learning makes new tensors, so nothing is copied."""
-        kept = {name: getattr(self, name) for name in ("weight", "square", "reward", "count", "_belief", "_gain")}
+        kept = {
+            name: getattr(self, name) for name in ("weight", "square", "reward", "count", "_belief", "_gain")
+        }
         try:
             yield
         finally:

@@ -30,8 +30,8 @@ class MemberMixture(Model):
         unit: (S,) u.
         pending: [z, t] of k pulls whose rewards are not known, (S, k, d + 1); None: there are none.
 
-    With ``pending`` points Z, variances are what a linear estimate would leave once their rewards are known, and the mean
-    waits for these: v - K(x, Z) (K(Z, Z) + L I)^{-1} K(Z, x), L the mixture's noise and
+    With ``pending`` points Z, variances are what a linear estimate would leave once their rewards are known, and the
+    mean waits for these: v - K(x, Z) (K(Z, Z) + L I)^{-1} K(Z, x), L the mixture's noise and
 
         K(x, z) = sum w_p (s_p C_p(x, z) + (mu_p(x) - m(x)) (mu_p(z) - m(z))).
 
@@ -64,8 +64,13 @@ class MemberMixture(Model):
         self.offset, self.unit = offset, unit
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
         if pending is not None:
-            right = validation.tensor("pending", pending).dim() == 3 and pending.shape[::2] == (*alone, members.dim + 1)
-            validation.shape_is("pending", pending, right, f"({alone[0]}, k, {members.dim + 1}): points, time the last")
+            right = validation.tensor("pending", pending).dim() == 3 and pending.shape[::2] == (
+                *alone,
+                members.dim + 1,
+            )
+            validation.shape_is(
+                "pending", pending, right, f"({alone[0]}, k, {members.dim + 1}): points, time the last"
+            )
             self._expect(pending[..., :-1], pending[..., -1].double())
 
     @property
@@ -113,7 +118,9 @@ class MemberMixture(Model):
         assert self._pending is not None
         Z, then, off_there = self._pending
         covariance = self.scale[..., None, None] * self.members.between(X, time, Z, then)
-        return (self.weights[..., None, None] * (covariance + off.unsqueeze(-1) * off_there.unsqueeze(-2))).sum(1)
+        return (
+            self.weights[..., None, None] * (covariance + off.unsqueeze(-1) * off_there.unsqueeze(-2))
+        ).sum(1)
 
     def _told(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
         """What the rewards that are pending would take off the variance of points, (S, b)."""

@@ -84,7 +84,7 @@ class ArmPolicy(Policy):
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
-        """A pending pull counts as a pull whose reward is the arm's mean; that of an arm never pulled, the mean of all."""
+        """A pending pull counts as one whose reward is the arm's mean; that of an arm never pulled, the mean of all."""
         kept = self._numbers
         try:
             self._numbers = {name: value.clone() for name, value in kept.items()}
@@ -96,7 +96,9 @@ class ArmPolicy(Policy):
         """Count a pull of the arm (S,); means stay."""
         numbers, at = self._numbers, arm.unsqueeze(-1)
         count, total = numbers["count"].gather(-1, at), numbers["sum"].gather(-1, at)
-        everywhere = numbers["sum"].sum(-1, keepdim=True) / numbers["count"].sum(-1, keepdim=True).clamp_min(1e-300)
+        everywhere = numbers["sum"].sum(-1, keepdim=True) / numbers["count"].sum(-1, keepdim=True).clamp_min(
+            1e-300
+        )
         numbers["sum"].scatter_add_(-1, at, torch.where(count > 0, total / count, everywhere))
         numbers["count"].scatter_add_(-1, at, torch.ones_like(count))
         numbers["clock"] += 1
