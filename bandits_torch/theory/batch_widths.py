@@ -76,6 +76,11 @@ def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tens
     No reward is needed to know them: pull them all, learn, and ``GPBUCBWidth`` holds from then on. The model stays as
     it is. Source: Desautels, Krause & Burdick 2014, section 4. Cost: a step for each.
 
+    Args:
+        model: over arms, such as ``ArmGP``.
+        count: n >= 1.
+        time: of the pulls, for a model that drifts.
+
     Raises ValueError for a model that is not over arms, and a ``count`` below 1.
     """
     validation.instance("model", model, ArmModel, "a model over arms")

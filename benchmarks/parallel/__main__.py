@@ -45,15 +45,15 @@ def main() -> None:
                     table = race(kind, over, size, _tell)
                     table.to_csv(results / f"{over}-{kind}.csv", index=False, float_format="%.6g")
         if asked.only in (None, "asking"):
-            sizes = (20, 2, 50) if asked.fast else (300, 9, 1)
+            sizes = (20, 2, 50) if asked.fast else (200, 5, 1)
             steps, rounds, shrink = sizes
-            times = measure(steps, rounds, _tell, shrink)
-            times.to_csv(results / "asking.csv", index=False, float_format="%.4g")
+            measured = measure(steps, rounds, _tell, shrink)
+            measured.to_csv(results / "asking.csv", index=False, float_format="%.4g")
     sizes_played = SMALL if asked.fast else SIZES
     tables = [pd.read_csv(path) for path in sorted(results.glob("*-*.csv"))]
-    print(
-        f"wrote {write_page(results, pd.concat(tables), pd.read_csv(results / 'asking.csv'), sizes_played)}"
-    )
+    asking = results / "asking.csv"
+    times = pd.read_csv(asking) if asking.exists() else None
+    print(f"wrote {write_page(results, pd.concat(tables), times, sizes_played)}")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,9 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def write_page(results: Path, table: pd.DataFrame, times: pd.DataFrame, sizes: dict[str, Size]) -> Path:
+def write_page(
+    results: Path, table: pd.DataFrame, times: pd.DataFrame | None, sizes: dict[str, Size]
+) -> Path:
     """RESULTS.md beside the tables."""
     found = summary(table, sizes)
     hidden = [f"_{mode}" for mode in COUNTED]
@@ -59,8 +61,8 @@ def write_page(results: Path, table: pd.DataFrame, times: pd.DataFrame, sizes: d
         "moment, then eight answers in reverse order. *Not counted*: the policy does not know what is open.",
         "",
         "Eight questions wait for seven rewards at the start and after every change, whatever the policy. So the",
-        "largest extra regret of the two, counted, stands beside them in pulls at random, of what is played from the start:",
-        "it is an amount that does not grow where nothing changes, and a large share of little.",
+        "largest extra regret of the two, counted, stands beside them, in pulls at random. Where nothing changes it is",
+        "paid once, and a large share of little.",
         "",
         *(
             f"Over {over}: {size.horizon} rewards, {size.replicates} replicates."
@@ -75,7 +77,7 @@ def write_page(results: Path, table: pd.DataFrame, times: pd.DataFrame, sizes: d
         "",
         "Medians of one run on one core: eight steps (ask, tell) of one question each, and `ask(count=8)`.",
         "",
-        _markdown(times.round(2)),
+        "Not measured yet." if times is None else _markdown(times.round(2)),
         "",
     ]
     path = results / "RESULTS.md"
