@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,11 +30,17 @@ POLICIES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "tv-gp": {"tv_gp_ucb": {"width": 2.0}, "sw_gp_ucb": {"window": 40, "width": 2.0}, "auto": {}},
 }
-OVER_POINTS = {"gp_ucb", "tv_gp_ucb", "auto"}  # the others take as long again
+OVER_POINTS, LONG = {"gp_ucb", "tv_gp_ucb", "auto"}, {"gp_ucb", "gp_ts"}  # the others take as long again
+LEFT_OUT: dict[str, set[str]] = {
+    "arms": set(),
+    "points": {"8 workers", "8 rolling, not counted"},
+    "arms, long": {"8 workers", "8 rolling, not counted", "8 in batches, not counted"},
+}
 MODES = {
     "one at a time": (1, "rolling", True),
     "8 rolling": (Q, "rolling", True),
     "8 in batches": (Q, "batches", True),
+    "8 workers": (Q, "workers", True),
     "8 rolling, not counted": (Q, "rolling", False),
     "8 in batches, not counted": (Q, "batches", False),
 }
@@ -87,7 +93,8 @@ def play(
     """Regret of each replicate, (S,), and the share of its questions of which another that was open asked the same.
 
     Rolling: a question each step, q open, the oldest answered before the next is asked. In batches: q questions of one
-    moment, answered last first, and the next batch q steps later. Every policy gets the same number of rewards.
+    moment, answered last first, and the next batch q steps later. Workers: the next batch one step later, as q workers
+    would who are each as fast as the one. Every policy gets the same number of rewards.
     """
     streams = ReplicateStreams(size.seed, size.replicates, purpose="noise", dtype=torch.float64)
     regret, twice = torch.zeros(size.replicates).double(), torch.zeros(size.replicates).double()
@@ -118,8 +125,8 @@ def play(
             if len(opened) == q:
                 tell(0)
     else:
-        for step in range(1, size.horizon + 1, q):
-            ask(step, q)
+        for number, step in enumerate(range(1, size.horizon + 1, q), 1):
+            ask(number if mode == "workers" else step, q)
             while opened:
                 tell(-1)
     return regret, twice / size.horizon
@@ -129,14 +136,17 @@ def _same(one: Tensor, other: Tensor) -> Tensor:
     return one == other if one.dim() == 1 else (one - other).norm(dim=-1) < NEAR
 
 
-def race(kind: str, over: str, size: Size, tell: Callable[[str], None]) -> pd.DataFrame:
-    """One row for each policy, mode and replicate."""
+def race(
+    kind: str, over: str, size: Size, tell: Callable[[str], None], modes: Collection[str] = MODES
+) -> pd.DataFrame:
+    """One row for each policy, mode and replicate; over points and at length some policies and modes are left out."""
     rows, problem = [], problem_of(kind, over, size)  # one: it keeps the best value of each step
     for name, options in POLICIES[kind].items():
-        if over == "points" and name not in OVER_POINTS:
+        if (over == "points" and name not in OVER_POINTS) or (over == "arms, long" and name not in LONG):
             continue
-        for mode, (q, order, counts) in MODES.items():
-            if over == "points" and mode == "8 rolling, not counted":
+        for mode in modes:
+            q, order, counts = MODES[mode]
+            if mode in LEFT_OUT[over] or (kind == "gp" and mode == "8 workers"):
                 continue
             policy = policy_of(name, options, problem, over, size)
             regret, twice = play(policy, problem, size, q, order, counts)

@@ -698,7 +698,7 @@ LEFT_OUT = {
     "acquisition.StepContext": "a record that policies make",
     "bandits_torch.Question": "a record that AskTell makes",
     "policies.Observation": "a record; the policy that learns it checks it",
-    "policies.Pending": "a record that ``choose_many`` looks at; tests/policies/test_pending.py",
+    "policies.Pending": "a record that ``choose_many`` looks at; tests/policies/test_choose_many.py",
     "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",
     "problems.NamedProblem": "a record that the registration makes",
