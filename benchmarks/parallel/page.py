@@ -59,11 +59,12 @@ def write_page(
         "the share of questions that ask for the arm of another open one (over points: within 0.01 of its point).",
         "*Rolling*: a question a step, each answered seven questions later. *In batches*: eight questions of one",
         "moment, then eight answers in reverse order, and the next batch eight steps later. *Workers*: the next batch",
-        "one step later, as eight workers would ask who are each as fast as the one. *Not counted*: the policy does not know what is open.",
+        "one step later, as eight workers would ask who are each as fast as the one, so that less changes between two",
+        "rewards. *Not counted*: the policy does not know what is open.",
         "",
         "Eight questions wait for seven rewards at the start and after every change, whatever the policy. So the",
-        "largest extra regret, rolling or in batches, stands beside them, in pulls at random. Where nothing changes it is",
-        "paid once, and a large share of little.",
+        "largest extra regret, rolling or in batches, stands beside them, in pulls at random. Where nothing changes",
+        "it is paid once, and a large share of little.",
         "",
         *(
             f"Over {over}: {size.horizon} rewards, {size.replicates} replicates."
