@@ -210,6 +210,15 @@ def test_a_mixture_conditions_its_own_covariance(kind):
             assert float(index[choice.arm[s]]) == pytest.approx(float(index.max()), abs=1e-9)
             pulled.append(int(choice.arm[s]))
         assert len(set(pulled)) > 1
+    pulled = [4, 1, 4]
+    with policy.expecting(now) as expect:
+        for arm in pulled:
+            expect(Pending(now, torch.tensor([arm, arm])))
+        told = torch.stack(policy._told_ahead).square().sum(0)
+    for s in range(2):
+        A = K[s][pulled][:, pulled] + noise[s] * torch.eye(3)
+        right = (K[s][:, pulled] @ torch.linalg.solve(A, K[s][pulled])).diagonal()
+        torch.testing.assert_close(told[s], right, rtol=0, atol=1e-9)
 
 
 def test_checks_of_a_mixture_come_once_however_many_are_pending():
