@@ -204,7 +204,7 @@ def test_a_mixture_conditions_its_own_covariance(kind):
         for choice in policy.choose_many(now, 5):
             variance = K[s].diagonal()
             if pulled:
-                A = K[s][pulled][:, pulled] + noise[s] * torch.eye(len(pulled))
+                A = K[s][pulled][:, pulled] + noise[s] * torch.eye(len(pulled)).double()
                 variance = variance - (K[s][:, pulled] @ torch.linalg.solve(A, K[s][pulled])).diagonal()
             index = centre[s] + policy.width * variance.clamp_min(0).sqrt()
             assert float(index[choice.arm[s]]) == pytest.approx(float(index.max()), abs=1e-9)
@@ -216,7 +216,7 @@ def test_a_mixture_conditions_its_own_covariance(kind):
             expect(Pending(now, torch.tensor([arm, arm])))
         told = torch.stack(policy._told_ahead).square().sum(0)
     for s in range(2):
-        A = K[s][pulled][:, pulled] + noise[s] * torch.eye(3)
+        A = K[s][pulled][:, pulled] + noise[s] * torch.eye(3).double()
         right = (K[s][:, pulled] @ torch.linalg.solve(A, K[s][pulled])).diagonal()
         torch.testing.assert_close(told[s], right, rtol=0, atol=1e-9)
 
@@ -243,7 +243,7 @@ def test_a_mixture_over_points_conditions_its_own_covariance():
         -2
     )
     K, noise = (w[..., None, None] * C).sum(1), (w * s * members.noise_variance).sum(-1)
-    A = K[:, 4:, 4:] + noise[:, None, None] * torch.eye(3)
+    A = K[:, 4:, 4:] + noise[:, None, None] * torch.eye(3).double()
     right = K[:, :4, :4] - K[:, :4, 4:] @ torch.linalg.solve(A, K[:, 4:, :4])
     before = policy.mixture().posterior(policy._inputs(points.transpose(0, 1), 13.0).unsqueeze(-2))
     with policy.expecting(13.0) as expect:
