@@ -49,8 +49,10 @@ def write_page(
     """RESULTS.md beside the tables."""
     found = summary(table, sizes)
     hidden = [f"_{mode}" for mode in COUNTED]
-    within = int((found[hidden] <= ASKED).to_numpy().sum())
-    total = int(found[hidden].notna().to_numpy().sum())
+    counted = [
+        f"{int((found[f'_{mode}'] <= ASKED).sum())} of {int(found[f'_{mode}'].notna().sum())} ({mode})"
+        for mode in COUNTED
+    ]
     lines = [
         "# Eight questions at once",
         "",
@@ -71,7 +73,7 @@ def write_page(
             for over, size in sizes.items()
         ),
         "",
-        f"**{within} of {total}** ratios of questions that count are at most {ASKED}.",
+        f"Ratios at most {ASKED}: {', '.join(counted)}.",
         "",
         _markdown(found.drop(columns=hidden).fillna("")),
         "",
