@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from bandits_torch import recipes, validation
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,11 @@ class AskTell(Described):
       ``Policy`` describes. A policy that cannot learn it raises ValueError, with nothing changed: ``drop`` the
       question.
     * Twice: the first counts; a later ``tell`` of the same number is ignored and returns False.
-    * Never: open questions block nothing; ``drop`` removes old ones.
+    * Several at once: open questions are pending pulls, which later choices count (``Policy.choose_many``): those of a
+      model condition its variance on them at once, and its mean waits for the rewards, so that q open questions ask
+      different things unless one is worth asking twice.
+    * Never: ``drop`` a question that nobody will answer, which gives its place back. Until then it counts, and every
+      choice costs a step more for it.
     * Threads: calls run one at a time, and numbers are unique.
     * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
       numbers. Loading the file that the processes share ends this.
@@ -96,14 +100,41 @@ class AskTell(Described):
         with self._turn.any_process():
             return tuple(self._open)
 
-    def ask(self, time: float, available: Tensor | None = None) -> Question:
-        """Choose at ``time`` among the arms with ``available`` True; see ``Policy.choose``."""
+    @property
+    def asked(self) -> int:
+        """How many questions there have been: the number of the next one."""
+        with self._turn.any_process():
+            return self._asked
+
+    @overload
+    def ask(self, time: float, available: Tensor | Domain | None = None) -> Question: ...
+
+    @overload
+    def ask(
+        self, time: float, available: Tensor | Domain | None = None, *, count: int
+    ) -> tuple[Question, ...]: ...
+
+    def ask(
+        self, time: float, available: Tensor | Domain | None = None, *, count: int | None = None
+    ) -> Question | tuple[Question, ...]:
+        """Choose at ``time`` among the arms with ``available`` True; see ``Policy.choose_many``.
+
+        ``count``: q >= 1 questions, as a tuple, each of which counts those before it and all that are open, as repeated
+        calls would; None: one question by itself. Cost: a step for each question asked or open, and, where any is open,
+        a copy of the belief. Raises ValueError as ``Policy.choose_many``, with nothing asked.
+        """
         with self._turn:
-            choice = self.policy.choose(validation.finite_number("time", time), available)
-            question = Question(self._asked, float(time), choice.arm)
-            self._open[question.id] = (question.time, choice)
-            self._asked += 1
-            return question
+            pending = [Pending(then, choice.arm, choice.why) for then, choice in self._open.values()]
+            wanted = 1 if count is None else count
+            choices = self.policy.choose_many(
+                validation.finite_number("time", time), wanted, available, pending
+            )
+            questions = tuple(
+                Question(self._asked + k, float(time), choice.arm) for k, choice in enumerate(choices)
+            )
+            self._open |= {q.id: (q.time, choice) for q, choice in zip(questions, choices, strict=True)}
+            self._asked += len(questions)
+            return questions[0] if count is None else questions
 
     def tell(self, id: int, reward: float | Tensor) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
@@ -131,10 +162,23 @@ class AskTell(Described):
         validation.require(known, "id", id, f"of a question asked, 0 to {self._asked - 1}")
         return operator.index(id)
 
-    def drop(self, before: float) -> int:
-        """Remove the open questions asked before this time; returns their number."""
+    def drop(self, before: float | None = None, *, ids: Sequence[int] | None = None) -> int:
+        """Remove open questions, asked ``before`` this time or of these numbers; returns how many were open.
+
+        They no longer count as pending. Raises ValueError, with nothing changed, for both or neither, a time that is no
+        number, and a number never asked.
+        """
+        one = (before is None) != (ids is None)
+        validation.require(one, "before and ids", (before, ids), "a time, or numbers of questions, not both")
+        if before is not None and before != float("inf"):
+            validation.finite_number("before", before)
         with self._turn:
-            old = [id for id, (time, _) in self._open.items() if time < before]
+            named = set() if ids is None else {self._known(id) for id in ids}
+            old = [
+                id
+                for id, (time, _) in self._open.items()
+                if id in named or (before is not None and time < before)
+            ]
             for id in old:
                 del self._open[id]
             return len(old)

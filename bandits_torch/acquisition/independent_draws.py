@@ -20,8 +20,12 @@ class IndependentDraws(AcquisitionFunction, ABC):
     has the sum of their values, as with BoTorch's ``PathwiseThompsonSampling``.
 
     A draw is made from the posterior at its first use, and then kept.
+
+    Attributes:
+        is_draw: True: a policy's choices with others pending are draws from the posterior as it is.
     """
 
+    is_draw = True
     X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
 
     @abstractmethod

@@ -51,6 +51,8 @@ class PathwiseThompsonSampling:
     its own draw. Raises ValueError for a kernel that has no such features and more than 2 000 arms.
     """
 
+    is_draw = True  # see ``IndependentDraws``
+
     def __init__(
         self, model: ArmGP, *, seed: int = 0, features: int = 2048, root: Tensor | None = None
     ) -> None:

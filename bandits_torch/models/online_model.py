@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -72,6 +73,24 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior."""
 
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """Within the block the model may ``expect`` what is pending; at its end it is as before, to the last bit.
+
+        Cost: a copy of what observations change.
+        """
+        with put_back(self):
+            yield
+
+    def expect(self, X: Tensor) -> None:
+        """Condition on an observation at X, ``batch_shape x 1 x d``, whose target is still to come: X is pending.
+
+        As if the posterior mean had been observed: variances fall, the mean stays (Desautels, Krause & Burdick 2014,
+        section 3.2). Call it within ``provisional`` alone. ``num_observations``, ``information_gain`` and the
+        likelihood are those of what has been learned, in all models but ``SketchedGP``. Cost: of an observation.
+        """
+        self.observe(X, self.posterior(X).mean)  # type: ignore[attr-defined]
+
     @abstractmethod
     def expand(self, batch_shape: torch.Size) -> OnlineModel:
         """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
@@ -113,6 +132,25 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         posterior = self.posterior(X)
         assert isinstance(posterior, GPyTorchPosterior)
         return posterior.distribution
+
+
+@contextmanager
+def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
+    """Within the block deep copies stand for the attributes of ``things``, which get their own back at its end.
+
+    ``shared``: what is not copied, since nothing in the block changes it.
+    """
+    kept = [dict(vars(thing)) for thing in things]
+    memo: dict[int, Any] = {id(one): one for one in (*things, *shared)}
+    copies = [copy.deepcopy(attributes, memo) for attributes in kept]
+    try:
+        for thing, attributes in zip(things, copies, strict=True):
+            vars(thing).update(attributes)
+        yield
+    finally:
+        for thing, attributes in zip(things, kept, strict=True):
+            vars(thing).clear()
+            vars(thing).update(attributes)
 
 
 def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:

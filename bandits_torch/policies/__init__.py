@@ -28,7 +28,7 @@ from bandits_torch.policies.over_priors import (
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.point_averaging import PointAveraging
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.policies.sharing import FixedShare
@@ -60,6 +60,7 @@ __all__ = [
     "ModelAveraging",
     "NeuralFeatures",
     "Observation",
+    "Pending",
     "PeriodicRestart",
     "PointAveraging",
     "Policy",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from bandits_torch.models.arms.arm_members import ArmMembers
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.member_scale import MemberScale
-from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
 
@@ -88,6 +89,10 @@ class ModelAveraging(Policy):
         self.clock = TypicalClock(typical_gap)
         self._count, self._next_check = 0, _FIRST_CHECK  # observations
 
+    _told_ahead: list[Tensor] | None = (
+        None  # of each pending pull, what it takes off the variances: u, (S, N)
+    )
+
     # -- one step --------------------------------------------------------------------------------------
 
     @torch.no_grad()
@@ -102,13 +107,61 @@ class ModelAveraging(Policy):
         if available is not None:
             self.choices.check_available(available)
         members = self._members(time)
-        if self.plausible and self._count == self._next_check:
+        if self.plausible and self._count + len(self._told_ahead or ()) == self._next_check:
             index = self._optimistic(*members)
         else:
             mean, variance = mixture_moments(self.sharing.weights, *members)
+            if self._told_ahead:
+                variance = (variance - torch.stack(self._told_ahead).square().sum(0)).clamp_min(0.0)
             index = mean + self.width * variance.sqrt()
         _, arm = best_available(index.mT, available)
         return Choice(arm)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
+
+        With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise
+        L, a pull of arm i leaves K(x, y) - K(x, i) K(i, y) / (K(i, i) + L): what members disagree on at i is to be
+        learned from i, too. Mean and weights wait. The next check counts pending pulls. O(S P N) each.
+        """
+
+        @torch.no_grad()
+        def expect(pending: Pending) -> None:
+            told.append(self._learned_from(pending.arm, time, told))
+
+        told: list[Tensor] = []
+        self._told_ahead = told
+        try:
+            yield expect
+        finally:
+            self._told_ahead = None
+
+    def _learned_from(self, arm: Tensor, time: float, told: list[Tensor]) -> Tensor:
+        """u, (S, N): the covariance of every arm with this one (S,) over the deviation of its reward."""
+        weights, scale = self.sharing.weights, self.scale.scale
+        mean, _ = self._members(time)
+        off = mean - weights.unsqueeze(-2) @ mean
+        column = self._covariance_with(arm, self.clock.at(time)) * scale.unsqueeze(-1)
+        at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
+        column = (weights.unsqueeze(-2) @ (column + off * off.gather(-1, at))).squeeze(-2)
+        at = arm.unsqueeze(-1)
+        for u in told:
+            column = column - u * u.gather(-1, at)
+        noise = (weights * scale * self.model.noise_variance).sum(-1, keepdim=True)
+        return column / (column.gather(-1, at).clamp_min(0.0) + noise).sqrt()
+
+    def _covariance_with(self, arm: Tensor, time: float) -> Tensor:
+        """The members' own covariances of every arm with this one, (S, P, N)."""
+        if isinstance(self.model, ArmMembers):
+            return self.model.covariance_with(arm, time)
+        own = arm.to(self.model.arms.dtype).reshape(1, -1, 1, 1, 1).expand(self.num_arms, -1, 1, 1, 1)
+        every = torch.arange(self.num_arms).to(own).reshape(-1, 1, 1, 1, 1).expand_as(own)
+        X = torch.cat([own, every], -2)
+        if self.model.drifts:
+            X = torch.cat([X, torch.full_like(X, time)], -1)
+        covariance: Any = self.model.posterior(X).distribution.covariance_matrix  # type: ignore[attr-defined]
+        return covariance[..., 0, 1].movedim(0, -1)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

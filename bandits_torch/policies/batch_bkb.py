@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.online_model import put_back
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.models.sketch.watched_arms import WatchedArms
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
 from bandits_torch.theory.widths import Width
 
 _WATCHED_FIRST = 32  # arms watched in a batch; twice as many until the best is certain
@@ -93,14 +95,29 @@ class BatchBKB(Policy):
         arms = []
         for _ in range(count):
             arm = self._best_arms(mask)
-            self.model.place(arm.reshape(self.model.batch_shape))
+            self._place(arm)
             arms.append(arm)
-            for k, sketch in enumerate(self.model.sketches):
-                if (
-                    self._draws[k] != sketch.draws
-                ):  # another dictionary: the bounds on the indices do not hold
-                    self._score_all(k)
         return torch.stack(arms, -1)
+
+    def _place(self, arm: Tensor) -> None:
+        """Lower the variances by a pull of each replicate's arm, and draw the dictionaries that it makes due."""
+        self.model.place(arm.reshape(self.model.batch_shape))
+        for k, sketch in enumerate(self.model.sketches):
+            if self._draws[k] != sketch.draws:  # another dictionary: the bounds on the indices do not hold
+                self._score_all(k)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Pending pulls are placed as those of ``choose_batch``, in a copy of the dictionaries. O(N m) to copy."""
+
+        @torch.no_grad()
+        def expect(pending: Pending) -> None:
+            self._place(pending.arm)
+
+        with torch.no_grad():
+            self._begin_batches()
+        with put_back(self, self.model, shared=self.model.lasting):
+            yield expect
 
     @torch.no_grad()
     def learn_batch(self, arm: Tensor, reward: Tensor) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
 
 
 class CentredPolicy(Policy):
@@ -33,6 +34,12 @@ class CentredPolicy(Policy):
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """As the policy inside chooses."""
         return self.policy.choose(time, available)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """As the policy inside."""
+        with self.policy.expecting(time) as expect:
+            yield expect
 
     def learn(self, observation: Observation) -> None:
         """Learn how far the reward lies above the prior mean."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
-from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy, copied_state
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
@@ -112,6 +113,15 @@ class IndexPolicy(Policy):
         if at_step is not None:
             return at_step(self.model, self.choices.step(time, self._width, self._streams))
         return self.acquisition(self.model, **({} if self.width is None else {"width": self._width}))
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """The model conditions on pending pulls, and the width stays that of what has been learned.
+
+        Acquisitions that draw (``is_draw``: Thompson sampling) take the model as it is, and another draw for each.
+        """
+        with self.choices.provisional(not getattr(self.acquisition, "is_draw", False)) as expect:
+            yield torch.no_grad()(lambda pending: expect(pending.arm, pending.time))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

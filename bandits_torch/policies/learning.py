@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inp
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import PriorElimination
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
 
 
 class LearnedHyperparameters(Policy):
@@ -96,6 +97,12 @@ class LearnedHyperparameters(Policy):
     def choose(self, time: float, available: Any = None) -> Choice:
         """What the policy chooses."""
         return self.policy.choose(time, available)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """As the policy inside."""
+        with self.policy.expecting(time) as expect:
+            yield expect
 
     def learn(self, observation: Observation) -> None:
         """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,7 +15,9 @@ from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import (
     Choice,
+    Expect,
     Observation,
+    Pending,
     Policy,
     check_turn,
 )
@@ -157,6 +160,18 @@ class Master(Policy):
             arms.append(choice.arm)
             optimism.append(choice.why["index"])
         return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """The copies that play expect what is pending. (It learns the first reward of choices made together alone.)"""
+
+        def expect(pending: Pending) -> None:
+            for s, one in enumerate(each):
+                one(Pending(pending.time, pending.arm[s : s + 1]))
+
+        with ExitStack() as stack:
+            each = [stack.enter_context(block.player.policy.expecting(time)) for block in self._blocks]
+            yield expect
 
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
-from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy, copied_state
 from bandits_torch.theory.prior_widths import elimination_xi, xi_at
 from bandits_torch.theory.widths import Width
 
@@ -82,6 +83,12 @@ class UnknownPriorPolicy(Policy):
         over = self._over(UpperConfidenceBound(self.model, width))
         arm, prior = self.choices.best_under(over, time, available)
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Under every prior the model conditions on pending pulls; widths and the priors' records stay."""
+        with self.choices.provisional() as expect:
+            yield torch.no_grad()(lambda pending: expect(pending.arm, pending.time))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

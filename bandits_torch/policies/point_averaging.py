@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.member_scale import MemberScale
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.typical_clock import TypicalClock
 
@@ -108,7 +109,29 @@ class PointAveraging(Policy):
         return self._mixture(self.scale.offset[:, 0], torch.ones_like(self.scale.offset[:, 0]))
 
     def _mixture(self, offset: Tensor, unit: Tensor) -> MemberMixture:
-        return MemberMixture(self.members, self.sharing.weights, self.scale.scale, offset, unit)
+        return MemberMixture(
+            self.members, self.sharing.weights, self.scale.scale, offset, unit, self._pending
+        )
+
+    _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
+
+        They count as steps of the opening and for the seeds of searches.
+        """
+        steps = self._steps
+
+        def expect(pending: Pending) -> None:
+            point = self._inputs(pending.arm, time).unsqueeze(1)
+            self._pending = point if self._pending is None else torch.cat([self._pending, point], 1)
+            self._steps += 1
+
+        try:
+            yield expect
+        finally:
+            self._pending, self._steps = None, steps
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:
         """The best point of each replicate, (S, d)."""

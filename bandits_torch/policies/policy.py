@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -44,6 +45,24 @@ class Observation:
     why: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Pending:
+    """A choice whose reward is not known yet: what BoTorch calls a pending point.
+
+    Attributes:
+        time: when it was made, in the problem's unit.
+        arm: (S,) integers or (S, d) points.
+        why: the ``why`` of the choice.
+    """
+
+    time: float
+    arm: Tensor
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+
+Expect = Callable[[Pending], None]
+
+
 class Policy(Described, ABC):
     """Chooses an arm, or a point, for each of S replicates and learns from the rewards.
 
@@ -76,6 +95,49 @@ class Policy(Described, ABC):
         On a continuous domain ``available`` is the ``Domain`` of this step; None: the policy's own. An arm that is not
         available is never chosen.
         """
+
+    def choose_many(
+        self, time: float, count: int, available: Any = None, pending: Sequence[Pending] = ()
+    ) -> list[Choice]:
+        """``count`` choices at ``time``, one after the other, each of which counts those before it and ``pending``.
+
+        As BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once, and the mean
+        waits for its reward: the belief is that of a model that observed its own posterior mean (GP-BUCB, Desautels,
+        Krause & Burdick 2014, section 3.2). Where the policy draws, the draws are independent. What is not a model has
+        its nearest analogue, see ``expecting``. As ``choose``, it advances the random streams and changes nothing else.
+
+        Args:
+            time, available: see ``choose``, for all.
+            count: q >= 1.
+            pending: choices made and not learned yet. One of a later time than ``time`` counts as made then.
+
+        Cost: a copy of the belief, and a step for each of ``pending`` and of the choices. Raises ValueError as
+        ``choose``, for a ``count`` that is no integer >= 1, and ``pending`` that are none.
+        """
+        validation.positive_integer("count", count)
+        for one in pending:
+            validation.instance("pending", one, Pending, "Pending choices")
+        if count == 1 and not pending:
+            return [self.choose(time, available)]
+        validation.finite_number("time", time)
+        choices: list[Choice] = []
+        with self.expecting(time) as expect:
+            for one in pending:
+                expect(one if one.time <= time else replace(one, time=time))
+            for k in range(count):
+                choices.append(self.choose(time, available))
+                if k + 1 < count:
+                    expect(Pending(time, choices[-1].arm, choices[-1].why))
+        return choices
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Within the block, pulls handed to the function that it gives count as pending in choices at ``time``; at its
+        end the policy is as before, to the last bit, but for its random streams.
+
+        Here they count for nothing, which is right for policies that draw each choice by itself.
+        """
+        yield lambda pending: None
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
 from bandits_torch.theory.prior_widths import elimination_xi
 
 
@@ -69,6 +70,8 @@ class RegretBalancing(Policy):
         self.surviving = torch.ones(self._noise_scale.shape, dtype=torch.bool, device=like.device)
         self._rewards, self._bounds, self._plays = (torch.zeros_like(self._noise_scale) for _ in range(3))
 
+    _deviations: list[Tensor] | None = None  # of all arms, before any pull was pending
+
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """What the least played survivor chooses, in each replicate."""
@@ -76,10 +79,35 @@ class RegretBalancing(Policy):
         at, arms, bounds = followed.unsqueeze(0), [], []
         for policy in self.policies:
             arms.append(policy.choose(time, available).arm)
-            deviation = policy.predict(arms[-1], time)[1]
+            deviation = self._deviation(len(arms) - 1, arms[-1], time)
             bounds.append(torch.as_tensor(policy.trace()["width"]).to(deviation) * deviation)
         arm, bound = (torch.stack(each).gather(0, at).squeeze(0) for each in (arms, bounds))
         return Choice(arm, {"prior": followed, "bound": bound})
+
+    def _deviation(self, p: int, arm: Tensor, time: float) -> Tensor:
+        """Of policy p at the arm, with what has been learned alone."""
+        if self._deviations is None:
+            return self.policies[p].predict(arm, time)[1]
+        return self._deviations[p].gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Every policy expects what is pending, which counts as a play of the policy that was followed."""
+        kept = self._plays
+
+        def expect(pending: Pending) -> None:
+            for one in each:
+                one(pending)
+            self._plays.scatter_add_(-1, pending.why["prior"].unsqueeze(-1), torch.ones_like(kept[:, :1]))
+
+        deviations = [policy.marginals(time)[1].sqrt() for policy in self.policies]
+        with ExitStack() as stack:
+            each = [stack.enter_context(policy.expecting(time)) for policy in self.policies]
+            try:
+                self._plays, self._deviations = kept.clone(), deviations
+                yield expect
+            finally:
+                self._plays, self._deviations = kept, None
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

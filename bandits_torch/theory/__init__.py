@@ -1,5 +1,6 @@
 """Pure functions of the literature: confidence widths and information gain."""
 
+from bandits_torch.theory.batch_widths import GPBUCBWidth, uncertainty_sampling
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
 from bandits_torch.theory.inverse_propensity import estimated_gaps, ips_estimates, propensity_matrix
@@ -34,6 +35,7 @@ __all__ = [
     "ConstantWidth",
     "Design",
     "DriftAwareWidth",
+    "GPBUCBWidth",
     "GPTSWidth",
     "GrowthBound",
     "IGPWidth",
@@ -57,4 +59,5 @@ __all__ = [
     "optimal_design",
     "optimal_exploration",
     "propensity_matrix",
+    "uncertainty_sampling",
 ]

@@ -355,7 +355,7 @@ SPECS: dict[str, Spec] = {
             "offset": torch.zeros(2).double(),
             "unit": torch.ones(2).double(),
         },
-        {"members": bad.thing} | dict.fromkeys(["weights", "scale", "offset", "unit", "time"]),
+        {"members": bad.thing} | dict.fromkeys(["weights", "scale", "offset", "unit", "time", "pending"]),
     ),
     "models.PointMembers": Spec(
         {
@@ -397,6 +397,11 @@ SPECS: dict[str, Spec] = {
     # theory
     "theory.BKBWidth": Spec({}, _TWO_FORMS),
     "theory.DriftAwareWidth": Spec({"base": lambda: theory.ConstantWidth(1.0)}),
+    "theory.GPBUCBWidth": Spec(
+        {"base": lambda: theory.ConstantWidth(1.0), "count": 4, "initial": 3},
+        {"count": bad.count, "initial": bad.count},
+    ),
+    "theory.uncertainty_sampling": Spec({"count": 4}, {"count": bad.count, "time": None}),
     "theory.GrowthBound": Spec(
         {"kind": "matern", "nu": 2.5}, {"kind": bad.words("squared_exponential", "matern", "linear")}
     ),
@@ -697,6 +702,7 @@ LEFT_OUT = {
     "acquisition.StepContext": "a record that policies make",
     "bandits_torch.Question": "a record that AskTell makes",
     "policies.Observation": "a record; the policy that learns it checks it",
+    "policies.Pending": "a record that ``choose_many`` looks at; tests/policies/test_choose_many.py",
     "problems.ForgettingFit": "a record that fit_forgetting makes",
     "problems.Knowledge": "a record; the recipe that reads it checks it",
     "problems.NamedProblem": "a record that the registration makes",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -233,6 +234,22 @@ class ArmGP(ArmModel):
                 self._check_not_past(moment)
                 self._belief.check_spread(moment)
         learn(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """See ``OnlineModel``: O(N^2) to copy, or O(u N + n^2) in the factor form."""
+        with self._belief.provisional():
+            yield
+
+    def expect(self, X: Tensor) -> None:
+        """See ``OnlineModel``. Under drift a pull before the latest observation counts as made with it."""
+        index, times = inputs.split(X, self.num_arms, self.drifts)
+        validation.shape_is("X", X, X.shape[-2] == 1, "batch_shape x 1 x d")
+        self.expect_arms(index.squeeze(-1), 0.0 if times is None else float(times.max()))
+
+    def expect_arms(self, arm: Tensor, time: float) -> None:
+        """``expect`` of one pull per member, integers that broadcast to ``batch_shape``."""
+        self._belief.expect(inputs.flat("arm", arm, self._batch_shape), float(time))
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.

@@ -144,6 +144,12 @@ class ArmMembers(Described, torch.nn.Module):
         least = torch.finfo(mean.dtype).eps * prior
         return mean, torch.maximum(prior - self.reduction[run, :, arm] * fade, least)
 
+    def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
+        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
+        fade = self._fade_at(time).clamp_min(_FADED**4)  # of less nothing is left, and 0 would divide 0
+        run = torch.arange(self.replicates, device=arm.device)
+        return self._over_arms(self._column(run, arm, fade)) * fade.sqrt().unsqueeze(-1)
+
     # -- learning --------------------------------------------------------------------------------------
 
     def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
@@ -154,7 +160,7 @@ class ArmMembers(Described, torch.nn.Module):
         run = torch.arange(self.replicates, device=arm.device)
         mean, variance = self.at(arm)
         deviation = (variance + self.noise_variance).sqrt()
-        scaled = self._column(run, arm) / deviation.unsqueeze(-1)
+        scaled = self._column(run, arm, self.fade) / deviation.unsqueeze(-1)
         innovation = (reward.to(mean).expand(shape) - mean) / deviation
         over_arms = self._over_arms(scaled)
         self.mean.addcmul_(over_arms, innovation.unsqueeze(-1))
@@ -164,9 +170,9 @@ class ArmMembers(Described, torch.nn.Module):
         share = -(-len(self.kernel) // _PENDING)
         self._absorb(slice(self._turn * share, (self._turn + 1) * share))
 
-    def _column(self, run: Tensor, arm: Tensor) -> Tensor:
-        """The posterior covariance of everything with the arm of each replicate, over sqrt(a): (S, P, N)."""
-        root = self.fade.sqrt().unsqueeze(-1)
+    def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
+        """The posterior covariance of everything with each replicate's arm, over sqrt(a), a = ``fade``: (S, P, N)."""
+        root = fade.sqrt().unsqueeze(-1)
         weights = self.pending[:, run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
         known = (self.rows[:, run, arm] + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
         prior = self.covariances[:, arm].movedim(0, 1)[:, self.kernel]

@@ -93,6 +93,11 @@ class ArmModel(OnlineModel):
     ) -> None:
         """Observe one reward of one arm per member: integers and numbers that broadcast to ``batch_shape``."""
 
+    def expect_arms(self, arm: Tensor, time: float) -> None:
+        """``expect`` of one pull per member, ``arm`` as for ``observe_arms``."""
+        X = arm.to(self.arms.dtype)[..., None, None]
+        self.expect(torch.cat([X, torch.full_like(X, time)], -1) if self.drifts else X)
+
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked; ``late``: of a past time too, if it can."""
         self.observe_arms(arm, reward, time)

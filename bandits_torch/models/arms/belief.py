@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -168,6 +170,28 @@ class ArmBelief(RoundingWatch):
         elif time != self.now:
             self.form.advance(*self.form.prior.drift(self.now, time))
         self.now = time
+
+    # -- what is pending -------------------------------------------------------------------------------
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """Within the block a copy of the form stands for it."""
+        kept = self.form, self.now
+        try:
+            self.form = copy.deepcopy(self.form, {id(one): one for one in self.form.lasting})
+            yield
+        finally:
+            self.form, self.now = kept
+
+    def expect(self, arm: Tensor, time: float) -> None:
+        """Condition the form on pulls of ``arm`` (b,) at ``time``, or now if that is later, of unknown rewards."""
+        now = 0.0 if not self.drifts else time if self.now is None else max(time, self.now)
+        if now != self.now:
+            self._move_to(now)
+        gain, surprise = self.form.gain.clone(), self.form.surprise.clone()
+        self.form.add(arm, self.form.mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1), now)
+        self.form.gain.copy_(gain)
+        self.form.surprise.copy_(surprise)
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""

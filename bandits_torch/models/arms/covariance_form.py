@@ -79,6 +79,11 @@ class CovarianceForm(ResizableState):
         self.register_buffer("root", None)
 
     @property
+    def lasting(self) -> tuple[Any, ...]:
+        """What no observation changes."""
+        return self.prior, self.prior_covariance
+
+    @property
     def can_forget(self) -> bool:
         """An observation that has drifted since is no rank-one change of C, so only static priors can forget."""
         return self.prior.time_kernel is None

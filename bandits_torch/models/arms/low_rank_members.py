@@ -31,9 +31,9 @@ class LowRankMembers(ArmMembers):
         validation.shape_is("covariances", covariances, fits, f"(G, {n}, r), roots")
         return covariances.shape[-1], covariances.square().sum(-1)
 
-    def _column(self, run: Tensor, arm: Tensor) -> Tensor:
+    def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
         """(I - a (R + W^T W)) b / sqrt(a), b the row of B of the arm of each replicate: (S, P, r)."""
-        root = self.fade.sqrt().unsqueeze(-1)
+        root = fade.sqrt().unsqueeze(-1)
         b = self.covariances[:, arm][self.kernel]  # (P, S, r)
         weights = self.pending @ b.unsqueeze(-1)  # (P, S, 16, 1)
         known = (self.rows @ b.unsqueeze(-1)).squeeze(-1) + (weights.mT @ self.pending).squeeze(-2)

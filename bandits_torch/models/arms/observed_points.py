@@ -57,6 +57,11 @@ class ObservedPoints(ResizableState):
         return self.point_arm.shape[-1]
 
     @property
+    def lasting(self) -> tuple[ArmPrior, ...]:
+        """What no observation changes."""
+        return self.prior, self._given
+
+    @property
     def can_forget(self) -> bool:
         """An observation can be removed as long as its point is there: gain and likelihood know it, however faint."""
         return not self._dropped_any

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -162,6 +164,27 @@ class WeightedGP(OnlineModel):
             setattr(self, name, new if where is None else torch.where(where.unsqueeze(-1), new, old))
         self.count = self.count + (1 if where is None else where)
         self._belief = self._gain = None
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """See ``OnlineModel``: learning makes new tensors, so nothing is copied."""
+        kept = {
+            name: getattr(self, name) for name in ("weight", "square", "reward", "count", "_belief", "_gain")
+        }
+        try:
+            yield
+        finally:
+            for name, value in kept.items():
+                setattr(self, name, value)
+
+    def expect(self, X: Tensor) -> None:
+        """See ``OnlineModel``: an observation of weight 1, beside which no other loses any."""
+        gain, mean = self.information_gain, self._now()[0]
+        arm = inputs.flat("X", self._index(X), self._batch_shape, 1).reshape(*self._batch_shape, 1)
+        one = self.weight.new_ones(*self._batch_shape, 1)
+        for name, added in (("weight", one), ("square", one), ("reward", mean.gather(-1, arm))):
+            setattr(self, name, getattr(self, name).scatter_add(-1, arm, added))
+        self._belief, self._gain = None, gain
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Refused: the weights do the forgetting."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -67,6 +68,7 @@ class OnlineGP(OnlineModel):
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
+    _pending = 0  # the last rows, of which no target is known
     _own_noise = False  # whether some observations came with noise variances of their own
 
     def __init__(
@@ -108,12 +110,12 @@ class OnlineGP(OnlineModel):
     @property
     def num_observations(self) -> Tensor:
         """How many observations each member holds now, ``batch_shape``. O(t)."""
-        return self.data.rows().held.sum(-1).expand(self.batch_shape)
+        return self._learned().held.sum(-1).expand(self.batch_shape)
 
     @property
     def information_gain(self) -> Tensor:
         """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of the data held, ``batch_shape``."""
-        rows = self.data.rows()
+        rows = self._learned()
         log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return (log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()).expand(
             self.batch_shape
@@ -126,7 +128,7 @@ class OnlineGP(OnlineModel):
         The diagonal of L holds the predictive deviation of each target given those before it, and L^{-1}(y - m)
         its error in units of that; -1/2 |L^{-1}(y - m)|^2 - sum log L_ii - n/2 log 2 pi, nothing solved anew.
         """
-        rows = self.data.rows()
+        rows = self._learned()
         log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         constant = 0.5 * math.log(2 * math.pi) * rows.held.sum(-1).to(log_diagonal)
         return -0.5 * rows.whitened.square().sum(-1) - log_diagonal - constant
@@ -141,6 +143,10 @@ class OnlineGP(OnlineModel):
     def train_targets(self) -> Tensor:
         """Targets held, oldest first, ``batch_shape x n``; ValueError if numbers held differ."""
         return self._rectangular().targets
+
+    def _learned(self) -> Rows:
+        """The rows of what has been observed."""
+        return self.data.rows(self.data.size - self._pending)
 
     def _rectangular(self) -> Rows:
         if self.data.ragged:
@@ -171,6 +177,22 @@ class OnlineGP(OnlineModel):
             self._widen(X, where)
             self.data.append(new_rows(self._prior, self.data, X, Y, where))
             self.data.ragged |= where is not None
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """See ``OnlineModel``: O(t^2) to copy."""
+        kept, before = self.data, self._pending
+        try:
+            self.data = kept.expanded(self.batch_shape)
+            yield
+        finally:
+            self.data, self._pending = kept, before
+
+    @torch.no_grad()
+    def expect(self, X: Tensor) -> None:
+        """See ``OnlineModel``; of any time. O(t^2)."""
+        self.observe(X, predict(self._prior, self.data, X.to(self.data.inputs))[0].unsqueeze(-1))
+        self._pending += 1
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.

@@ -157,13 +157,23 @@ class PointMembers(Described):
 
     def moments(self, X: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, and variance in the member's squared unit, of points (S, b, d) at times (S, b): (S, P, b) each."""
-        U = self.unit_cube(X).unsqueeze(1)
-        prior = covariance(U, self.inputs.unsqueeze(1), self.lengthscale)
-        gap = time.unsqueeze(-1) - self.times.unsqueeze(-2)  # S x b x n
-        K = prior * self.over_time(gap.unsqueeze(1)) * self.held.unsqueeze(-2)
+        K = self._with_held(X, time)
         mean = (K @ self._weights.unsqueeze(-1)).squeeze(-1)
         variance = 1.0 + CONSTANT - ((K @ self._inverse) * K).sum(-1)
         return mean, variance.clamp_min(_LEAST_VARIANCE)
+
+    def between(self, X: Tensor, time: Tensor, Z: Tensor, then: Tensor) -> Tensor:
+        """Posterior covariance of points X (S, b, d) at times (S, b) with Z (S, k, d) at (S, k): (S, P, b, k)."""
+        prior = covariance(self.unit_cube(X).unsqueeze(1), self.unit_cube(Z).unsqueeze(1), self.lengthscale)
+        gap = time.unsqueeze(-1) - then.unsqueeze(-2)
+        told = self._with_held(X, time) @ self._inverse @ self._with_held(Z, then).mT
+        return prior * self.over_time(gap.unsqueeze(1)) - told
+
+    def _with_held(self, X: Tensor, time: Tensor) -> Tensor:
+        """Prior covariance of points (S, b, d) at times (S, b) with what is held, (S, P, b, n)."""
+        prior = covariance(self.unit_cube(X).unsqueeze(1), self.inputs.unsqueeze(1), self.lengthscale)
+        gap = time.unsqueeze(-1) - self.times.unsqueeze(-2)  # S x b x n
+        return prior * self.over_time(gap.unsqueeze(1)) * self.held.unsqueeze(-2)
 
     # -- learning --------------------------------------------------------------------------------------
 

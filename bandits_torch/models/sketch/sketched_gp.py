@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.broadcasting import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.online_model import put_back
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.posterior import OffArms, arms_posterior, moments_at
 from bandits_torch.models.sketch.sketch import Sketch
@@ -176,6 +179,23 @@ class SketchedGP(ArmModel):
         """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
         for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
             sketch.observe_ahead(index)
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """See ``OnlineModel``: O(N m) to copy."""
+        with put_back(self, shared=self.lasting):
+            yield
+
+    @property
+    def lasting(self) -> tuple[Any, ...]:
+        """What no observation changes."""
+        fixed = (self.arms, self.prior_mean, self.noise_variance, self._kappa_squared)
+        return self.prior, *fixed, *(sketch.prior_variance for sketch in self.sketches)
+
+    def expect(self, X: Tensor) -> None:
+        """See ``OnlineModel``: the pull is placed, as those of a batch; a dictionary that it makes due is drawn, which
+        moves the mean, and the information gain counts it."""
+        self.place(inputs.split(X, self.num_arms, False)[0].squeeze(-1))
 
     def reward(self, arm: Tensor, reward: Tensor) -> None:
         """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""

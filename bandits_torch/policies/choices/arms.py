@@ -160,6 +160,9 @@ class ModelArms(ArmsWithModel):
         """One reward of every replicate."""
         self.model.take(arm.reshape(self._first), reward.reshape(self._first), time, late=late)
 
+    def _expect(self, arm: Tensor, time: float) -> None:
+        self.model.expect_arms(arm.reshape(self._first), time)
+
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
         mean, variance = self.model.at(arm, time)
@@ -208,6 +211,9 @@ class ListedArms(ArmsWithModel):
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """One reward of every replicate."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._first, 1, 1))
+
+    def _expect(self, arm: Tensor, time: float) -> None:
+        ModelChoices._expect(self, arm, time)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """The posterior at the arms alone."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -116,6 +117,22 @@ class ModelChoices(Choices):
 
         ``late``: of a time before the latest, too, where the model can.
         """
+
+    @contextmanager
+    def provisional(self, conditions: bool = True) -> Iterator[Callable[[Tensor, float], None]]:
+        """Within the block, the choices handed to the function that it gives are pending: see ``OnlineModel.expect``.
+
+        ``conditions``: False where the model stays as it is, and only what else hangs on their number follows.
+        """
+        if not conditions:
+            yield lambda arm, time: None
+            return
+        with self.model.provisional():
+            yield self._expect
+
+    def _expect(self, arm: Tensor, time: float) -> None:
+        """The model expects the reward of a choice."""
+        self.model.expect(self.inputs_of(arm, time))
 
     @abstractmethod
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:

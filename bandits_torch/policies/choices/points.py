@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -142,6 +144,21 @@ class ModelPoints(Points, ModelChoices):
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._of_each_member, 1))
         self._latest = arm.detach().clone().unsqueeze(1)
         self._steps += 1
+
+    @contextmanager
+    def provisional(self, conditions: bool = True) -> Iterator[Callable[[Tensor, float], None]]:
+        """See ``ModelChoices``. Pending choices count as steps: of the opening, and for the seeds of draws."""
+        steps = self._steps
+        try:
+            with super().provisional(conditions) as expect:
+
+                def counted(arm: Tensor, time: float) -> None:
+                    expect(arm, time)
+                    self._steps += 1
+
+                yield counted
+        finally:
+            self._steps = steps
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """The posterior at the points."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
 
 Range = tuple[float, float]
 
@@ -80,6 +81,27 @@ class ArmPolicy(Policy):
             self.choices.check_available(available)
         best, arm = best_available(self._scores().mT, available)
         return Choice(arm, {"index": best})
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """A pending pull counts as one whose reward is the arm's mean; that of an arm never pulled, the mean of all."""
+        kept = self._numbers
+        try:
+            self._numbers = {name: value.clone() for name, value in kept.items()}
+            yield lambda pending: self._expect(pending.arm)
+        finally:
+            self._numbers = kept
+
+    def _expect(self, arm: Tensor) -> None:
+        """Count a pull of the arm (S,); means stay."""
+        numbers, at = self._numbers, arm.unsqueeze(-1)
+        count, total = numbers["count"].gather(-1, at), numbers["sum"].gather(-1, at)
+        everywhere = numbers["sum"].sum(-1, keepdim=True) / numbers["count"].sum(-1, keepdim=True).clamp_min(
+            1e-300
+        )
+        numbers["sum"].scatter_add_(-1, at, torch.where(count > 0, total / count, everywhere))
+        numbers["count"].scatter_add_(-1, at, torch.ones_like(count))
+        numbers["clock"] += 1
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

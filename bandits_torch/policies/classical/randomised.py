@@ -99,6 +99,14 @@ class EpsilonGreedy(RandomisedArmPolicy):
         drawn = (mask.cumsum(-1) > rank.unsqueeze(-1)).long().argmax(-1)
         return Choice(torch.where(explores < self.epsilon, drawn, greedy))
 
+    def _expect(self, arm: Tensor) -> None:
+        """Count a pull of the arm (S,); Q stays, or is the mean of all where there is none."""
+        count, Q = self._numbers["count"], self._numbers["sum"]
+        at, pulled = arm.unsqueeze(-1), count > 0
+        everywhere = (Q * pulled).sum(-1, keepdim=True) / pulled.sum(-1, keepdim=True).clamp_min(1)
+        Q.scatter_(-1, at, torch.where(pulled.gather(-1, at), Q.gather(-1, at), everywhere))
+        count.scatter_add_(-1, at, torch.ones_like(everywhere))
+
     def _update(self, rows: Tensor, arm: Tensor, reward: Tensor) -> None:
         mean, count = self._numbers["sum"][rows, arm], self._numbers["count"][rows, arm]
         step = torch.where(count == 0, 1.0, self.step_size)
@@ -157,6 +165,11 @@ class DiscountedThompsonSampling(RandomisedArmPolicy):
     def _initial(self) -> dict[str, Tensor]:
         binary = self._zeros() + (self.likelihood != "gaussian")
         return super()._initial() | {"mean": self._zeros(), "squares": self._zeros(), "binary": binary}
+
+    def _expect(self, arm: Tensor) -> None:
+        """Draws are independent, and pending pulls count for nothing but that an arm is not the first any more."""
+        if bool((self._numbers["count"].gather(-1, arm.unsqueeze(-1)) == 0).any()):
+            super()._expect(arm)
 
     def _check(self, observation: Observation) -> None:
         if self.likelihood == "bernoulli":

@@ -1,0 +1,96 @@
+"""The page of results: regret with eight questions open over that of one at a time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from bandits_torch.files import atomic_write
+from benchmarks.parallel.race import Size, random_pull
+
+ONE, ASKED = "one at a time", 1.2
+COUNTED = ("8 rolling", "8 in batches", "8 workers")
+
+
+def ratio(table: pd.DataFrame, mode: str) -> tuple[float, float]:
+    """Mean regret of a mode over that of one at a time, and its standard error (delta method, replicates paired)."""
+    wide = table.pivot(index="replicate", columns="mode", values="regret")
+    base, other = wide[ONE], wide[mode]
+    r = float(other.mean() / base.mean())
+    error = (other - r * base).std(ddof=1) / base.mean() / math.sqrt(len(base)) if len(base) > 1 else math.nan
+    return r, float(error)
+
+
+def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
+    """One row for each race and policy."""
+    rows = []
+    for (over, problem, policy), part in table.groupby(["over", "problem", "policy"], sort=False):
+        row = {"over": over, "problem": problem, "policy": policy}
+        row["regret, one at a time"] = f"{part[part['mode'] == ONE]['regret'].mean():.1f}"
+        mean = part.groupby("mode")["regret"].mean()
+        extra = max(mean[mode] for mode in COUNTED[:2]) - mean[ONE]
+        row["extra, in random pulls"] = f"{extra / random_pull(problem, over, sizes[over]):.1f}"
+        for mode in part["mode"].unique():
+            if mode != ONE:
+                r, error = ratio(part, mode)
+                twice = part[part["mode"] == mode]["twice"].mean()
+                row[mode] = f"{r:.2f} +- {error:.2f} ({100 * twice:.0f} %)"
+                if mode in COUNTED:
+                    row[f"_{mode}"] = r
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def write_page(
+    results: Path, table: pd.DataFrame, times: pd.DataFrame | None, sizes: dict[str, Size]
+) -> Path:
+    """RESULTS.md beside the tables."""
+    found = summary(table, sizes)
+    hidden = [f"_{mode}" for mode in COUNTED]
+    counted = [
+        f"{int((found[f'_{mode}'] <= ASKED).sum())} of {int(found[f'_{mode}'].notna().sum())} ({mode})"
+        for mode in COUNTED
+    ]
+    lines = [
+        "# Eight questions at once",
+        "",
+        "`python -m benchmarks.parallel`. Regret with eight questions open over that of one at a time, at equal",
+        "numbers of rewards and the same drift for each reward, with the standard error of the ratio, and in brackets",
+        "the share of questions that ask for the arm of another open one (over points: within 0.01 of its point).",
+        "*Rolling*: a question a step, each answered seven questions later. *In batches*: eight questions of one",
+        "moment, then eight answers in reverse order, and the next batch eight steps later. *Workers*: the next batch",
+        "one step later, as eight workers would ask who are each as fast as the one, so that less changes between two",
+        "rewards. *Not counted*: the policy does not know what is open.",
+        "",
+        "Eight questions wait for seven rewards at the start and after every change, whatever the policy. So the",
+        "largest extra regret, rolling or in batches, stands beside them, in pulls at random. Where nothing changes",
+        "it is paid once, and a large share of little.",
+        "",
+        *(
+            f"Over {over}: {size.horizon} rewards, {size.replicates} replicates."
+            for over, size in sizes.items()
+        ),
+        "",
+        f"Ratios at most {ASKED}: {', '.join(counted)}.",
+        "",
+        _markdown(found.drop(columns=hidden).fillna("")),
+        "",
+        "## What asking costs",
+        "",
+        "Medians of one run on one core: eight steps (ask, tell) of one question each, and `ask(count=8)`.",
+        "",
+        "Not measured yet." if times is None else _markdown(times.round(2)),
+        "",
+    ]
+    path = results / "RESULTS.md"
+    with atomic_write(path) as file:
+        file.write("\n".join(lines).encode())
+    return path
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    head = "| " + " | ".join(map(str, table.columns)) + " |"
+    rule = "|" + "---|" * len(table.columns)
+    return "\n".join([head, rule, *("| " + " | ".join(map(str, row)) + " |" for row in table.to_numpy())])

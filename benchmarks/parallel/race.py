@@ -1,0 +1,166 @@
+"""The race: every policy with one question open, with eight that count, and with eight that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bandits_torch import make, recipes
+from bandits_torch.policies.policy import Observation, Pending, Policy
+from bandits_torch.problems.problem import Problem
+from bandits_torch.streams import ReplicateStreams
+from benchmarks.parallel.points import PointDraws
+
+Q = 8
+NEAR = 1e-2  # of the unit square: points nearer than this are one
+KINDS = ("gp", "switching", "tv-gp")
+POLICIES: dict[str, dict[str, dict[str, Any]]] = {
+    "gp": {"gp_ucb": {}, "gp_ucb, width 2": {"width": 2.0}, "gp_ts": {"width": 1.0}, "auto": {}},
+    "switching": {
+        "sw_gp_ucb": {"window": 40, "width": 2.0},
+        "tv_gp_ucb": {"width": 2.0},
+        "et_gp_ucb": {"width": 2.0},
+        "auto": {},
+    },
+    "tv-gp": {"tv_gp_ucb": {"width": 2.0}, "sw_gp_ucb": {"window": 40, "width": 2.0}, "auto": {}},
+}
+OVER_POINTS, LONG = {"gp_ucb", "tv_gp_ucb", "auto"}, {"gp_ucb", "gp_ts"}  # the others take as long again
+LEFT_OUT: dict[str, set[str]] = {
+    "arms": set(),
+    "points": {"8 workers", "8 rolling, not counted"},
+    "arms, long": {"8 workers", "8 rolling, not counted", "8 in batches, not counted"},
+}
+MODES = {
+    "one at a time": (1, "rolling", True),
+    "8 rolling": (Q, "rolling", True),
+    "8 in batches": (Q, "batches", True),
+    "8 workers": (Q, "workers", True),
+    "8 rolling, not counted": (Q, "rolling", False),
+    "8 in batches, not counted": (Q, "batches", False),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Steps, replicates and seed of a race over arms or points."""
+
+    horizon: int
+    replicates: int
+    seed: int = 100
+
+
+def problem_of(kind: str, over: str, size: Size) -> Problem:
+    """Over ``"arms"`` or ``"points"``."""
+    if over == "points":
+        return PointDraws(kind, size.horizon, size.replicates, size.seed)
+    return make(kind, horizon=size.horizon, replicates=size.replicates, seed=size.seed)
+
+
+@cache
+def random_pull(kind: str, over: str, size: Size) -> float:
+    """Mean regret of an arm or a point drawn uniformly at random, over all steps and replicates."""
+    problem, total = problem_of(kind, over, size), 0.0
+    for step in range(1, size.horizon + 1):
+        if isinstance(problem, PointDraws):
+            total += float((problem.best(step) - problem.random_reward(step)).mean())
+        else:
+            values = problem.expected_rewards(step)
+            total += float((values.amax(-1) - values.mean(-1)).mean())
+    return total / size.horizon
+
+
+def policy_of(name: str, options: dict[str, Any], problem: Problem, over: str, size: Size) -> Policy:
+    """The recipe before the comma."""
+    if over == "points":
+        search: dict[str, Any] = {"num_restarts": 1, "raw_samples": 64, "options": {"maxiter": 10}}
+        search |= {"initial": 6} if name == "auto" else {}
+        options = options | {"search": search}
+    recipe = name.partition(",")[0]
+    return recipes.build(
+        recipe, problem, replicates=size.replicates, horizon=size.horizon, seed=size.seed, **options
+    )
+
+
+def play(
+    policy: Policy, problem: Problem, size: Size, q: int, mode: str, counts: bool
+) -> tuple[Tensor, Tensor]:
+    """Regret of each replicate, (S,), and the share of its questions of which another that was open asked the same.
+
+    Rolling: a question each step, q open, the oldest answered before the next is asked. In batches: q questions of one
+    moment, answered last first, and the next batch q steps later. Workers: the next batch one step later, as q workers
+    would who are each as fast as the one. Every policy gets the same number of rewards.
+    """
+    streams = ReplicateStreams(size.seed, size.replicates, purpose="noise", dtype=torch.float64)
+    regret, twice = torch.zeros(size.replicates).double(), torch.zeros(size.replicates).double()
+    opened: list[tuple[Pending, Tensor]] = []
+
+    def ask(step: int, count: int) -> None:
+        time = problem.time(step)
+        pending = [one for one, _ in opened] if counts else []
+        asked = [count] if counts else [1] * count
+        for choice in [
+            c for k in asked for c in policy.choose_many(time, k, problem.available(step), pending)
+        ]:
+            same = [_same(choice.arm, one.arm) for one, _ in opened]
+            if same:
+                twice.add_(torch.stack(same).any(0))
+            value, best = problem.score(step, choice.arm, None)
+            regret.add_(best - value)
+            reward = problem.pull(step, choice.arm, streams)
+            opened.append((Pending(time, choice.arm, choice.why), reward))
+
+    def tell(which: int) -> None:
+        one, reward = opened.pop(which)
+        policy.learn(Observation(one.time, one.arm, reward, one.why))
+
+    if mode == "rolling":
+        for step in range(1, size.horizon + 1):
+            ask(step, 1)
+            if len(opened) == q:
+                tell(0)
+    else:
+        for number, step in enumerate(range(1, size.horizon + 1, q), 1):
+            ask(number if mode == "workers" else step, q)
+            while opened:
+                tell(-1)
+    return regret, twice / size.horizon
+
+
+def _same(one: Tensor, other: Tensor) -> Tensor:
+    return one == other if one.dim() == 1 else (one - other).norm(dim=-1) < NEAR
+
+
+def race(
+    kind: str, over: str, size: Size, tell: Callable[[str], None], modes: Collection[str] = MODES
+) -> pd.DataFrame:
+    """One row for each policy, mode and replicate; over points and at length some policies and modes are left out."""
+    rows, problem = [], problem_of(kind, over, size)  # one: it keeps the best value of each step
+    for name, options in POLICIES[kind].items():
+        if (over == "points" and name not in OVER_POINTS) or (over == "arms, long" and name not in LONG):
+            continue
+        for mode in modes:
+            q, order, counts = MODES[mode]
+            if mode in LEFT_OUT[over] or (kind == "gp" and mode == "8 workers"):
+                continue
+            policy = policy_of(name, options, problem, over, size)
+            regret, twice = play(policy, problem, size, q, order, counts)
+            tell(f"{over} {kind} {name} {mode}: regret {regret.mean():.2f}, duplicates {twice.mean():.2f}")
+            rows += [
+                {
+                    "over": over,
+                    "problem": kind,
+                    "policy": name,
+                    "mode": mode,
+                    "replicate": k,
+                    "regret": r,
+                    "twice": d,
+                }
+                for k, (r, d) in enumerate(zip(regret.tolist(), twice.tolist(), strict=True))
+            ]
+    return pd.DataFrame(rows)

@@ -1,0 +1,203 @@
+"""Several questions open at once: they count, they give their places back, and files and threads keep them."""
+
+import threading
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import Domain, recipes
+from bandits_torch.ask_tell import AskTell
+from bandits_torch.checkpoint import described
+from bandits_torch.policies.policy import Observation
+from bandits_torch.policy_files import load_policy, save_policy
+from tests.reference import all_recipes
+
+T = 30
+
+
+def live(name="gp_ucb"):
+    return AskTell(all_recipes.build(name, 1, T)[0])
+
+
+def by_features(name="gp_ucb", **options):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.1
+    arms = torch.linspace(0, 1, 20).double().unsqueeze(-1)
+    return AskTell(getattr(recipes, name)(arms, kernel, 0.05, **options))
+
+
+def arms_of(questions):
+    return [int(question.arm) for question in questions]
+
+
+def reward_of(question):
+    return float(torch.sin(question.time + question.arm.double()))
+
+
+@pytest.mark.parametrize(
+    "name", ["gp_ucb", "tv_gp_ucb", "auto", "pe_gp_ucb", "bkb", "gp_ts", "ucb1", "random"]
+)
+def test_several_at_once_are_what_repeated_calls_ask(name):
+    together, repeated = live(name), live(name)
+    for step in range(4):
+        questions = together.ask(float(step), count=3)
+        again = [repeated.ask(float(step)) for _ in range(3)]
+        assert arms_of(questions) == arms_of(again)
+        assert [q.id for q in questions] == [q.id for q in again] == [3 * step, 3 * step + 1, 3 * step + 2]
+        for asked in (together, repeated):
+            assert asked.tell(3 * step, reward_of(questions[0]))
+    assert together.asked == 12
+    assert together.open == repeated.open == (1, 2, 4, 5, 7, 8, 10, 11)
+    if name not in ("bkb", "gp_ts", "random"):
+        assert described(together.state_dict()) == described(repeated.state_dict())
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [by_features, lambda: by_features("tv_gp_ucb", forgetting_rate=0.03), lambda: AskTell.auto(20)],
+)
+def test_four_questions_ask_of_four_arms(ask):
+    """At first, where nothing tells the arms apart but what is open."""
+    asked = ask()
+    assert len(set(arms_of(asked.ask(0.0, count=4)))) == 4
+    assert len(set(arms_of([*(asked.ask(0.0) for _ in range(4))]))) == 4
+
+
+def test_an_arm_that_is_far_ahead_is_asked_twice():
+    """Where its mean is above all that the others may be, the posterior says so."""
+    asked = by_features(width=0.01)
+    for arm in range(20):
+        choice = torch.tensor([arm])
+        asked.policy.learn(Observation(0.0, choice, torch.tensor([3.0 if arm == 7 else 0.0]).double()))
+    assert arms_of(asked.ask(0.0, count=3)) == [7, 7, 7]
+
+
+def test_points_of_a_domain_are_asked_apart():
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.1
+    asked = AskTell(
+        recipes.gp_ucb(Domain(torch.tensor([[0.0], [1.0]]).double()), kernel, 0.05, search={"initial": 2})
+    )
+    for step in range(3):
+        asked.tell(asked.ask(float(step)).id, 0.1 * step)
+    points = torch.cat([question.arm for question in asked.ask(11.0, count=4)]).squeeze(-1).sort().values
+    assert float(points.diff().min()) > 0.05
+
+
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "auto", "regret_balancing", "ucb1", "glr_kl_ucb"])
+def test_a_question_that_is_dropped_gives_its_place_back(name):
+    dropping, plain = live(name), live(name)
+    for step in range(3):
+        dropping.ask(float(step))  # one more than the other asks
+        assert dropping.drop(ids=[dropping.open[-1]]) == 1
+        one, other = dropping.ask(float(step)), plain.ask(float(step))
+        assert torch.equal(one.arm, other.arm)
+    assert len(dropping.open) == len(plain.open) == 3
+    assert dropping.drop(before=float("inf")) == 3
+    assert described(dropping.policy.state_dict()) == described(plain.policy.state_dict())
+    assert torch.equal(dropping.ask(9.0).arm, live(name).ask(9.0).arm)
+
+
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb"])
+def test_answers_in_any_order_lead_to_the_beliefs_of_those_told_in_turn(name):
+    one, other = live(name), live(name)
+    for asked in (one, other):
+        for step in range(6):
+            asked.ask(float(step))
+    for id in range(6):
+        one.tell(id, 0.1 * id)
+    for id in (4, 1, 5, 0, 3, 2):
+        other.tell(id, 0.1 * id)
+    beliefs = [torch.stack(asked.policy.model.marginals(7.0)) for asked in (one, other)]
+    torch.testing.assert_close(*beliefs, rtol=0, atol=1e-11)
+    assert torch.equal(one.ask(7.0).arm, other.ask(7.0).arm)
+
+
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "auto", "pe_gp_ucb", "regret_balancing", "bbkb"])
+def test_open_questions_count_in_another_process_too(name, tmp_path):
+    kept, moving = live(name), live(name)
+    for step in range(5):
+        for asked in (kept, moving):
+            asked.ask(float(step), count=2)
+            asked.tell(2 * step, 0.3 * step)
+        save_policy(tmp_path / "live", moving)
+        moving = live(name)
+        load_policy(tmp_path / "live", moving)
+        assert moving.open == kept.open
+        assert torch.equal(moving.ask(float(step)).arm, kept.ask(float(step)).arm)
+        for asked in (kept, moving):
+            asked.drop(ids=[asked.open[-1]])
+            asked._asked -= 1  # as if never asked, so that numbers go on as above
+    assert described(moving.state_dict()) == described(kept.state_dict())
+
+
+# -- refused --------------------------------------------------------------------------------------------
+
+
+def unchanged(asked, act, message):
+    before = described(asked.state_dict())
+    with pytest.raises(ValueError, match=message):
+        act()
+    assert described(asked.state_dict()) == before
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.0, True, "2"])
+def test_a_count_that_is_none_is_refused(count):
+    asked = live()
+    asked.ask(0.0)
+    unchanged(asked, lambda: asked.ask(1.0, count=count), "count must be an integer >= 1")
+
+
+def test_what_cannot_be_dropped_is_refused():
+    asked = live()
+    asked.ask(0.0)
+    unchanged(asked, lambda: asked.drop(), "before and ids must be a time, or numbers of questions, not both")
+    unchanged(asked, lambda: asked.drop(1.0, ids=[0]), "before and ids must be")
+    unchanged(asked, lambda: asked.drop(ids=[0, 5]), "id must be of a question asked, 0 to 0, got 5")
+    unchanged(asked, lambda: asked.drop(before=float("nan")), "before must be a finite number")
+    assert asked.drop(ids=[0, 0]) == 1
+    assert asked.drop(ids=[0]) == 0
+
+
+def test_several_that_cannot_be_chosen_leave_none_asked():
+    asked = live("tv_gp_ucb")
+    question = asked.ask(5.0)
+    asked.tell(question.id, 1.0)
+    asked.ask(5.0)
+    unchanged(asked, lambda: asked.ask(4.0, count=3), "time must be finite and at or after the latest")
+    none = torch.zeros(12, dtype=torch.bool)
+    unchanged(asked, lambda: asked.ask(6.0, none, count=3), "available must")
+
+
+# -- threads --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gp_ucb", "auto", "bbkb"])
+def test_threads_that_ask_several_leave_what_the_answers_say(name):
+    asked, told, errors = live(name), {}, []
+
+    def work(k):
+        try:
+            for _ in range(4):
+                for question in asked.ask(0.0, count=2):
+                    told[question.id] = int(question.arm), 0.1 * question.id
+                    assert asked.tell(question.id, 0.1 * question.id)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert sorted(told) == list(range(32))
+    assert asked.open == ()
+    if name == "gp_ucb":
+        model = asked.policy.model
+        arms, rewards = (
+            model.train_inputs[0].flatten().long().tolist(),
+            model.train_targets.flatten().tolist(),
+        )
+        assert sorted(zip(arms, rewards, strict=True)) == sorted(told.values())

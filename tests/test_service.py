@@ -1,0 +1,87 @@
+"""The service of docs/service.md: killed under real clients, and what would be seen if it were worse."""
+
+import json
+
+import pytest
+
+from tests.reference import service_kills
+
+
+def service(text=None):
+    scope = {}
+    exec(compile(text or service_kills.source(), "service.md", "exec"), scope)
+    return scope["Service"]
+
+
+def test_nothing_is_lost_or_learned_twice_under_clients_and_kills():
+    found = service_kills.play(questions=60, clients=3, kills=1, seed=1, limit=500.0)
+    assert found["told"] == found["asked"] == 60
+    assert found["kills"] == 2
+    assert found["requests"] > 120
+    assert {found[name] for name in ("two owners", "lost", "twice", "wrong answers", "open")} == {0}
+
+
+def books(Service, folder):
+    """Some questions and answers, then what a process that takes over knows."""
+    one = Service(folder)
+    for k in range(12):
+        question = one.ask(f"worker {k % 4}")
+        if k >= 4:
+            one.tell(question["id"], 0.1 * k)
+            one.tell(question["id"], 0.1 * k)
+    return one, Service(folder)
+
+
+def rewards(one):
+    return sorted(one.live.policy.model.train_targets.flatten().tolist())
+
+
+def test_a_process_that_takes_over_knows_all_and_goes_on_alike(tmp_path):
+    one, other = books(service(), tmp_path)
+    assert rewards(one) == rewards(other) == pytest.approx(sorted(0.1 * k for k in range(4, 12)))
+    assert other.live.open == one.live.open
+    assert other.live.asked == one.live.asked
+    one.now = other.now = 2e9 + 1e9  # the same clock
+    assert one.ask("new")["arm"] == other.ask("new")["arm"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('                self._write({"id": id, "reward": reward})\n', "                pass\n"),
+        ("                self._write(entry)\n", ""),
+    ],
+)
+def test_a_service_that_does_not_write_is_seen(right, wrong, tmp_path):
+    text = service_kills.source()
+    assert text.count(right) == 1
+    with pytest.raises((RuntimeError, ValueError), match=r"of another policy|of a question asked"):
+        books(service(text.replace(right, wrong)), tmp_path)  # the journal contradicts itself
+
+
+def test_a_line_cut_short_never_was_and_a_state_ahead_of_its_journal_learns_nothing_twice(tmp_path):
+    Service = service()
+    one, _ = books(Service, tmp_path)
+    journal = tmp_path / "journal"
+    entry = one.ask("late")
+    one.tell(entry["id"], 9.0)
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    journal.write_bytes(whole[:-7])
+    back = Service(tmp_path)  # which writes a state of its own
+    assert 9.0 not in rewards(back)
+    assert entry["id"] in back.live.open
+    assert back.ask("late") == entry
+    journal.write_bytes(b"".join(lines))  # the old journal beside the new state: a kill between the two
+    again = Service(tmp_path)
+    assert rewards(again) == sorted([*rewards(back), 9.0])
+
+
+def test_a_journal_of_another_policy_is_refused(tmp_path):
+    Service = service()
+    Service(tmp_path).ask("a")
+    (tmp_path / "live.state").unlink()
+    entry = json.loads((tmp_path / "journal").read_text())
+    (tmp_path / "journal").write_text(json.dumps(entry | {"arm": entry["arm"] + 1}) + "\n")
+    with pytest.raises(RuntimeError, match="of another policy"):
+        Service(tmp_path)
