@@ -202,11 +202,7 @@ def _numbers(name: str, value: Any) -> Tensor:
     try:
         numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        validation.require(False, name, _short(value), "a finite number, or a tensor of such")
+        validation.require(False, name, value, "a finite number, or a tensor of such")
         raise
     return validation.finite_tensor(name, numbers.detach())
 
-
-def _short(value: Any) -> Any:
-    """What of a value an error message shows: some integers have more digits than Python writes."""
-    return float("inf") if isinstance(value, int) and abs(value) > 10**30 else value

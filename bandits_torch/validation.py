@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -11,13 +12,21 @@ import torch
 from torch import Tensor
 
 
+_SHOWN_BITS = 100  # of an integer in an error message, which would be filled by its digits
+
+
 def _shown(value: Any) -> str:
     """A value as an error message shows it: whole if short, else shape and kind."""
     if isinstance(value, Tensor) and value.numel() > 8:
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, Tensor):
         return repr(value.tolist())
-    return repr(value)
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no integer of more than some 4 300 digits, inside a fraction either
+        return f"a {type(value).__name__} too long to write"
 
 
 def require(condition: bool, name: str, value: Any, expected: str) -> None:
@@ -28,65 +37,68 @@ def require(condition: bool, name: str, value: Any, expected: str) -> None:
 
 def positive(name: str, value: float) -> float:
     """A finite number above 0, as a float."""
-    require(_is_number(value) and math.isfinite(value) and value > 0, name, value, "a finite number > 0")
+    require(is_number(value) and math.isfinite(value) and value > 0, name, value, "a finite number > 0")
     return float(value)
 
 
 def positive_or_infinite(name: str, value: float) -> float:
     """A number above 0, infinity included, as a float."""
-    require(_is_number(value) and value > 0, name, value, "a number > 0")
+    require(is_number(value) and value > 0, name, value, "a number > 0")
     return float(value)
 
 
 def non_negative(name: str, value: float) -> float:
     """A finite number at or above 0, as a float."""
-    require(_is_number(value) and math.isfinite(value) and value >= 0, name, value, "a finite number >= 0")
+    require(is_number(value) and math.isfinite(value) and value >= 0, name, value, "a finite number >= 0")
     return float(value)
 
 
 def at_least_one(name: str, value: float) -> float:
     """A finite number at or above 1, as a float."""
-    require(_is_number(value) and math.isfinite(value) and value >= 1, name, value, "a finite number >= 1")
+    require(is_number(value) and math.isfinite(value) and value >= 1, name, value, "a finite number >= 1")
     return float(value)
 
 
 def below_one(name: str, value: float) -> float:
     """A number in [0, 1), as a float."""
-    require(_is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
+    require(is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
     return float(value)
 
 
 def share(name: str, value: float) -> float:
     """A number in [0, 1], as a float."""
-    require(_is_number(value) and 0 <= value <= 1, name, value, "a number in [0, 1]")
+    require(is_number(value) and 0 <= value <= 1, name, value, "a number in [0, 1]")
     return float(value)
 
 
 def probability(name: str, value: float) -> float:
     """A number strictly between 0 and 1, as a float."""
-    require(_is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")
+    require(is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")
     return float(value)
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """An integer at or above 1."""
-    require(
-        isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, value, "an integer >= 1"
-    )
+    """An integer at or above 1, of no more bits than a tensor's."""
+    _require_integer(name, value, 1, 63)
     return value
 
 
 def finite_number(name: str, value: Any) -> float:
     """A finite number, as a float."""
-    require(_is_number(value) and math.isfinite(value), name, value, "a finite number")
+    require(is_number(value) and math.isfinite(value), name, value, "a finite number")
     return float(value)
 
 
 def natural(name: str, value: int) -> int:
-    """An integer at or above 0."""
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    require(ok, name, value, "an integer >= 0")
+    """An integer at or above 0, of no more bits than a seed's."""
+    _require_integer(name, value, 0, 64)
     return value
+
+
+def _require_integer(name: str, value: Any, least: int, bits: int) -> None:
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    require(ok, name, value, f"an integer >= {least}")
+    require(value.bit_length() <= bits, name, value, f"an integer from {least} to 2**{bits} - 1")
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
@@ -108,7 +120,7 @@ def tensor(name: str, value: Any) -> Tensor:
 
 def numbers(name: str, value: Any, like: Tensor) -> Tensor:
     """A number or a tensor of numbers, at least one, as a tensor of the dtype and device of ``like``, detached."""
-    ok = (isinstance(value, Tensor) and value.numel() > 0) or _is_number(value)
+    ok = (isinstance(value, Tensor) and value.numel() > 0) or is_number(value)
     require(ok, name, value, "a number or a tensor of numbers")
     return torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
 
@@ -133,8 +145,11 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def is_number(value: Any) -> bool:
+    """Whether this is a float, or an integer that float64 can hold; NaN and infinity are floats."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -sys.float_info.max <= value <= sys.float_info.max
+    return isinstance(value, float)
 
 
 class ArgumentError(ValueError, TypeError):

@@ -152,7 +152,7 @@ BAD_REWARDS = {
     "text": "much",
     "nothing": None,
 }
-BAD_TIMES = {"NaN": NAN, "infinite": INF, "text": "noon", "nothing": None, "list": [1.0]}
+BAD_TIMES = {"NaN": NAN, "infinite": INF, "text": "noon", "nothing": None, "list": [1.0], "beyond float64": 10**400}
 BAD_AVAILABLE = {
     "none left": torch.zeros(11, dtype=torch.bool),
     "none left in one replicate": torch.tensor([[True] * 11, [False] * 11]),
@@ -200,4 +200,5 @@ BAD_COUNTS = {
     "text": "all",
     "nothing": None,
     "boolean": True,
+    "beyond 64 bits": 10**400,
 }

@@ -62,7 +62,7 @@ class WeightedGP(OnlineModel):
         batch_shape: tuple[int, ...] | torch.Size = (),
     ) -> None:
         super().__init__()
-        ok = isinstance(discount, (int, float)) and 0 < discount <= 1
+        ok = validation.is_number(discount) and 0 < discount <= 1
         validation.require(ok, "discount", discount, "a number in (0, 1]")
         self.discount = float(discount)
         prior = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=batch_shape)

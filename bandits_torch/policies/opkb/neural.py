@@ -55,8 +55,9 @@ class NeuralFeatures(FeatureSource):
         validation.require(ok, "arms", arms, "an (N, d) tensor of features")
         validation.shape_is("arms", arms, arms.numel() > 0, "(N, d) with N >= 1 and d >= 1")
         self.arms = validation.finite_tensor("arms", arms)
-        self.width, self.depth = validation.positive_integer("width", width), depth
-        validation.require(isinstance(depth, int) and depth >= 2, "depth", depth, "an integer >= 2")
+        self.width = validation.positive_integer("width", width)
+        self.depth = validation.positive_integer("depth", depth)
+        validation.require(depth >= 2, "depth", depth, "an integer >= 2")
         self.training_steps = validation.natural("training_steps", training_steps)
         self.regulariser = validation.positive("regulariser", regulariser)
         self.replicates, self.num_arms = validation.positive_integer("replicates", replicates), arms.shape[0]
