@@ -205,4 +205,3 @@ def _numbers(name: str, value: Any) -> Tensor:
         validation.require(False, name, value, "a finite number, or a tensor of such")
         raise
     return validation.finite_tensor(name, numbers.detach())
-

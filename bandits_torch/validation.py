@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-
 
 _SHOWN_BITS = 100  # of an integer in an error message, which would be filled by its digits
 
@@ -171,3 +172,43 @@ def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None
         for name, near in zip(unknown, close, strict=True)
     ]
     raise ArgumentError(f"{what} must be among {', '.join(known) or 'none'}, got {', '.join(named)}")
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def names_arguments(cls: Class) -> Class:
+    """A class (a dataclass too) whose constructor raises ``ArgumentError`` for arguments that it does not take."""
+    init = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        check_names(cls, kwargs)  # first: GPyTorch's kernels take any name, and do nothing with it
+        try:
+            init(self, *args, **kwargs)
+        except TypeError:
+            check_number(cls, args, kwargs)
+            raise
+
+    cls.__init__ = checked  # type: ignore[misc]
+    return cls
+
+
+def check_names(cls: type, kwargs: dict[str, Any]) -> None:
+    """Raise ``ArgumentError`` for arguments of other names than a constructor takes."""
+    taken: list[str] = []
+    for one in cls.__mro__:
+        if "__init__" in vars(one):
+            _, *own = inspect.signature(one.__init__).parameters.values()  # type: ignore[misc]
+            taken += [p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+            if not any(p.kind is p.VAR_KEYWORD for p in own) or not one.__module__.startswith(__package__):
+                break  # this one hands no names on, or (a kernel of GPyTorch) to none that reads them
+    known_names(f"arguments of {cls.__name__}", kwargs, dict.fromkeys(taken))
+
+
+def check_number(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ``ArgumentError`` if a constructor got too few arguments, or too many."""
+    try:
+        inspect.signature(cls).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(f"{cls.__name__}: {error}") from None

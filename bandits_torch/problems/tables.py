@@ -12,6 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class RewardTable:
     """Rewards of every arm at every time.

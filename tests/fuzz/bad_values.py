@@ -15,7 +15,15 @@ N = 5  # arms of every valid call
 
 # No argument that is a number takes any of these: integers that float64 or 64 bits do not hold, of which Python
 # refuses to write the last, and numbers of other kinds.
-ODD_NUMBERS = [10**400, -(10**400), 10**5000, Decimal("0.5"), Decimal("1e400"), Fraction(1, 2), Fraction(10**5000)]
+ODD_NUMBERS = [
+    10**400,
+    -(10**400),
+    10**5000,
+    Decimal("0.5"),
+    Decimal("1e400"),
+    Fraction(1, 2),
+    Fraction(10**5000),
+]
 NUMERIC = []  # the strategies of arguments that are numbers alone
 
 

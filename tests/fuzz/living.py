@@ -152,7 +152,14 @@ BAD_REWARDS = {
     "text": "much",
     "nothing": None,
 }
-BAD_TIMES = {"NaN": NAN, "infinite": INF, "text": "noon", "nothing": None, "list": [1.0], "beyond float64": 10**400}
+BAD_TIMES = {
+    "NaN": NAN,
+    "infinite": INF,
+    "text": "noon",
+    "nothing": None,
+    "list": [1.0],
+    "beyond float64": 10**400,
+}
 BAD_AVAILABLE = {
     "none left": torch.zeros(11, dtype=torch.bool),
     "none left in one replicate": torch.tensor([[True] * 11, [False] * 11]),

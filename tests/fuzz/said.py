@@ -63,8 +63,6 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
 
 def times_to_policy(policy: Any) -> Iterator[Said]:
     """Times that cannot be, for a policy whose model drifts."""
-    choice = policy.choose(4.0)
-    reward = torch.tensor([0.3, 0.4]).double()
     for what, time in {**BAD_TIMES, "backwards": 1.0}.items():
         yield f"choose: time {what}", lambda time=time: policy.choose(time), ("time",)
 

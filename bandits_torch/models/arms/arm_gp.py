@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
@@ -203,7 +204,7 @@ class ArmGP(ArmModel):
         moment = 0.0
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            moment = validation.finite_number("time", time)
+            moment = validation.finite_number("time", time.item() if isinstance(time, Tensor | np.generic) else time)
             late = late and self.now is not None and moment < self.now
             if not late:
                 self._check_not_past(moment)
