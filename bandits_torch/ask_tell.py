@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 import threading
@@ -42,7 +43,8 @@ class AskTell(Described):
       question.
     * Twice: the first counts; a later ``tell`` of the same number is ignored and returns False.
     * Never: open questions block nothing; ``drop`` removes old ones.
-    * Threads: calls run one at a time, and numbers are unique.
+    * Threads: calls run one at a time, and numbers are unique. So do ``copy.deepcopy``, ``pickle`` and ``copy.copy``,
+      all of which give a copy of its own.
     * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
       numbers. Loading the file that the processes share ends this.
 
@@ -161,6 +163,17 @@ class AskTell(Described):
             self.policy.load_state_dict(state["policy"])
             self._asked, self._open = asked, questions
             self._turn.own()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AskTell:
+        with self._turn.any_process():  # else another thread may be in the middle of what is copied
+            other = type(self).__new__(type(self))
+            memo[id(self)] = other
+            vars(other).update(copy.deepcopy(vars(self), memo))
+            return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For ``pickle`` and ``copy.copy``: a copy, since they read what they are given after the lock is released."""
+        return vars(copy.deepcopy(self))
 
 
 class _Turn:
