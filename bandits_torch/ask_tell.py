@@ -217,4 +217,4 @@ def _numbers(name: str, value: Any) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError):
         validation.require(False, name, value, "a finite number, or a tensor of such")
         raise
-    return validation.finite_tensor(name, numbers.detach())
+    return validation.rewards(name, numbers.detach())

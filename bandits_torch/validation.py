@@ -139,6 +139,34 @@ def finite_tensor(name: str, value: Tensor) -> Tensor:
     return value
 
 
+# The largest reward, of either sign, by the dtype that computes with it. Squares of such, sums of 1e10 of them, and
+# those over a noise variance of 1e-10 are finite: 1e280 1e10 / 1e-10 = 1e300; in float32 1e24 leaves 1e14 for both.
+LARGEST_REWARD = {torch.float64: 1e140, torch.float32: 1e12}
+
+
+def largest_reward(dtype: torch.dtype) -> float:
+    """The largest reward that a model of this dtype takes; of integers that of float64."""
+    return LARGEST_REWARD.get(dtype, 1e140 if not dtype.is_floating_point else 1e12)
+
+
+def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Finite rewards, or prior means, none too large for ``dtype``, by default their own. Waits for the device.
+
+    Small ones are never refused: below 1e-150 (float32: 1e-20) their squares are 0, and so is what they add to a
+    likelihood; means are linear in rewards and keep them.
+    """
+    tensor(name, value)
+    dtype = value.dtype if dtype is None else dtype
+    most = largest_reward(dtype)
+    if value.numel() == 0 or (not value.is_complex() and bool(value.detach().abs().amax() <= most)):
+        return value
+    finite_tensor(name, value)
+    worst = float(value.detach().abs().amax())
+    expected = f"at most {most:g} in size in {dtype}, so that sums of squares are finite"
+    require(False, name, worst, expected)
+    return value
+
+
 def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
     """Raise a ValueError that shows the tensor's shape beside the expected one."""
     tensor(name, value)

@@ -105,6 +105,7 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
     validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and table.numel() > 0, "(T, N)")
     validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
+    validation.rewards("table", torch.where(torch.isnan(table), 0.0, table))
     automatic = isinstance(shrinkage, str) and shrinkage == "auto"
     ok = automatic or (validation.is_number(shrinkage) and 0 <= shrinkage <= 1)  # type: ignore[operator]
     validation.require(ok, "shrinkage", shrinkage, "'auto' or a number in [0, 1]")

@@ -50,7 +50,7 @@ def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
 def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
     """Finite prior mean, () or (*batch, N), a copy."""
     mean = validation.numbers("prior_mean", prior_mean, arms).clone()
-    validation.finite_tensor("prior_mean", mean)
+    validation.rewards("prior_mean", mean)
     num_arms = arms.shape[-2]
     if mean.dim():
         validation.shape_is("prior_mean", mean, mean.shape[-1] == num_arms, f"(*batch, {num_arms})")

@@ -129,7 +129,7 @@ class WeightedGP(OnlineModel):
         validation.tensor("Y", Y)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
         if Y.is_cpu:
-            validation.finite_tensor("Y", Y)
+            validation.rewards("Y", Y, self.weight.dtype)
         shape, where = self._batch_shape, self._mask(where)
         index = inputs.flat("X", index, shape, n).reshape(*shape, n)
         rewards = inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)

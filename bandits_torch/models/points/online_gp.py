@@ -89,7 +89,8 @@ class OnlineGP(OnlineModel):
         require_within(shape, noise.shape, "noise_variance")
         require_within(shape, kernel.batch_shape, "kernel.batch_shape")
         if not isinstance(prior_mean, Mean):
-            prior_mean = _constant(validation.finite_number("prior_mean", prior_mean), dtype)
+            constant = torch.tensor(validation.finite_number("prior_mean", prior_mean), dtype=torch.float64)
+            prior_mean = _constant(float(validation.rewards("prior_mean", constant, dtype)), dtype)
         self.kernel = copy.deepcopy(kernel).to(dtype=dtype, device=device)
         self.prior_mean = copy.deepcopy(prior_mean).to(dtype=dtype, device=device)
         self.register_buffer("noise_variance", noise)
@@ -240,7 +241,7 @@ class OnlineGP(OnlineModel):
                 "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
             )
         check_ratio(noise_variance.to(self.noise_variance), self._variance_at_origin())
-        validation.finite_tensor("prior_mean", prior_mean)
+        validation.rewards("prior_mean", prior_mean, self.data.inputs.dtype)
         for own, new in taken:
             own.copy_(new.reshape(own.shape))
         self.rebuild()
