@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.settings import SMALLEST_RATIO, check_ratio, noise_over
+from bandits_torch.models.arms.settings import SMALLEST_RATIO, SMALLEST_SPREAD, check_ratio, noise_over
 from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
@@ -163,15 +163,46 @@ class OnlineGP(OnlineModel):
             where: boolean, broadcasts to ``batch_shape``: the members that learn.
 
         Raises:
-            ValueError: on another shape, or NaN or infinity in X or Y (on the CPU), with nothing changed.
+            ValueError: on another shape, or NaN or infinity in X or Y, or where the prior variance at X has grown to
+                more than 1e15 (in float32: 2e6) times the noise variance (on the CPU), with nothing changed.
         """
         X, Y = points_and_targets(X, Y, self.batch_shape, self.data.inputs)
         where = self._mask(where)
+        self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
             self._widen(X, where)
-            self.data.append(new_rows(self._prior, self.data, X, Y, where))
+            for new in self._new_rows(X, Y, where):
+                self.data.append(new)
             self.data.ragged |= where is not None
+
+    def _new_rows(
+        self, X: Tensor, Y: Tensor, where: Tensor | None, noise: Tensor | None = None
+    ) -> Iterator[Rows]:
+        """The rows that observations add, all at once; or one after the other where together they are no positive
+        definite matrix to the figures there are. Each is to be held before the next is asked for."""
+        try:
+            yield new_rows(self._prior, self.data, X, Y, where, noise)
+            return
+        except torch.linalg.LinAlgError:
+            pass
+        for k in range(X.shape[-2]):
+            one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
+            yield new_rows(self._prior, self.data, X[..., one, :], Y[..., one], where, own)
+
+    def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> None:
+        """ValueError where nothing would be left of an observation at X. A stationary kernel's was seen at first."""
+        if self.kernel.is_stationary or not X.is_cpu or X.shape[-2] == 0:
+            return
+        with torch.no_grad():
+            prior = self._prior.variance(X)
+        noise = self.noise_variance if noise_variance is None else noise_variance
+        least, ratio = SMALLEST_SPREAD[X.dtype], float((noise.unsqueeze(-1) / prior).min())
+        expected = (
+            f"where noise_variance is at least {least:g} of the prior variance (it is {ratio:.1e} of it): a kernel "
+            "that grows from a start needs one near the first observation"
+        )
+        validation.require(not ratio < least, "X", X, expected)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
@@ -221,8 +252,18 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
             self.data.widen(padded(self.noise_variance.shape, self.batch_shape))
-            upper, whitened = factor_anew(self._prior, self.data)
             rows = self.data.rows()
+            try:
+                upper, whitened = factor_anew(self._prior, self.data)
+            except torch.linalg.LinAlgError:  # one after the other, of which each is at least the noise
+                self.data.size, size = 0, self.data.size
+                X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
+                for k in range(size):
+                    one = slice(k, k + 1)
+                    self.data.append(
+                        new_rows(self._prior, self.data, X[..., one, :], Y[..., one], held[..., k])
+                    )
+                return
             rows.corner.copy_(upper)
             rows.whitened.copy_(whitened)
 
@@ -240,7 +281,9 @@ class OnlineGP(OnlineModel):
             validation.shape_is(
                 "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
             )
-        check_ratio(noise_variance.to(self.noise_variance), self._variance_at_origin())
+        noise_variance = noise_variance.to(self.noise_variance)
+        check_ratio(noise_variance, self._variance_at_origin())
+        self._check_spread(self.data.rows().inputs, noise_variance.reshape(self.noise_variance.shape))
         validation.rewards("prior_mean", prior_mean, self.data.inputs.dtype)
         for own, new in taken:
             own.copy_(new.reshape(own.shape))
@@ -264,10 +307,12 @@ class OnlineGP(OnlineModel):
         """
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = points_and_targets(X, Y, wide, self.data.inputs)
+        self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
             noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
-        model.data.join(new_rows(model._prior, model.data, X, Y, None, noise))
+        for new in model._new_rows(X, Y, None, noise):
+            model.data.join(new)
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:
