@@ -17,6 +17,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.algebra.rank_one import solve_lower
 from bandits_torch.models.arms.settings import SMALLEST_RATIO, SMALLEST_SPREAD, check_ratio, noise_over
 from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within
 from bandits_torch.models.marginal_posterior import MarginalPosterior
@@ -168,32 +169,35 @@ class OnlineGP(OnlineModel):
         """
         X, Y = points_and_targets(X, Y, self.batch_shape, self.data.inputs)
         where = self._mask(where)
-        self._check_spread(X)
+        ratio = self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
             self._widen(X, where)
-            for new in self._new_rows(X, Y, where):
+            for new in self._new_rows(X, Y, where, ratio):
                 self.data.append(new)
             self.data.ragged |= where is not None
 
     def _new_rows(
-        self, X: Tensor, Y: Tensor, where: Tensor | None, noise: Tensor | None = None
+        self, X: Tensor, Y: Tensor, where: Tensor | None, ratio: float, noise: Tensor | None = None
     ) -> Iterator[Rows]:
         """The rows that observations add, all at once; or one after the other where together they are no positive
-        definite matrix to the figures there are. Each is to be held before the next is asked for."""
+        definite matrix to the figures that a small ``ratio`` of noise to prior variance leaves. Each is to be held
+        before the next is asked for."""
         try:
             yield new_rows(self._prior, self.data, X, Y, where, noise)
             return
         except torch.linalg.LinAlgError:
-            pass
+            if ratio >= SMALLEST_RATIO[X.dtype]:
+                raise  # the kernel's own fault
         for k in range(X.shape[-2]):
             one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
             yield new_rows(self._prior, self.data, X[..., one, :], Y[..., one], where, own)
 
-    def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> None:
-        """ValueError where nothing would be left of an observation at X. A stationary kernel's was seen at first."""
+    def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> float:
+        """The least ratio of noise to prior variance at X; 1 where it is not looked at, as a stationary kernel's, which
+        was seen at first. ValueError where nothing would be left of an observation."""
         if self.kernel.is_stationary or not X.is_cpu or X.shape[-2] == 0:
-            return
+            return 1.0
         with torch.no_grad():
             prior = self._prior.variance(X)
         noise = self.noise_variance if noise_variance is None else noise_variance
@@ -203,6 +207,7 @@ class OnlineGP(OnlineModel):
             "that grows from a start needs one near the first observation"
         )
         validation.require(not ratio < least, "X", X, expected)
+        return ratio
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
@@ -225,6 +230,11 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             for _ in range(count):
                 self.data.drop_oldest(where)
+            # What went may have been a million times what stays, and its rounding errors with it: the factor knows no
+            # targets, so L^{-1} (y - m) from the targets held is free of them.
+            rows = self.data.rows()
+            residual = torch.where(rows.held, rows.targets - self.prior_mean(rows.inputs), 0.0)
+            rows.whitened.copy_(solve_lower(rows.corner, residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
@@ -256,6 +266,8 @@ class OnlineGP(OnlineModel):
             try:
                 upper, whitened = factor_anew(self._prior, self.data)
             except torch.linalg.LinAlgError:  # one after the other, of which each is at least the noise
+                if self._check_spread(rows.inputs) >= SMALLEST_RATIO[rows.inputs.dtype]:
+                    raise
                 self.data.size, size = 0, self.data.size
                 X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
                 for k in range(size):
@@ -307,11 +319,11 @@ class OnlineGP(OnlineModel):
         """
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = points_and_targets(X, Y, wide, self.data.inputs)
-        self._check_spread(X)
+        ratio = self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
             noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
-        for new in model._new_rows(X, Y, None, noise):
+        for new in model._new_rows(X, Y, None, ratio, noise):
             model.data.join(new)
         return model
 
