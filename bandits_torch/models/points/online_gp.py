@@ -17,7 +17,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.rank_one import solve_lower
+from bandits_torch.models.algebra.rank_one import solve_transposed
 from bandits_torch.models.arms.settings import SMALLEST_RATIO, SMALLEST_SPREAD, check_ratio, noise_over
 from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within
 from bandits_torch.models.marginal_posterior import MarginalPosterior
@@ -234,7 +234,7 @@ class OnlineGP(OnlineModel):
             # targets, so L^{-1} (y - m) from the targets held is free of them.
             rows = self.data.rows()
             residual = torch.where(rows.held, rows.targets - self.prior_mean(rows.inputs), 0.0)
-            rows.whitened.copy_(solve_lower(rows.corner, residual.unsqueeze(-1)).squeeze(-1))
+            rows.whitened.copy_(solve_transposed(rows.corner, residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
