@@ -659,7 +659,7 @@ SPECS: dict[str, Spec] = {
     "recipes.auto": Spec(
         {},
         {
-            "width": bad.non_negative,
+            "width": bad.numbers(lambda x: 0 <= x < bad.INF, none=True),
             "share": bad.rate,
             "behind": bad.numbers(lambda x: x > 0),
             "plausible": bad.non_negative,
