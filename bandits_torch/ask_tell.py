@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 import threading
@@ -46,7 +47,8 @@ class AskTell(Described):
       different things unless one is worth asking twice.
     * Never: ``drop`` a question that nobody will answer, which gives its place back. Until then it counts, and every
       choice costs a step more for it.
-    * Threads: calls run one at a time, and numbers are unique.
+    * Threads: calls run one at a time, and numbers are unique. So do ``copy.deepcopy``, ``pickle`` and ``copy.copy``,
+      all of which give a copy of its own.
     * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
       numbers. Loading the file that the processes share ends this.
 
@@ -206,6 +208,17 @@ class AskTell(Described):
             self._asked, self._open = asked, questions
             self._turn.own()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> AskTell:
+        with self._turn.any_process():  # else another thread may be in the middle of what is copied
+            other = type(self).__new__(type(self))
+            memo[id(self)] = other
+            vars(other).update(copy.deepcopy(vars(self), memo))
+            return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For ``pickle`` and ``copy.copy``: a copy, since they read what they are given after the lock is released."""
+        return vars(copy.deepcopy(self))
+
 
 class _Turn:
     """A lock that one thread holds at a time, as often as it likes, in the process that it was made in."""
@@ -246,11 +259,6 @@ def _numbers(name: str, value: Any) -> Tensor:
     try:
         numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        validation.require(False, name, _short(value), "a finite number, or a tensor of such")
+        validation.require(False, name, value, "a finite number, or a tensor of such")
         raise
-    return validation.finite_tensor(name, numbers.detach())
-
-
-def _short(value: Any) -> Any:
-    """What of a value an error message shows: some integers have more digits than Python writes."""
-    return float("inf") if isinstance(value, int) and abs(value) > 10**30 else value
+    return validation.rewards(name, numbers.detach())

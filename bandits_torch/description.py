@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
+
 _PLAIN = (bool, int, float, str, type(None))
 _WHOLE = 4096  # numbers of a tensor that is written down; of a larger one a digest is
 _LIST = 32  # numbers of a list that are looked at one by one; a longer one is taken for a tensor
@@ -74,18 +76,23 @@ class Described:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _noting(cls, cls.__init__)  # type: ignore[method-assign]
 
     def keep_settings(self, own: Any) -> None:
         """A state has been taken up; go back to the ``changeable`` arguments of ``own``, a copy of before."""
 
 
-def _noting(init: Callable[..., None]) -> Callable[..., None]:
+def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
     def noting(self: Any, *args: Any, **kwargs: Any) -> None:
         if "_built_with" not in self.__dict__:  # else a base's constructor, called by its subclass's
             self.__dict__["_built_with"] = BuiltWith(type(self), args, kwargs)
-        init(self, *args, **kwargs)
+        try:
+            init(self, *args, **kwargs)
+        except TypeError:
+            validation.check_names(cls, kwargs)
+            validation.check_number(cls, args, kwargs)
+            raise
 
     return noting
 

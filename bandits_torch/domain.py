@@ -17,6 +17,7 @@ _OVERSAMPLED = 16  # Sobol points tried per feasible point wanted, before the sl
 _BURN_IN = 1000
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class Domain:
     """The points x of a box with A x >= b; some coordinates may be fixed (a context).

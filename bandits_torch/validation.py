@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+_SHOWN_BITS = 100  # of an integer in an error message, which would be filled by its digits
 
 
 def _shown(value: Any) -> str:
@@ -17,7 +22,12 @@ def _shown(value: Any) -> str:
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, Tensor):
         return repr(value.tolist())
-    return repr(value)
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no integer of more than some 4 300 digits, inside a fraction either
+        return f"a {type(value).__name__} too long to write"
 
 
 def require(condition: bool, name: str, value: Any, expected: str) -> None:
@@ -28,65 +38,68 @@ def require(condition: bool, name: str, value: Any, expected: str) -> None:
 
 def positive(name: str, value: float) -> float:
     """A finite number above 0, as a float."""
-    require(_is_number(value) and math.isfinite(value) and value > 0, name, value, "a finite number > 0")
+    require(is_number(value) and math.isfinite(value) and value > 0, name, value, "a finite number > 0")
     return float(value)
 
 
 def positive_or_infinite(name: str, value: float) -> float:
     """A number above 0, infinity included, as a float."""
-    require(_is_number(value) and value > 0, name, value, "a number > 0")
+    require(is_number(value) and value > 0, name, value, "a number > 0")
     return float(value)
 
 
 def non_negative(name: str, value: float) -> float:
     """A finite number at or above 0, as a float."""
-    require(_is_number(value) and math.isfinite(value) and value >= 0, name, value, "a finite number >= 0")
+    require(is_number(value) and math.isfinite(value) and value >= 0, name, value, "a finite number >= 0")
     return float(value)
 
 
 def at_least_one(name: str, value: float) -> float:
     """A finite number at or above 1, as a float."""
-    require(_is_number(value) and math.isfinite(value) and value >= 1, name, value, "a finite number >= 1")
+    require(is_number(value) and math.isfinite(value) and value >= 1, name, value, "a finite number >= 1")
     return float(value)
 
 
 def below_one(name: str, value: float) -> float:
     """A number in [0, 1), as a float."""
-    require(_is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
+    require(is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
     return float(value)
 
 
 def share(name: str, value: float) -> float:
     """A number in [0, 1], as a float."""
-    require(_is_number(value) and 0 <= value <= 1, name, value, "a number in [0, 1]")
+    require(is_number(value) and 0 <= value <= 1, name, value, "a number in [0, 1]")
     return float(value)
 
 
 def probability(name: str, value: float) -> float:
     """A number strictly between 0 and 1, as a float."""
-    require(_is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")
+    require(is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")
     return float(value)
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """An integer at or above 1."""
-    require(
-        isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, value, "an integer >= 1"
-    )
+    """An integer at or above 1, of no more bits than a tensor's."""
+    _require_integer(name, value, 1, 63)
     return value
 
 
 def finite_number(name: str, value: Any) -> float:
     """A finite number, as a float."""
-    require(_is_number(value) and math.isfinite(value), name, value, "a finite number")
+    require(is_number(value) and math.isfinite(value), name, value, "a finite number")
     return float(value)
 
 
 def natural(name: str, value: int) -> int:
-    """An integer at or above 0."""
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    require(ok, name, value, "an integer >= 0")
+    """An integer at or above 0, of no more bits than a seed's."""
+    _require_integer(name, value, 0, 64)
     return value
+
+
+def _require_integer(name: str, value: Any, least: int, bits: int) -> None:
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    require(ok, name, value, f"an integer >= {least}")
+    require(value.bit_length() <= bits, name, value, f"an integer from {least} to 2**{bits} - 1")
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
@@ -108,7 +121,7 @@ def tensor(name: str, value: Any) -> Tensor:
 
 def numbers(name: str, value: Any, like: Tensor) -> Tensor:
     """A number or a tensor of numbers, at least one, as a tensor of the dtype and device of ``like``, detached."""
-    ok = (isinstance(value, Tensor) and value.numel() > 0) or _is_number(value)
+    ok = (isinstance(value, Tensor) and value.numel() > 0) or is_number(value)
     require(ok, name, value, "a number or a tensor of numbers")
     return torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
 
@@ -126,6 +139,34 @@ def finite_tensor(name: str, value: Tensor) -> Tensor:
     return value
 
 
+# The largest reward, of either sign, by the dtype that computes with it. Squares of such, sums of 1e10 of them, and
+# those over a noise variance of 1e-10 are finite: 1e280 1e10 / 1e-10 = 1e300; in float32 1e24 leaves 1e14 for both.
+LARGEST_REWARD = {torch.float64: 1e140, torch.float32: 1e12}
+
+
+def largest_reward(dtype: torch.dtype) -> float:
+    """The largest reward that a model of this dtype takes; of integers that of float64."""
+    return LARGEST_REWARD.get(dtype, 1e140 if not dtype.is_floating_point else 1e12)
+
+
+def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Finite rewards, or prior means, none too large for ``dtype``, by default their own. Waits for the device.
+
+    Small ones are never refused: below 1e-150 (float32: 1e-20) their squares are 0, and so is what they add to a
+    likelihood; means are linear in rewards and keep them.
+    """
+    tensor(name, value)
+    dtype = value.dtype if dtype is None else dtype
+    most = largest_reward(dtype)
+    if value.numel() == 0 or (not value.is_complex() and bool(value.detach().abs().amax() <= most)):
+        return value
+    finite_tensor(name, value)
+    worst = float(value.detach().abs().amax())
+    expected = f"at most {most:g} in size in {dtype}, so that sums of squares are finite"
+    require(False, name, worst, expected)
+    return value
+
+
 def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
     """Raise a ValueError that shows the tensor's shape beside the expected one."""
     tensor(name, value)
@@ -133,8 +174,11 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def is_number(value: Any) -> bool:
+    """Whether this is a float, or an integer that float64 can hold; NaN and infinity are floats."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -sys.float_info.max <= value <= sys.float_info.max
+    return isinstance(value, float)
 
 
 class ArgumentError(ValueError, TypeError):
@@ -156,3 +200,43 @@ def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None
         for name, near in zip(unknown, close, strict=True)
     ]
     raise ArgumentError(f"{what} must be among {', '.join(known) or 'none'}, got {', '.join(named)}")
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def names_arguments(cls: Class) -> Class:
+    """A class (a dataclass too) whose constructor raises ``ArgumentError`` for arguments that it does not take."""
+    init = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        check_names(cls, kwargs)  # first: GPyTorch's kernels take any name, and do nothing with it
+        try:
+            init(self, *args, **kwargs)
+        except TypeError:
+            check_number(cls, args, kwargs)
+            raise
+
+    cls.__init__ = checked  # type: ignore[misc]
+    return cls
+
+
+def check_names(cls: type, kwargs: dict[str, Any]) -> None:
+    """Raise ``ArgumentError`` for arguments of other names than a constructor takes."""
+    taken: list[str] = []
+    for one in cls.__mro__:
+        if "__init__" in vars(one):
+            _, *own = inspect.signature(one.__init__).parameters.values()  # type: ignore[misc]
+            taken += [p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+            if not any(p.kind is p.VAR_KEYWORD for p in own) or not one.__module__.startswith(__package__):
+                break  # this one hands no names on, or (a kernel of GPyTorch) to none that reads them
+    known_names(f"arguments of {cls.__name__}", kwargs, dict.fromkeys(taken))
+
+
+def check_number(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ``ArgumentError`` if a constructor got too few arguments, or too many."""
+    try:
+        inspect.signature(cls).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(f"{cls.__name__}: {error}") from None

@@ -46,7 +46,9 @@ def functions_of(value):
     """The functions that take a public name's arguments: itself, or what a class is built by."""
     if inspect.isfunction(value):
         return [value]
-    builders = (vars(value).get(name) for name in ("__init__", "__post_init__"))
+    builders = (
+        inspect.unwrap(vars(value).get(name)) for name in ("__init__", "__post_init__") if name in vars(value)
+    )
     return [f for f in builders if inspect.isfunction(f) and f.__code__.co_filename != "<string>"]
 
 

@@ -3,9 +3,12 @@
 import copy
 import os
 import pickle
+import sys
+import threading
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, ask_tell, load_policy, recipes, save_policy
 from bandits_torch.policies.random import RandomPolicy
@@ -51,6 +54,48 @@ def test_copies_take_turns_of_their_own(tmp_path):
             assert copied.ask(1.0).id == 0
         save_policy(tmp_path / "file", asked)
         load_policy(tmp_path / "file", asked)  # in one's own turn, too
+
+
+def torn_copies(count):
+    """How many of ``count`` copies, made while four threads ask and tell, are not of one moment."""
+    arms = torch.linspace(0, 1, 6).double().unsqueeze(-1)
+    asked, stop, faults = AskTell(recipes.gp_ucb(arms, RBFKernel().double(), 0.1)), threading.Event(), []
+
+    def ask_and_tell():
+        while not stop.is_set():
+            asked.tell(asked.ask(0.0).id, 1.0)
+
+    threads = [threading.Thread(target=ask_and_tell) for _ in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for k in range(count):
+            try:
+                copied = copy.deepcopy(asked) if k % 2 else pickle.loads(pickle.dumps(asked))
+            except RuntimeError as error:  # a dictionary changed size
+                faults.append(error)
+                continue
+            answered = copied._asked - len(copied.open)
+            if not answered == copied.policy.model.num_observations == copied.policy._clock:
+                faults.append(answered)
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join()
+    return len(faults)
+
+
+def test_copies_of_what_threads_are_using_are_of_one_moment():
+    assert torn_copies(20) == 0
+
+
+def test_torn_copies_would_be_seen(monkeypatch):
+    monkeypatch.delattr(AskTell, "__deepcopy__")
+    monkeypatch.delattr(AskTell, "__getstate__")
+    assert torn_copies(60) > 0
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ _EXACT_UP_TO = 2000
 _NEGLIGIBLE = 1e-12  # of the present's variance: observations less correlated with it are left out
 
 
+@validation.names_arguments
 class PathwiseThompsonSampling:
     """Builds, once per step, one draw f ~ GP(mu, width^2 k) over all arms of an ``ArmGP``, without an N x N matrix.
 

@@ -15,6 +15,7 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class PointSearch:
     """How an acquisition is maximised: local searches (L-BFGS-B) from warm starts and from the best raw samples.

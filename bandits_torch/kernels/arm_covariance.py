@@ -11,6 +11,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 class ArmCovarianceKernel(Kernel):
     """k(i, j) = C_ij for inputs that are arm indices 0..N-1, stored as floats in one column.
 
@@ -104,8 +105,9 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
     validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and table.numel() > 0, "(T, N)")
     validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
+    validation.rewards("table", torch.where(torch.isnan(table), 0.0, table))
     automatic = isinstance(shrinkage, str) and shrinkage == "auto"
-    ok = automatic or (isinstance(shrinkage, (int, float)) and 0 <= shrinkage <= 1)
+    ok = automatic or (validation.is_number(shrinkage) and 0 <= shrinkage <= 1)  # type: ignore[operator]
     validation.require(ok, "shrinkage", shrinkage, "'auto' or a number in [0, 1]")
     held = ~torch.isnan(table)
     rewards = held.sum(0)

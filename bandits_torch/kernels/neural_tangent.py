@@ -12,6 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 class NeuralTangentKernel(Kernel):
     """H(x, x') = lim <grad f(x), grad f(x')> / m for f = sqrt(m) W_L relu(W_{L-1} ... relu(W_1 x)), weights N(0, 2/m).
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 class SpatioTemporalKernel(Kernel):
     """k((x, t), (x', t')) = k_space(x, x') k_time(t, t') for inputs whose LAST column is time.
 

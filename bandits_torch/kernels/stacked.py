@@ -13,6 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 class StackedKernel(Kernel):
     """P different kernels as one kernel of batch shape (..., P): the candidate priors of one model.
 

@@ -93,6 +93,7 @@ class MarkovTimeKernel(Kernel, ABC):
         self.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
 
 
+@validation.names_arguments
 class ExponentialForgettingKernel(MarkovTimeKernel):
     """Exponential forgetting: k(t, t') = (1 - eps)^(|t - t'| / 2).
 
@@ -158,6 +159,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
         return torch.exp(0.5 * exponent), -torch.expm1(exponent)
 
 
+@validation.names_arguments
 class WienerKernel(MarkovTimeKernel):
     """Uncertainty injection: k(t, t') = 1 + v max(0, min(t, t') - start).
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 class AtTime(Model, FantasizeMixin):
     """A BoTorch model whose last input is time, as a model over the other inputs: f( . , time).
 

@@ -13,6 +13,7 @@ from bandits_torch import validation
 ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class CandidatePrior:
     """A candidate prior of the reward function.

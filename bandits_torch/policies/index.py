@@ -134,7 +134,7 @@ class IndexPolicy(Policy):
         arm, reward, time = observation.arm, observation.reward, observation.time
         refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self._clock, self.model)
         if refuted is not None and bool(refuted.any()):
-            validation.finite_tensor("reward", reward)
+            validation.rewards("reward", reward)
             self._restart(refuted)
         self.choices.observe(arm, reward, time, late=True)
         self._clock = self._clock + 1

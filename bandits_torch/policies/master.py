@@ -24,6 +24,7 @@ from bandits_torch.policies.policy import (
 from bandits_torch.streams import ReplicateStreams
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class MasterThresholds:
     """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t), and the choice of copies.

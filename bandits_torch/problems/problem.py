@@ -11,6 +11,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.scoring import ArmScores
@@ -79,6 +80,11 @@ class Problem(ABC):
     horizon: int | None = None
     true_prior: CandidatePrior | None = None
     dim: int = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            validation.names_arguments(cls)
 
     @property
     def num_arms(self) -> int:

@@ -71,7 +71,7 @@ def make_kernel(kernel: str, lengthscale: float, nu: float = 2.5) -> Kernel:
     """Squared exponential (``"se"``) or Matern (``"matern"``, smoothness nu) kernel, k(x, x) = 1, float64."""
     validation.require(kernel in ("se", "matern"), "kernel", kernel, "'se' or 'matern'")
     validation.positive("lengthscale", lengthscale)
-    validation.require(nu in (0.5, 1.5, 2.5), "nu", nu, "0.5, 1.5 or 2.5")
+    validation.require(validation.is_number(nu) and nu in (0.5, 1.5, 2.5), "nu", nu, "0.5, 1.5 or 2.5")
     made = (RBFKernel() if kernel == "se" else MaternKernel(nu=nu)).double()
     made.lengthscale = lengthscale
     return made.requires_grad_(False)

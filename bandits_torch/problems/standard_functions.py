@@ -90,7 +90,7 @@ class Rosenbrock(StandardFunction):
     """
 
     def __init__(self, *, dim: int = 2, **options: Any) -> None:
-        validation.require(isinstance(dim, int) and dim >= 2, "dim", dim, "an integer >= 2")
+        validation.require(validation.positive_integer("dim", dim) >= 2, "dim", dim, "an integer >= 2")
         super().__init__(BoTorchRosenbrock(dim=dim), **options)
 
 

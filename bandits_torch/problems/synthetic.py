@@ -32,7 +32,7 @@ class StationaryProblem(SimulatedProblem):
     """
 
     def __init__(self, arms: Tensor, functions: Tensor, noise_scale: float | Tensor) -> None:
-        validation.finite_tensor("functions", functions)
+        validation.rewards("functions", functions)
         validation.shape_is("arms", arms, isinstance(arms, Tensor) and arms.dim() == 2, "(N, d)")
         ok = functions.dim() == 2 and functions.shape[-1] == arms.shape[0]
         validation.shape_is("functions", functions, ok, "(replicates, N), a number for each of the N arms")

@@ -12,6 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class RewardTable:
     """Rewards of every arm at every time.
@@ -51,6 +52,10 @@ class RewardTable:
             raise ValueError(
                 f"rewards must be finite, got infinity in row {row + 1}, column {names[column]!r}"
             )
+        if bool((rewards.abs() > (most := validation.largest_reward(rewards.dtype))).any()):
+            row, column = (rewards.abs() > most).nonzero()[0].tolist()
+            value, where = float(rewards[row, column]), f"row {row + 1}, column {names[column]!r}"
+            raise ValueError(f"rewards must be at most {most:g} in size, got {value:g} in {where}")
         if self.times is not None:
             _check_times(self.times, rewards.shape[0])
 

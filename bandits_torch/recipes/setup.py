@@ -20,6 +20,7 @@ Number = float | Tensor
 Choices = Tensor | int | Domain  # features of arms, their number, or where points may be played
 
 
+@validation.names_arguments
 @dataclass(frozen=True, eq=False)
 class Setup:
     """The arguments that recipes share: choices, prior knowledge of the rewards, and how the policy runs.

@@ -42,6 +42,7 @@ class RealisedGain:
         return model.information_gain
 
 
+@validation.names_arguments
 class MaximumGain:
     """The maximum over a finite arm set with repeated pulls, computed greedily.
 
@@ -100,6 +101,7 @@ class MaximumGain:
         return torch.where(outside.to(table.device), math.nan, found)
 
 
+@validation.names_arguments
 class GrowthBound:
     """The known growth rate of gamma_n, times a constant that the theorems do not give.
 

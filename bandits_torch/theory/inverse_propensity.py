@@ -56,7 +56,7 @@ def ips_estimates(
     validation.shape_is("arm", arm, arm.dim() >= 1 and arm.shape[-1] > 0, "(..., n) with n >= 1")
     validation.tensor("reward", reward)
     validation.shape_is("reward", reward, reward.shape == arm.shape, f"{tuple(arm.shape)}, as arm")
-    validation.finite_tensor("reward", reward)
+    validation.rewards("reward", reward)
     M = propensity_matrix(features, probabilities, ridge)
     N = M.shape[-1]
     ok = arm.dtype == torch.long and bool(((arm >= 0) & (arm < N)).all())

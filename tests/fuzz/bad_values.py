@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import hypothesis.strategies as st
 import torch
@@ -11,18 +13,38 @@ NAN, INF = math.nan, math.inf
 NO_NUMBERS = ["three", "", None, [], {}, (1,), 1j, b"1", object]
 N = 5  # arms of every valid call
 
+# No argument that is a number takes any of these: integers that float64 or 64 bits do not hold, of which Python
+# refuses to write the last, and numbers of other kinds.
+ODD_NUMBERS = [
+    10**400,
+    -(10**400),
+    10**5000,
+    Decimal("0.5"),
+    Decimal("1e400"),
+    Fraction(1, 2),
+    Fraction(10**5000),
+]
+NUMERIC = []  # the strategies of arguments that are numbers alone
+
+
+def _numeric(strategy):
+    NUMERIC.append(strategy)
+    return strategy
+
 
 def numbers(allowed, *, none=False, tensors=False):
     """Numbers that are not ``allowed``, and things that are no numbers."""
     junk = [value for value in NO_NUMBERS if not (none and value is None)]
     floats = st.floats(allow_nan=True, allow_infinity=True).filter(lambda x: not allowed(x))
-    return st.one_of(st.sampled_from([*(x for x in (NAN, INF, -INF) if not allowed(x)), *junk]), floats)
+    floats = st.one_of(st.sampled_from([*(x for x in (NAN, INF, -INF) if not allowed(x)), *junk]), floats)
+    return _numeric(floats)
 
 
 def integers(smallest, *, none=False):
     junk = [value for value in [*NO_NUMBERS, True] if not (none and value is None)]
     fractions = st.floats().filter(lambda x: x != x or x in (INF, -INF) or x != int(x) or x < smallest)
-    return st.one_of(st.sampled_from([NAN, INF, 1.5, *junk]), st.integers(max_value=smallest - 1), fractions)
+    below = st.integers(max_value=smallest - 1)
+    return _numeric(st.one_of(st.sampled_from([NAN, INF, 1.5, *junk]), below, fractions))
 
 
 def words(*allowed, none=False):

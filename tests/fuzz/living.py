@@ -143,6 +143,7 @@ BAD_REWARDS = {
     "NaN": numbers(NAN, 1),
     "infinity": numbers(1, INF),
     "minus infinity": numbers(-INF, 1),
+    "whose squares overflow": numbers(1e155, -1e155),
     "too many": numbers(1, 2, 3),
     "one for two": numbers(1),
     "no dimension": torch.tensor(1.0).double(),
@@ -152,7 +153,14 @@ BAD_REWARDS = {
     "text": "much",
     "nothing": None,
 }
-BAD_TIMES = {"NaN": NAN, "infinite": INF, "text": "noon", "nothing": None, "list": [1.0]}
+BAD_TIMES = {
+    "NaN": NAN,
+    "infinite": INF,
+    "text": "noon",
+    "nothing": None,
+    "list": [1.0],
+    "beyond float64": 10**400,
+}
 BAD_AVAILABLE = {
     "none left": torch.zeros(11, dtype=torch.bool),
     "none left in one replicate": torch.tensor([[True] * 11, [False] * 11]),
@@ -178,6 +186,7 @@ BAD_INDICES = {"arm too large": _X + 99, "negative arm": _X - 1, "fraction of an
 BAD_Y = {
     "NaN": _Y * NAN,
     "infinite": _Y - INF,
+    "whose squares overflow": _Y * 1e155,
     "one dimension": torch.ones(1).double(),
     "other batch": torch.ones(3, 1, 1).double(),
     "two outputs": torch.ones(S, 1, 2).double(),
@@ -200,4 +209,5 @@ BAD_COUNTS = {
     "text": "all",
     "nothing": None,
     "boolean": True,
+    "beyond 64 bits": 10**400,
 }

@@ -668,7 +668,7 @@ SPECS: dict[str, Spec] = {
     "recipes.auto": Spec(
         {},
         {
-            "width": bad.non_negative,
+            "width": bad.numbers(lambda x: 0 <= x < bad.INF, none=True),
             "share": bad.rate,
             "behind": bad.numbers(lambda x: x > 0),
             "plausible": bad.non_negative,
@@ -741,6 +741,7 @@ ALSO_CALLED = {
     "kernel": ["covariance", "space_kernel"],
     "width_form": ["form"],
     "arms": ["num_arms"],
+    "choices": ["num_arms"],
     "table": ["rewards"],
     "width": ["value"],
 }
@@ -791,13 +792,21 @@ def kind_of(name: str, argument: str) -> Any:
     looked_at = recipes.registered(recipe).told if room == "recipes" and recipe in recipes.RECIPES else KINDS
     if argument in ("kernel", "noise_variance") and argument not in looked_at:
         return None
-    told = SPECS.get(name, Spec()).kinds
-    if argument in told:
-        return told[argument]
-    kind = KINDS.get(argument)
-    parameter = parameters(name)[argument]
+    kind, parameter = given_kind(name, argument), parameters(name)[argument]
+    if argument in SPECS.get(name, Spec()).kinds:
+        return kind
     takes_none = parameter.default is None or "None" in str(parameter.annotation)
     return kind.filter(lambda value: value is not None) if kind is not None and takes_none else kind
+
+
+def given_kind(name: str, argument: str) -> Any:
+    """What stands in the tables above."""
+    return SPECS.get(name, Spec()).kinds.get(argument, KINDS.get(argument))
+
+
+def numeric_cases() -> list[tuple[str, str]]:
+    """(name, argument) of what must be one number."""
+    return [case for case in cases() if any(given_kind(*case) is kind for kind in bad.NUMERIC)]
 
 
 def cases() -> list[tuple[str, str]]:

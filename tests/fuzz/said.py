@@ -42,6 +42,12 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
             lambda bad=bad: policy.learn(Observation(step, choice.arm, bad, choice.why)),
             ("reward", "rewards", "Y"),
         )
+    for what, time in BAD_TIMES.items():
+        yield (
+            f"learn: time {what}",
+            lambda time=time: policy.learn(Observation(time, choice.arm, reward, choice.why)),
+            ("time",),
+        )
     told = {"nothing": None, "text": "why"}
     if choice.why.keys() - {"turn"} and choice.why.keys() != {"index"}:  # else none of it is needed to learn
         told |= {"empty": {}, "of others": {name: torch.zeros(3) for name in choice.why}}
@@ -57,14 +63,6 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
 
 def times_to_policy(policy: Any) -> Iterator[Said]:
     """Times that cannot be, for a policy whose model drifts."""
-    choice = policy.choose(4.0)
-    reward = torch.tensor([0.3, 0.4]).double()
-    for what, time in BAD_TIMES.items():
-        yield (
-            f"learn: time {what}",
-            lambda time=time: policy.learn(Observation(time, choice.arm, reward, choice.why)),
-            ("time",),
-        )
     for what, time in {**BAD_TIMES, "backwards": 1.0}.items():
         yield f"choose: time {what}", lambda time=time: policy.choose(time), ("time",)
 

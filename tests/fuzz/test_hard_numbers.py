@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import models, recipes
+from bandits_torch import models, policies, recipes, validation
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
 
 N, S, T = 6, 2, 12
 LINE = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
+ALL = torch.eye(2)
+MODELS_BY_DTYPE = {
+    "covariance": lambda dtype: models.ArmGP(2, ALL, 0.01, form="covariance", dtype=dtype),
+    "factor": lambda dtype: models.ArmGP(2, ALL, 0.01, form="factor", dtype=dtype),
+    "OnlineGP": lambda dtype: models.OnlineGP(RBFKernel(), 0.01, input_dim=1, dtype=dtype),
+    "SketchedGP": lambda dtype: models.SketchedGP(2, ALL, 0.01, dtype=dtype),
+    "WeightedGP": lambda dtype: WeightedGP(ALL.to(dtype), RBFKernel(), 0.01),
+}
 SMALL = {"hidden": 8, "depth": 2, "training_steps": 2}
 
 # arms, noise variance, what the rewards are multiplied by, and what is added to them
@@ -27,6 +37,9 @@ HARD = {
     "rewards that are all 0": (LINE, 0.1, 0.0, 0.0),
     "rewards of size 1e12": (LINE, 0.1, 1e12, 0.0),
     "rewards about 1e12": (LINE, 0.1, 1.0, 1e12),
+    "rewards as large as may be": (LINE, 0.1, 2e139, 0.0),
+    "rewards whose squares are 0": (LINE, 0.1, 1e-200, 0.0),
+    "rewards without a normal number": (LINE, 0.1, 1e-310, 0.0),
 }
 
 
@@ -46,6 +59,8 @@ def policy_over(name, arms, noise_variance):
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_an_arm_that_is_there_is_chosen(name, case):
     arms, noise_variance, scale, shift = HARD[case]
+    if name in ("opnn", "ada_opnn"):
+        scale = min(scale, 1e30)  # powers of a reward, by the depth of the network: see the test below
     policy = policy_over(name, arms, noise_variance)
     random = torch.Generator().manual_seed(0)
     for step in range(1, T + 1):
@@ -57,6 +72,32 @@ def test_an_arm_that_is_there_is_chosen(name, case):
                 assert not value.isnan().any()
         reward = scale * torch.randn(S, generator=random, dtype=torch.float64) + shift
         policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+
+
+def test_rewards_that_no_network_can_be_trained_on_are_refused_by_name():
+    features = policies.NeuralFeatures(LINE, width=8, depth=2, training_steps=2)
+    counts, sums = torch.ones(N, dtype=torch.float64), 2e139 * LINE.squeeze(-1)
+    with pytest.raises(ValueError, match="reward must be of a size"):
+        features.learnt(0, counts, sums)
+
+
+@pytest.mark.parametrize("dtype", validation.LARGEST_REWARD)
+@pytest.mark.parametrize("name", [*MODELS_BY_DTYPE])
+def test_the_largest_reward_leaves_finite_likelihoods_and_a_larger_one_is_refused(name, dtype):
+    """In the dtype that computes, whatever that of the rewards."""
+    model, most = MODELS_BY_DTYPE[name](dtype), validation.LARGEST_REWARD[dtype]
+    X = torch.zeros(1, 1, dtype=dtype)
+    for reward in (1.5 * most, -2 * most, 1e200):
+        with pytest.raises(ValueError, match=rf"Y must be at most {re.escape(f'{most:g}')} in size"):
+            model.observe(X, torch.tensor([[reward]], dtype=torch.float64))
+    for _ in range(5):
+        for reward in (most, -most):
+            model.observe(X, torch.tensor([[reward]], dtype=torch.float64))
+    if name not in ("SketchedGP", "WeightedGP"):
+        assert model.log_likelihood.isfinite()
+    posterior = model.posterior(X)
+    assert posterior.mean.isfinite().all()
+    assert (posterior.mean.abs() < 1e-3 * most).all()
 
 
 MODELS = {

@@ -202,7 +202,7 @@ def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, m
     """What is fitted then: the features, the times and the rewards of all that was seen, of arms too."""
     fitted = []
 
-    def spy(model, members, most, data):
+    def spy(model, members, most, data, seconds=None):
         fitted.append({k: (X.clone(), y.clone()) for k, (X, y) in data.items()})
         return []
 

@@ -310,3 +310,10 @@ def test_what_would_be_read_as_something_else_is_refused_by_what_decides(text, m
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_table(path)
+
+
+def test_a_reward_whose_square_overflows_is_refused_with_its_cell():
+    rewards = torch.rand(4, 3).double()
+    rewards[2, 1], rewards[3, 0] = -1e200, torch.nan
+    with pytest.raises(ValueError, match=r"at most 1e\+140 in size, got -1e\+200 in row 3, column '1'"):
+        RewardTable(rewards)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
@@ -169,7 +170,9 @@ class ArmGP(ArmModel):
         Cost: n steps. The time of an observation must be the same for every member of the batch.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, rewards, times = inputs.arms_and_rewards(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        index, rewards, times = inputs.arms_and_rewards(
+            X, Y, self.num_arms, self.drifts, self._batch_shape, self.arms.dtype
+        )
         moments = inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
             self._check_not_past(moments[0])
@@ -204,7 +207,9 @@ class ArmGP(ArmModel):
         moment = 0.0
         if self.drifts:
             validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            moment = validation.finite_number("time", time)
+            moment = validation.finite_number(
+                "time", time.item() if isinstance(time, Tensor | np.generic) else time
+            )
             late = late and self.now is not None and moment < self.now
             if not late:
                 self._check_not_past(moment)
@@ -212,7 +217,7 @@ class ArmGP(ArmModel):
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
-            validation.finite_tensor("reward", reward)
+            validation.rewards("reward", reward, self.arms.dtype)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
         learn = self._belief.learn_late if late and self.drifts else self._belief.learn
@@ -286,7 +291,9 @@ class ArmGP(ArmModel):
         held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
         Raises ValueError on bad input, with nothing changed.
         """
-        index, rewards, times = inputs.arms_and_rewards(X, Y, self.num_arms, self.drifts, self._batch_shape)
+        index, rewards, times = inputs.arms_and_rewards(
+            X, Y, self.num_arms, self.drifts, self._batch_shape, self.arms.dtype
+        )
         n = index.shape[-1]
         moments = inputs.moments(times, n, in_order=False)
         check_held(held, self._batch_shape, n)
@@ -305,7 +312,7 @@ class ArmGP(ArmModel):
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
             validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
         settings.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
-        validation.finite_tensor("prior_mean", prior_mean)
+        validation.rewards("prior_mean", prior_mean, self.arms.dtype)
         self.noise_variance.copy_(noise_variance)
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
         self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))

@@ -81,7 +81,7 @@ class ArmMembers(Described, torch.nn.Module):
         self.register_buffer("kernel", kernel.to(features.device), persistent=False)
         self.register_buffer("noise_variance", noise_variance.to(features), persistent=False)
         self.register_buffer("forgetting_rate", forgetting_rate.to(features), persistent=False)
-        mean = validation.finite_tensor("prior_mean", validation.numbers("prior_mean", prior_mean, features))
+        mean = validation.rewards("prior_mean", validation.numbers("prior_mean", prior_mean, features))
         fits = mean.shape in ((), (n,), (count, n))
         validation.shape_is("prior_mean", mean, fits, f"(), ({n},) or ({count}, {n})")
         self.register_buffer("prior_mean", mean.expand(count, n).clone(), persistent=False)

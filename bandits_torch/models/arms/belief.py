@@ -17,6 +17,7 @@ from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.rounding_watch import RoundingWatch
+from bandits_torch.models.arms.settings import SMALLEST_SPREAD
 from bandits_torch.models.online_model import held_elsewhere
 
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
@@ -24,9 +25,7 @@ FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "factor": FactorForm,
 }
 
-_SMALLEST_SPREAD = (
-    1e-15  # of a prior variance that grows: less is lost where the factor form takes a difference
-)
+_SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
 
 
 class ArmBelief(RoundingWatch):

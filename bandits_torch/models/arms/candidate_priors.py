@@ -98,7 +98,7 @@ def _mean(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
     n = arms.shape[-2]
     expected = f"() or ({n},), as many as there are arms"
     validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), expected)
-    return validation.finite_tensor(f"priors[{p}].mean", mean).expand(n)
+    return validation.rewards(f"priors[{p}].mean", mean).expand(n)
 
 
 def _kernel(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCovarianceKernel:

@@ -36,16 +36,16 @@ def split(X: Tensor, num_arms: int, drifts: bool, fewest: int = 1) -> tuple[Tens
 
 
 def arms_and_rewards(
-    X: Tensor, Y: Tensor, num_arms: int, drifts: bool, batch_shape: torch.Size
+    X: Tensor, Y: Tensor, num_arms: int, drifts: bool, batch_shape: torch.Size, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Arms (b, n) and rewards (b, n) of a block of observations, and their times as X has them (None without drift).
-    X: ``batch x n x 1`` (or 2), Y: ``batch x n x 1``."""
+    X: ``batch x n x 1`` (or 2), Y: ``batch x n x 1``; dtype: of the model."""
     index, times = split(X, num_arms, drifts, fewest=0)
     validation.tensor("Y", Y)
     validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
     n = X.shape[-2]
     validation.shape_is("Y", Y, Y.shape[-2] == n, f"batch_shape x {n} x 1, as X has")
-    validation.finite_tensor("Y", Y)
+    validation.rewards("Y", Y, dtype)
     return flat("X", index, batch_shape, n), flat("Y", Y.squeeze(-1), batch_shape, n), times
 
 

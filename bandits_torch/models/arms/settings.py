@@ -37,6 +37,11 @@ def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
 SMALLEST_RATIO = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
+# Of a prior variance that grows with time or place: where it is less, nothing is left of an observation, since repeated
+# pulls at the noise differ in figures that K + lambda I does not have.
+SMALLEST_SPREAD = {torch.float64: 1e-15, torch.float32: 5e-7}
+
+
 def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
     """ValueError where the noise variance, (*batch), is too small a part of the prior variance (q, N) for its dtype."""
     least = SMALLEST_RATIO.get(noise_variance.dtype, 1e-5)
@@ -50,7 +55,7 @@ def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
 def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
     """Finite prior mean, () or (*batch, N), a copy."""
     mean = validation.numbers("prior_mean", prior_mean, arms).clone()
-    validation.finite_tensor("prior_mean", mean)
+    validation.rewards("prior_mean", mean)
     num_arms = arms.shape[-2]
     if mean.dim():
         validation.shape_is("prior_mean", mean, mean.shape[-1] == num_arms, f"(*batch, {num_arms})")

@@ -64,7 +64,7 @@ class WeightedGP(OnlineModel):
         batch_shape: tuple[int, ...] | torch.Size = (),
     ) -> None:
         super().__init__()
-        ok = isinstance(discount, (int, float)) and 0 < discount <= 1
+        ok = validation.is_number(discount) and 0 < discount <= 1
         validation.require(ok, "discount", discount, "a number in (0, 1]")
         self.discount = float(discount)
         prior = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=batch_shape)
@@ -131,7 +131,7 @@ class WeightedGP(OnlineModel):
         validation.tensor("Y", Y)
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
         if Y.is_cpu:
-            validation.finite_tensor("Y", Y)
+            validation.rewards("Y", Y, self.weight.dtype)
         shape, where = self._batch_shape, self._mask(where)
         index = inputs.flat("X", index, shape, n).reshape(*shape, n)
         rewards = inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)

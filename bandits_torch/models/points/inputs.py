@@ -27,6 +27,8 @@ def points_and_targets(X: Tensor, Y: Tensor, batch_shape: torch.Size, like: Tens
     for label, value in (("X", X), ("Y", Y)):
         if value.device.type == "cpu":
             validation.finite_tensor(label, value)
+    if Y.is_cpu:
+        validation.rewards("Y", Y, like.dtype)
     return X.to(like), Y.to(like).squeeze(-1)
 
 

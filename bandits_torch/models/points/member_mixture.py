@@ -13,6 +13,7 @@ from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.points.point_members import PointMembers
 
 
+@validation.names_arguments
 class MemberMixture(Model):
     """What the members predict together: at [x, t] a mixture by their weights.
 

@@ -18,7 +18,8 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.settings import SMALLEST_RATIO, check_ratio, noise_over
+from bandits_torch.models.algebra.rank_one import solve_transposed
+from bandits_torch.models.arms.settings import SMALLEST_RATIO, SMALLEST_SPREAD, check_ratio, noise_over
 from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.online_model import OnlineModel
@@ -91,7 +92,8 @@ class OnlineGP(OnlineModel):
         require_within(shape, noise.shape, "noise_variance")
         require_within(shape, kernel.batch_shape, "kernel.batch_shape")
         if not isinstance(prior_mean, Mean):
-            prior_mean = _constant(validation.finite_number("prior_mean", prior_mean), dtype)
+            constant = torch.tensor(validation.finite_number("prior_mean", prior_mean), dtype=torch.float64)
+            prior_mean = _constant(float(validation.rewards("prior_mean", constant, dtype)), dtype)
         self.kernel = copy.deepcopy(kernel).to(dtype=dtype, device=device)
         self.prior_mean = copy.deepcopy(prior_mean).to(dtype=dtype, device=device)
         self.register_buffer("noise_variance", noise)
@@ -168,14 +170,17 @@ class OnlineGP(OnlineModel):
             where: boolean, broadcasts to ``batch_shape``: the members that learn.
 
         Raises:
-            ValueError: on another shape, or NaN or infinity in X or Y (on the CPU), with nothing changed.
+            ValueError: on another shape, or NaN or infinity in X or Y, or where the prior variance at X has grown to
+                more than 1e15 (in float32: 2e6) times the noise variance (on the CPU), with nothing changed.
         """
         X, Y = points_and_targets(X, Y, self.batch_shape, self.data.inputs)
         where = self._mask(where)
+        ratio = self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
             self._widen(X, where)
-            self.data.append(new_rows(self._prior, self.data, X, Y, where))
+            for new in self._new_rows(X, Y, where, ratio):
+                self.data.append(new)
             self.data.ragged |= where is not None
 
     @contextmanager
@@ -193,6 +198,38 @@ class OnlineGP(OnlineModel):
         """See ``OnlineModel``; of any time. O(t^2)."""
         self.observe(X, predict(self._prior, self.data, X.to(self.data.inputs))[0].unsqueeze(-1))
         self._pending += 1
+
+    def _new_rows(
+        self, X: Tensor, Y: Tensor, where: Tensor | None, ratio: float, noise: Tensor | None = None
+    ) -> Iterator[Rows]:
+        """The rows that observations add, all at once; or one after the other where together they are no positive
+        definite matrix to the figures that a small ``ratio`` of noise to prior variance leaves. Each is to be held
+        before the next is asked for."""
+        try:
+            yield new_rows(self._prior, self.data, X, Y, where, noise)
+            return
+        except torch.linalg.LinAlgError:
+            if ratio >= SMALLEST_RATIO[X.dtype]:
+                raise  # the kernel's own fault
+        for k in range(X.shape[-2]):
+            one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
+            yield new_rows(self._prior, self.data, X[..., one, :], Y[..., one], where, own)
+
+    def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> float:
+        """The least ratio of noise to prior variance at X; 1 where it is not looked at, as a stationary kernel's, which
+        was seen at first. ValueError where nothing would be left of an observation."""
+        if self.kernel.is_stationary or not X.is_cpu or X.shape[-2] == 0:
+            return 1.0
+        with torch.no_grad():
+            prior = self._prior.variance(X)
+        noise = self.noise_variance if noise_variance is None else noise_variance
+        least, ratio = SMALLEST_SPREAD[X.dtype], float((noise.unsqueeze(-1) / prior).min())
+        expected = (
+            f"where noise_variance is at least {least:g} of the prior variance (it is {ratio:.1e} of it): a kernel "
+            "that grows from a start needs one near the first observation"
+        )
+        validation.require(not ratio < least, "X", X, expected)
+        return ratio
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
@@ -215,6 +252,7 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             for _ in range(count):
                 self.data.drop_oldest(where)
+            self._whiten_anew()
 
     def remove(self, row: Tensor, where: Tensor | None = None) -> None:
         """Unlearn one observation of each member exactly, in place: that of number ``row`` in ``data.rows()``. O(t^2).
@@ -228,6 +266,14 @@ class OnlineGP(OnlineModel):
         where = self._mask(where)
         with torch.no_grad():
             self.data.drop_row(row, where)
+            self._whiten_anew()
+
+    def _whiten_anew(self) -> None:
+        """L^{-1} (y - m) from the targets held: what went may have been a million times what stays, and its rounding
+        errors with it, of which the factor knows nothing. O(t^2)."""
+        rows = self.data.rows()
+        residual = torch.where(rows.held, rows.targets - self.prior_mean(rows.inputs), 0.0)
+        rows.whitened.copy_(solve_transposed(self.data.solid(), residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
@@ -255,8 +301,20 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
             self.data.widen(padded(self.noise_variance.shape, self.batch_shape))
-            upper, whitened = factor_anew(self._prior, self.data)
             rows = self.data.rows()
+            try:
+                upper, whitened = factor_anew(self._prior, self.data)
+            except torch.linalg.LinAlgError:  # one after the other, of which each is at least the noise
+                if self._check_spread(rows.inputs) >= SMALLEST_RATIO[rows.inputs.dtype]:
+                    raise
+                self.data.size, size = 0, self.data.size
+                X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
+                for k in range(size):
+                    one = slice(k, k + 1)
+                    self.data.append(
+                        new_rows(self._prior, self.data, X[..., one, :], Y[..., one], held[..., k])
+                    )
+                return
             rows.corner.copy_(upper)
             rows.whitened.copy_(whitened)
 
@@ -274,8 +332,10 @@ class OnlineGP(OnlineModel):
             validation.shape_is(
                 "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
             )
-        check_ratio(noise_variance.to(self.noise_variance), self._variance_at_origin())
-        validation.finite_tensor("prior_mean", prior_mean)
+        noise_variance = noise_variance.to(self.noise_variance)
+        check_ratio(noise_variance, self._variance_at_origin())
+        self._check_spread(self.data.rows().inputs, noise_variance.reshape(self.noise_variance.shape))
+        validation.rewards("prior_mean", prior_mean, self.data.inputs.dtype)
         for own, new in taken:
             own.copy_(new.reshape(own.shape))
         self.rebuild()
@@ -298,10 +358,12 @@ class OnlineGP(OnlineModel):
         """
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = points_and_targets(X, Y, wide, self.data.inputs)
+        ratio = self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
             noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
-        model.data.join(new_rows(model._prior, model.data, X, Y, None, noise))
+        for new in model._new_rows(X, Y, None, ratio, noise):
+            model.data.join(new)
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:

@@ -82,7 +82,9 @@ class PointMembers(Described):
         validation.shape_is("bounds", bounds, fits and bounds.is_floating_point(), "(2, d), floating point")
         validation.finite_tensor("bounds", bounds)
         validation.require(bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "increasing")
-        d, P = bounds.shape[-1], validation.tensor("forgetting_rate", forgetting_rate).shape[0]
+        one = validation.tensor("forgetting_rate", forgetting_rate).dim() == 1
+        validation.shape_is("forgetting_rate", forgetting_rate, one, "(P,), a number for each member")
+        d, P = bounds.shape[-1], len(forgetting_rate)
         self.replicates = validation.positive_integer("replicates", replicates)
         self.capacity = validation.positive_integer("capacity", capacity)
         validation.require(capacity >= 2, "capacity", capacity, "an integer >= 2")

@@ -11,6 +11,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class LeverageSampling:
     """Each observation x_s enters the dictionary with probability min(1, oversampling * sigma~^2(x_s) / lambda).

@@ -157,7 +157,9 @@ class SketchedGP(ArmModel):
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
-        index, rewards, _ = inputs.arms_and_rewards(X, Y, self.num_arms, False, self._batch_shape)
+        index, rewards, _ = inputs.arms_and_rewards(
+            X, Y, self.num_arms, False, self._batch_shape, self.arms.dtype
+        )
         mask = self._mask(where)
         for k in range(index.shape[-1]):
             self._learn(index[:, k], rewards[:, k], mask)
@@ -167,7 +169,7 @@ class SketchedGP(ArmModel):
     ) -> None:
         """``observe`` for one pull per member; ``time`` is not looked at."""
         arm, mask = self._checked_arm(arm), self._mask(where)
-        validation.finite_tensor("reward", reward)
+        validation.rewards("reward", reward, self.arms.dtype)
         self._learn(arm, inputs.flat("reward", reward, self._batch_shape), mask)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
@@ -199,7 +201,7 @@ class SketchedGP(ArmModel):
 
     def reward(self, arm: Tensor, reward: Tensor) -> None:
         """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
-        validation.finite_tensor("reward", reward)
+        validation.rewards("reward", reward, self.arms.dtype)
         n = arm.shape[-1]
         arms = inputs.flat("arm", arm, self._batch_shape, n)
         rewards = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)

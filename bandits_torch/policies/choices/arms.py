@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import cast
 
@@ -19,6 +18,8 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
 from bandits_torch.policies.policy import Observation
 from bandits_torch.streams import ReplicateStreams
+
+_FLOATS = (torch.float64, torch.float32)
 
 
 class Arms(Choices):
@@ -43,7 +44,9 @@ class Arms(Choices):
         arm, reward, why, S = observation.arm, observation.reward, observation.why, self._shape
         right = type(arm) is type(reward) is Tensor and type(observation.time) is float and type(why) is dict
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
-        right = right and reward.is_floating_point() and math.isfinite(reward.sum() + observation.time)
+        right = (
+            right and reward.dtype in _FLOATS and float(reward @ reward) + 0 * observation.time < self._most
+        )
         for name in told:
             right = right and type(value := why.get(name)) is Tensor and value.shape == S
         if not (right and self._inside(arm)):
@@ -104,6 +107,8 @@ class ArmsWithModel(Arms, ModelChoices):
         batch = model.batch_shape
         super().__init__(arms.shape[-2], batch[0] if batch else 1)
         self.model, self.arms = model, arms
+        self._dtype = model.noise_variance.dtype
+        self._most = validation.largest_reward(self._dtype) ** 2
         self._each = tuple(batch) or (1,)
         self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
 

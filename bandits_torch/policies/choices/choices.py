@@ -66,7 +66,7 @@ class Choices(ABC):
         validation.tensor("arm", arm)
         validation.require(not reward.is_complex(), "reward", reward.dtype, "real numbers")
         if reward.is_cpu:
-            validation.finite_tensor("reward", reward)
+            validation.rewards("reward", reward, self._dtype or reward.dtype)
         validation.finite_number("time", observation.time)
         validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
         self.check_choice(arm)
@@ -85,6 +85,10 @@ class Choices(ABC):
     _shape: tuple[int, ...]  # of a choice
     _dtypes: tuple[torch.dtype, ...]  # that it may have
     _expected: str  # what it must be, for an error
+    _dtype: torch.dtype | None = None  # that rewards are computed with, where that is not their own
+    _most = (
+        validation.LARGEST_REWARD[torch.float64] ** 2
+    )  # the sum of their squares, of what is seen at a glance
 
 
 class ModelChoices(Choices):

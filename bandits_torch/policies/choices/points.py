@@ -113,6 +113,7 @@ class ModelPoints(Points, ModelChoices):
         self.search = PointSearch() if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         self._seed, self._first = validation.natural("seed", seed), first_replicate
+        self._dtype = model.noise_variance.dtype
         self.model, self._has_time = cast(OnlineGP, model), extra == 1
         self._of_each_member = (*batch[:1], *[1] * (len(batch) - 1), 1)
         self._steps, self._latest = 0, domain.bounds.new_zeros(self.replicates, 0, domain.dim)

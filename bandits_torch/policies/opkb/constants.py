@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from bandits_torch import validation
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class Constants:
     """Constants of Hong, Li & Tewari (2023), Algorithms 1-3, appendix D.1.

@@ -55,8 +55,9 @@ class NeuralFeatures(FeatureSource):
         validation.require(ok, "arms", arms, "an (N, d) tensor of features")
         validation.shape_is("arms", arms, arms.numel() > 0, "(N, d) with N >= 1 and d >= 1")
         self.arms = validation.finite_tensor("arms", arms)
-        self.width, self.depth = validation.positive_integer("width", width), depth
-        validation.require(isinstance(depth, int) and depth >= 2, "depth", depth, "an integer >= 2")
+        self.width = validation.positive_integer("width", width)
+        self.depth = validation.positive_integer("depth", depth)
+        validation.require(depth >= 2, "depth", depth, "an integer >= 2")
         self.training_steps = validation.natural("training_steps", training_steps)
         self.regulariser = validation.positive("regulariser", regulariser)
         self.replicates, self.num_arms = validation.positive_integer("replicates", replicates), arms.shape[0]
@@ -74,10 +75,16 @@ class NeuralFeatures(FeatureSource):
         return self._initial[replicate]
 
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi^(j), (N, N), after training on ``counts`` pulls of the arms with rewards ``sums``."""
+        """phi^(j), (N, N), after training on ``counts`` pulls of the arms with rewards ``sums``.
+
+        Raises ValueError for rewards so large that training diverges.
+        """
         if self.training_steps == 0:
             return self._initial[replicate]
-        return features_of_covariance(gram(self.train(replicate, counts, sums), self.arms))
+        learnt = gram(self.train(replicate, counts, sums), self.arms)
+        expected = "of a size, about 1, that a network can be trained on: with these its weights are no longer finite"
+        validation.require(bool(learnt.isfinite().all()), "reward", sums, expected)
+        return features_of_covariance(learnt)
 
     def train(self, replicate: int, counts: Tensor, sums: Tensor) -> Weights:
         """W^(j), from the pulls and summed rewards of the arms, (N,) each (Algorithm 6)."""
