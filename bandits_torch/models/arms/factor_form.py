@@ -14,9 +14,14 @@ from bandits_torch.models.algebra.posterior_of_counts import (
     column_error,
     posterior_of_counts,
 )
-from bandits_torch.models.arms.covariance_form import half_log1p
 from bandits_torch.models.arms.points_in_time import PointsInTime
 from bandits_torch.models.arms.prior import ArmPrior
+
+
+def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
+    """1/2 ln(1 + ratio) for ratio (b, 1), as (b,), and 0 where ``where`` is False: the gain of one observation."""
+    gain = torch.log1p(ratio).mul_(0.5).squeeze(-1)
+    return gain if where is None else gain * where
 
 
 class FactorForm(PointsInTime):
