@@ -61,6 +61,13 @@ class IndexSteps(CapturedSteps):
             raise refused("PeriodicRestart", "its replicates do not restart together")
         if self.samples and self.by_mask:
             raise refused("ThompsonSampling", "a restart by mask would factor its covariance")
+        factor, kernel = self.belief.form_name == "factor", self.belief.prior.time_kernel
+        if self.samples and factor:
+            raise refused("ThompsonSampling", "form='factor' keeps no root of the covariance")
+        if self.static and factor and kernel is not None and not kernel.is_stationary:
+            raise refused(
+                "form='factor'", "under a kernel whose variance grows, work depends on what was pulled"
+            )
         least = self.window or self.interval  # of what is held from then on
         room = steps if least is None else min(steps, least)
         self.belief.observations.reserve(room + most, self._held)
@@ -84,11 +91,13 @@ class IndexSteps(CapturedSteps):
             wanted = min(wanted, self.interval - cast(int, clock) % self.interval)
         if belief.drifts and belief.now is None:
             return 0  # the clock starts with the first observation
-        if self.samples and not belief.drifts and belief.form.joint_root() is None:
-            raise refused("ThompsonSampling", "it keeps no root of the covariance in form='factor'")
+        if self.samples:
+            belief.form.joint_root()  # kept from now on
         if not hasattr(self, "_moves") or self._moves.form is not belief.form:
-            kind = CovarianceMoves if belief.form_name == "covariance" else FactorMoves
-            self._moves = kind(belief, self.by_mask)
+            if belief.form_name == "covariance":
+                self._moves = CovarianceMoves(belief, self.by_mask)
+            else:
+                self._moves = FactorMoves(belief, self.by_mask, self.static)
         return self._moves.most(wanted)
 
     def given(self, times: Sequence[float]) -> Given:

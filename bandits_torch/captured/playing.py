@@ -10,7 +10,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from bandits_torch.captured.launching import launcher, rows_of
+from bandits_torch.captured.launching import CudaGraphs, PlainCalls, launcher, rows_of
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, captured_steps
 from bandits_torch.captured.world import World, best, pulled
 from bandits_torch.policies.policy import Policy
@@ -41,6 +41,11 @@ def block(steps: CapturedSteps, count: int, given: Given) -> Given:
     return rows_of(rows) | {"best": best(given)}
 
 
+def may_look(launch: PlainCalls | CudaGraphs) -> bool:
+    """Whether a block launched so may look at values: where that costs nothing, a form that grows does less."""
+    return isinstance(launch, PlainCalls)
+
+
 def play_captured(
     policy: Policy,
     problem: Problem,
@@ -56,15 +61,20 @@ def play_captured(
     """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch.
 
     Args:
+        policy, problem, horizon: as of ``run``.
+        done: steps played before.
+        streams: of the noise.
         recorder: takes down every block.
         plain: plays a step as ``run`` does; for those that cannot be captured.
         after: called with the number of the last step of every block.
         pause: how many steps after this one the host wants to be asked again.
+        most: steps in a launch.
 
     A block has ``most`` steps or a power of two: every length is a graph of its own.
     """
     steps, world = captured_steps(policy), World(problem, streams)
     launch = launcher(problem.arms.device)
+    steps.static = not may_look(launch)
     steps.begin(horizon - done, most)
     step = done
     while step < horizon:

@@ -24,8 +24,11 @@ class CapturedSteps(ABC):
     calls ``after``.
     """
 
+    static = True  # whether no value may be looked at in a block; a plain call on a CPU may
+
     def begin(self, steps: int, most: int) -> None:
         """``steps`` are to be played, in blocks of at most ``most``."""
+        return
 
     @abstractmethod
     def most(self, wanted: int) -> int:
@@ -45,6 +48,7 @@ class CapturedSteps(ABC):
 
     def close(self, books: Books) -> None:
         """What is written once a block, the last thing in it."""
+        return
 
     @abstractmethod
     def after(self, times: Sequence[float], rows: Given) -> None:

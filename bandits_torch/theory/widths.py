@@ -160,7 +160,9 @@ class SelfNormalisedWidth(Width):
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
         points: int | Tensor = 0  # of a provider that asks the model, and so launches nothing for them
         if getattr(self.gain, "counts_points", True):
-            points = step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
+            points = (
+                step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
+            )
         gamma, log_term = self.gain(points, model), log(self._events / delta)
         if self.form == "printed":
             return B + scale_of(noise, self.noise_scale) * torch.sqrt(2 * (gamma + 1 + log_term))

@@ -6,11 +6,13 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmGP, IndexPolicy, OnlineGP, UpperConfidenceBound, make, recipes, run
 from bandits_torch.captured.world import World
+from bandits_torch.kernels import SpatioTemporalKernel, WienerKernel
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.problems.synthetic import GPDraws
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import ConstantWidth
+from tests.captured.test_captured_runs import built, never_looks
 
 
 def refused(policy, problem, match, horizon=30):
@@ -56,6 +58,26 @@ def test_a_window_whose_replicates_differ():
     run(policy, problem, 5)
     policy.reset(torch.tensor([True, False]))
     refused(policy, problem, "SlidingWindow cannot be captured: its replicates hold different numbers")
+
+
+def test_the_factor_form_for_draws_and_where_its_work_depends_on_what_was_pulled(monkeypatch):
+    never_looks(monkeypatch)
+    refused(
+        *built("ui_gp_ucb, factor"), "form='factor' cannot be captured: under a kernel whose variance grows"
+    )
+    policy, problem = built("gp_ts")
+    policy.model._belief.start("factor")
+    refused(policy, problem, "ThompsonSampling cannot be captured: form='factor' keeps no root")
+
+
+def test_draws_under_drift():
+    policy = recipes.gp_ts(*drifting())
+    refused(policy, make("gp", replicates=1, num_arms=12), "under drift every step factors")
+
+
+def drifting():
+    problem = make("gp", replicates=1, num_arms=12)
+    return problem.arms, SpatioTemporalKernel(problem.knowledge.kernel, WienerKernel()), 0.1
 
 
 class NoisyArms(GPDraws):

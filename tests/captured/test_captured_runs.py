@@ -30,15 +30,28 @@ CASES = {
     "ui_gp_ucb": ("ui_gp_ucb", "tv-gp", {"num_arms": 30}, {}),
     "et_gp_ucb, restarts": ("et_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"delta": 0.5}),
     "et_gp_ucb, none": ("et_gp_ucb", "gp", {"num_arms": 30}, {}),
+    "igp_ucb, factor": ("igp_ucb", "gp", {"num_arms": 30}, {"form": "factor"}),
+    "sw_gp_ucb, factor": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"form": "factor", "window": 20}),
+    "tv_gp_ucb, factor": ("tv_gp_ucb", "tv-gp", {"num_arms": 30}, {"form": "factor"}),
+    "ui_gp_ucb, factor": ("ui_gp_ucb", "tv-gp", {"num_arms": 30}, {"form": "factor"}),
+    "et_gp_ucb, factor": (
+        "et_gp_ucb",
+        "switching",
+        {"num_arms": 30, "horizon": HORIZON},
+        {"delta": 0.5, "form": "factor"},
+    ),
 }
 
 
 def built(name, replicates=REPLICATES, first=0):
     recipe, problem, of_problem, options = CASES[name]
+    form, options = options.get("form"), {k: v for k, v in options.items() if k != "form"}
     problem = make(problem, replicates=replicates, seed=3, first_replicate=first, **of_problem)
     policy = recipes.build(
         recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
     )
+    if form is not None:
+        policy.model._belief.start(form)
     return policy, problem
 
 
@@ -65,8 +78,27 @@ def books(policy):
     return (arm * valid, reward * valid, time * valid, model.num_observations), moments
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_captured_run_is_the_plain_run(name):
+def never_looks(monkeypatch):
+    """Blocks look at no value, as on a GPU, though they are plain calls."""
+    monkeypatch.setattr("bandits_torch.captured.playing.may_look", lambda launch: False)
+
+
+FACTOR = [name for name in CASES if "factor" in name]
+REFUSED = "ui_gp_ucb, factor"  # where no value may be looked at
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
+def test_a_captured_run_is_the_plain_run(name, monkeypatch):
+    never_looks(monkeypatch)
+    same_run_and_books(name)
+
+
+@pytest.mark.parametrize("name", FACTOR)
+def test_so_it_is_where_blocks_may_look(name):
+    same_run_and_books(name)
+
+
+def same_run_and_books(name):
     plain, problem = built(name)
     expected = run(plain, problem, HORIZON, seed=7)
     captured, problem = built(name)
@@ -81,8 +113,9 @@ def test_a_captured_run_is_the_plain_run(name):
     assert torch.equal(torch.as_tensor(captured._clock), torch.as_tensor(plain._clock))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name):
+@pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
+def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name, monkeypatch):
+    never_looks(monkeypatch)
     plain, problem = built(name)
     expected = run(plain, problem, HORIZON, seed=7)
     mixed, problem = built(name)
@@ -153,12 +186,21 @@ def test_a_captured_run_that_stops_at_a_checkpoint_continues_bit_for_bit(tmp_pat
         if step > 110:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as stopped:
         stopped.setattr(type(problem), "available", stops)
-        run(policy, problem, HORIZON, **part)
+        with pytest.raises(KeyboardInterrupt):
+            run(policy, problem, HORIZON, **part)
     policy, problem = built("sw_gp_ucb")
     resumed = run(policy, problem, HORIZON, **part)
     same(resumed, whole, 0.0)
+
+
+def test_the_factor_form_moves_to_larger_rooms_as_it_grows(monkeypatch):
+    never_looks(monkeypatch)
+    policy, problem = built("tv_gp_ucb, factor")
+    before = policy.model._belief.form.size
+    same(run(policy, problem, HORIZON, seed=7, capture=8), run(*built("tv_gp_ucb, factor"), HORIZON, seed=7))
+    assert policy.model._belief.form.size > 2 * before
 
 
 def test_bad_rewards_are_found_at_the_end_of_a_block():
