@@ -79,9 +79,9 @@ class IndexSteps(CapturedSteps):
             self._clock = None
         self._centred = not bool(self.belief.prior_mean.any())  # x + 0 is x
 
-    def most(self, wanted: int) -> int:
+    def most(self, times: Sequence[float]) -> int:
         """Until the window is full, until the next restart at an interval, and as there is room for."""
-        belief, clock = self.belief, self.policy._clock
+        belief, clock, wanted = self.belief, self.policy._clock, len(times)
         if self.window is not None:
             full = self._held >= self.window
             wanted = min(wanted, self.window if full else self.window - self._held)

@@ -79,14 +79,15 @@ def play_captured(
     step = done
     while step < horizon:
         wanted = min(most, horizon - step, pause(step))
-        count = steps.most(wanted)
+        times = [problem.time(s) for s in range(step + 1, step + wanted + 1)]
+        count = steps.most(times)
         count = count if count == most else 1 << count.bit_length() >> 1  # 0 stays 0
         if count == 0:
             plain(step + 1)
             step += 1
             continue
         start = perf_counter()
-        times = [problem.time(s) for s in range(step + 1, step + count + 1)]
+        times = times[:count]
         with torch.no_grad():
             given = world.given(step + 1, count) | steps.given(times)
             rows = launch((count, steps.key()), partial(block, steps, count), given)

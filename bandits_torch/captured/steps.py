@@ -31,8 +31,8 @@ class CapturedSteps(ABC):
         return
 
     @abstractmethod
-    def most(self, wanted: int) -> int:
-        """How many steps, at most ``wanted``, can be captured from here; 0: the next one has to be a plain step."""
+    def most(self, times: Sequence[float]) -> int:
+        """How many of the steps at these times, the next ones, can be captured; 0: the first has to be a plain step."""
 
     @abstractmethod
     def given(self, times: Sequence[float]) -> Given:

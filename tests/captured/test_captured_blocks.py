@@ -10,7 +10,7 @@ from bandits_torch.captured import captured_steps
 from bandits_torch.captured.playing import block
 from bandits_torch.captured.world import World
 from bandits_torch.streams import ReplicateStreams
-from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, built
+from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
 from tests.reference.count_launches import CountLaunches
 
 BEFORE = 45  # plain steps, so that windows are full
@@ -31,8 +31,8 @@ class Blocks:
             self.call = torch.compile(self.call, fullgraph=True, backend="aot_eager")
 
     def given(self):
-        assert self.steps.most(self.k) == self.k
         self.times = [self.problem.time(self.done + j + 1) for j in range(self.k)]
+        assert self.steps.most(self.times) == self.k
         with torch.no_grad():
             return self.world.given(self.done + 1, self.k) | self.steps.given(self.times)
 
@@ -61,6 +61,26 @@ def test_a_block_compiles_whole_and_gives_the_same(name):
             torch.testing.assert_close(ours[row], theirs[row], rtol=1e-12, atol=1e-12, msg=row)
     for ours, theirs in zip(compiled.policy.model.marginals(), plain.policy.model.marginals(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_a_block_of_auto_compiles_whole_and_gives_the_same():
+    plain, compiled = Blocks(*averaging("tv-gp"), k=2), Blocks(*averaging("tv-gp"), k=2, compiled=True)
+    ours, theirs = compiled.play(), plain.play()
+    for row in theirs:
+        torch.testing.assert_close(ours[row], theirs[row], rtol=1e-12, atol=1e-12, msg=row)
+
+
+def test_a_block_of_auto_reads_nothing_and_allocates_no_more_with_time():
+    blocks, allocated = Blocks(*averaging("switching"), k=1), set()
+    for _ in range(20):
+        given = blocks.given()
+        with CountLaunches() as asked:
+            rows = blocks.launch(given)
+        assert asked.host_reads == 0
+        blocks.steps.after(blocks.times, rows)
+        blocks.done += 1
+        allocated.add((blocks.steps.key(), asked.allocated))
+    assert len(allocated) == len({key for key, _ in allocated})
 
 
 @pytest.mark.parametrize(("recipe", "most"), [("igp_ucb", 30), ("sw_gp_ucb", 45)])

@@ -43,6 +43,18 @@ CASES = {
 }
 
 
+AVERAGING = {  # problem and its options
+    "switching": {"num_arms": 20, "horizon": HORIZON},
+    "tv-gp": {"num_arms": 12},
+    "low rank": {"num_arms": 510},
+}
+
+
+def averaging(name):
+    problem = make("gp" if name == "low rank" else name, replicates=3, seed=3, **AVERAGING[name])
+    return recipes.auto(problem.arms, replicates=3), problem
+
+
 def built(name, replicates=REPLICATES, first=0):
     recipe, problem, of_problem, options = CASES[name]
     form, options = options.get("form"), {k: v for k, v in options.items() if k != "form"}
@@ -50,7 +62,7 @@ def built(name, replicates=REPLICATES, first=0):
     policy = recipes.build(
         recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
     )
-    if form is not None:
+    if form == "factor":
         policy.model._belief.start(form)
     return policy, problem
 
@@ -154,6 +166,32 @@ def continued(policy, problem, done, count, streams, capture):
         lambda step: end - step, capture,
     )  # fmt: skip
     return arms[done:]
+
+
+@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("name", AVERAGING)
+def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
+    if not look:
+        never_looks(monkeypatch)
+    horizon = 40 if name == "low rank" else HORIZON
+    plain, problem = averaging(name)
+    expected = run(plain, problem, horizon, seed=7)
+    captured, problem = averaging(name)
+    same(run(captured, problem, horizon, seed=7, capture=True), expected, 0.0)
+    state, plain_state = described(captured.state_dict()), described(plain.state_dict())
+    assert {k: v for k, v in state.items() if plain_state[k] != v} == {}
+    if name == "switching":
+        assert expected.trace["resets"].max() > 5  # members did start anew
+
+
+def test_auto_is_rescaled_in_time_after_a_long_pause(monkeypatch):
+    never_looks(monkeypatch)
+    histories = []
+    for capture in (False, True):
+        policy, problem = averaging("tv-gp")
+        monkeypatch.setattr(type(problem), "time", lambda self, step: step + 1e4 * (step > 60))
+        histories.append(run(policy, problem, 100, seed=7, capture=capture))
+    same(*histories)
 
 
 def test_restarts_happened_in_the_case_that_is_to_show_them():
