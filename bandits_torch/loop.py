@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from time import perf_counter
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
 from bandits_torch import validation
 from bandits_torch.captured import MOST_STEPS, play_captured
@@ -152,8 +150,14 @@ def _wall_clock(device: torch.device) -> float:
 @contextmanager
 def _bar(progress: bool | str, title: str, horizon: int) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of every step done; it redraws the bar a few times a second."""
+    if not progress:
+        yield lambda step: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
-    if not progress or not (console.is_terminal or console.is_jupyter):
+    if not (console.is_terminal or console.is_jupyter):
         yield lambda step: None
         return
     with Progress(console=console, transient=True) as bar:

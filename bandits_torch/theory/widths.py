@@ -167,9 +167,9 @@ class SelfNormalisedWidth(Width):
         if self.form == "printed":
             return B + scale_of(noise, self.noise_scale) * torch.sqrt(2 * (gamma + 1 + log_term))
         deviation = torch.sqrt(2 * gamma + 2 * log_term)
-        if self.noise_scale is None:  # R = sqrt(lambda)
+        if self.noise_scale is None and deviation.shape == noise.shape:  # R = sqrt(lambda)
             return B + deviation
-        return B + like(noise, self.noise_scale) / torch.sqrt(noise) * deviation
+        return B + scale_of(noise, self.noise_scale) / torch.sqrt(noise) * deviation
 
 
 class IGPWidth(SelfNormalisedWidth):

@@ -10,8 +10,8 @@ from bandits_torch.captured import captured_steps
 from bandits_torch.captured.playing import block
 from bandits_torch.captured.world import World
 from bandits_torch.streams import ReplicateStreams
+from benchmarks.gpu.launches import CountLaunches
 from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
-from tests.reference.count_launches import CountLaunches
 
 BEFORE = 45  # plain steps, so that windows are full
 

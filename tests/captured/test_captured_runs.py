@@ -50,15 +50,16 @@ AVERAGING = {  # problem and its options
 }
 
 
-def averaging(name):
+def averaging(name, device="cpu"):
     problem = make("gp" if name == "low rank" else name, replicates=3, seed=3, **AVERAGING[name])
+    problem = problem.to(device)
     return recipes.auto(problem.arms, replicates=3), problem
 
 
-def built(name, replicates=REPLICATES, first=0):
+def built(name, replicates=REPLICATES, first=0, device="cpu"):
     recipe, problem, of_problem, options = CASES[name]
     form, options = options.get("form"), {k: v for k, v in options.items() if k != "form"}
-    problem = make(problem, replicates=replicates, seed=3, first_replicate=first, **of_problem)
+    problem = make(problem, replicates=replicates, seed=3, first_replicate=first, **of_problem).to(device)
     policy = recipes.build(
         recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
     )
