@@ -64,7 +64,7 @@ def ucb(num_arms: int, replicates: int, device: str, **options: Any) -> tuple[Po
 class Stepper:
     """Plays on: ``plain`` or ``captured`` steps, with nobody waiting for a result."""
 
-    def __init__(self, policy: Policy, problem: Problem, k: int = 32) -> None:
+    def __init__(self, policy: Policy, problem: Problem, k: int = 32, static: bool | None = None) -> None:
         self.policy, self.problem, self.k, self.done = policy, problem, k, 0
         device = problem.arms.device
         self.streams = ReplicateStreams(
@@ -72,6 +72,8 @@ class Stepper:
         )
         self.world = World(problem, self.streams)
         self.launch = launcher(device)
+        # Whether blocks look at no value though they may; None: as in a run.
+        self.static = isinstance(self.launch, CudaGraphs) if static is None else static
         self.steps: Any = None
 
     def plain(self, count: int) -> None:
@@ -88,7 +90,7 @@ class Stepper:
         """Captured steps, at least so many; how many blocks they were."""
         if self.steps is None:
             self.steps = captured_steps(self.policy)
-            self.steps.static = isinstance(self.launch, CudaGraphs)
+            self.steps.static = self.static
             self.steps.begin(100_000, self.k)
         end, blocks = self.done + count, 0
         while self.done < end:
@@ -116,30 +118,46 @@ def seconds_a_step(work: Any, steps: int, device: str) -> float:
 
 
 def both(
-    policy: Policy, problem: Problem, before: int, steps: int, settings: Settings, k: int = 32
+    policy: Policy,
+    problem: Problem,
+    before: int,
+    steps: int,
+    settings: Settings,
+    k: int = 32,
+    static: bool | None = None,
 ) -> dict[str, Any]:
     """Seconds, kernels and host waits of plain and captured steps; the captured ones after their graphs are made."""
-    stepper, device = Stepper(policy, problem, k), settings.device
+    stepper, device = Stepper(policy, problem, k, static), settings.device
     stepper.plain(before)
     told: dict[str, Any] = {"plain_seconds": seconds_a_step(stepper.plain, steps, device)}
     told["plain_waits"] = host_waits(partial(stepper.plain, 4), device) / 4
     with CountLaunches() as asked:
         stepper.plain(1)
-    told["plain_kernels"] = asked.kernels
+    told |= {"plain_kernels": asked.kernels, "plain_reads": asked.host_reads}
     stepper.captured(3 * k)
     told["captured_seconds"] = seconds_a_step(stepper.captured, max(steps, 2 * k), device)
     told["captured_waits"] = host_waits(partial(stepper.captured, 2 * k), device) / (2 * k)
-    told["captured_kernels"] = _kernels_of_block(stepper)
-    return told
+    return told | _counts_of_block(stepper)
 
 
-def _kernels_of_block(stepper: Stepper) -> float:
-    """Kernels a step of a block that is launched as it is."""
-    plain, stepper.launch = stepper.launch, lambda key, work, given: work(given)
-    done = stepper.done
+def _counts_of_block(stepper: Stepper) -> dict[str, float]:
+    """What a step of a block asks for that is launched as it is, without what the host does around it."""
+    plain, counted = stepper.launch, CountLaunches()
+    sizes = []
+
+    def counting(key: Any, work: Any, given: Any) -> Any:
+        sizes.append(key[0])
+        with counted:
+            return work(given)
+
+    stepper.launch = counting  # type: ignore[assignment]
     try:
-        with CountLaunches() as asked:
-            stepper.captured(stepper.k)
+        stepper.captured(stepper.k)
     finally:
         stepper.launch = plain
-    return asked.kernels / (stepper.done - done)
+    steps = sum(sizes)
+    return {
+        "captured_kernels": counted.kernels / steps,
+        "captured_reads": counted.host_reads,
+        "captured_allocated": counted.allocated / steps,
+    }
