@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Sequence
 from typing import cast
 
@@ -49,14 +50,10 @@ class AveragingSteps(CapturedSteps):
             self._fade = None
             return 0
         self._turn = model._turn
-        before = policy._gaps, policy._latest, policy._now
-        now, gaps = model.now, []
+        clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds
         for time in times[: _CYCLE - self._turn]:
-            policy._now = policy._clock(time)
-            policy._tick(time)
-            gaps.append(policy._now - now)
-            now = policy._now
-        policy._gaps, policy._latest, policy._now = before
+            gaps.append(clock.tick(time) - now)
+            now += gaps[-1]
         count = self._until_faded(gaps)
         if count == 0:
             self._fade = None
@@ -89,10 +86,9 @@ class AveragingSteps(CapturedSteps):
         policy, model = self.policy, self.model
         fade, gaps, checks = self._fade_now(), [], []
         for j, time in enumerate(times):
-            policy._now = policy._clock(time)
-            policy._tick(time)
-            gaps.append(policy._now - cast(float, model.now))
-            model.now = policy._now
+            now = policy.clock.tick(time)
+            gaps.append(now - cast(float, model.now))
+            model.now = now
             fade = self._fade_after(fade, j, gaps[-1])
             checks.append(bool(policy.plausible) and policy._count == policy._next_check)
             if policy._count == policy._next_check:

@@ -85,8 +85,8 @@ class ArmGP(ArmModel):
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
         if form == "auto":
-            in_double = arms.dtype == torch.float64
-            form = first_form(arms.device.type, in_double, self.drifts, b, self.num_arms)
+            in_double = self.arms.dtype == torch.float64
+            form = first_form(self.arms.device.type, in_double, self.drifts, b, self.num_arms)
         self._belief = ArmBelief(
             self.prior,
             mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
@@ -94,7 +94,9 @@ class ArmGP(ArmModel):
             form,
         )
         # A static model in float64 may take the other form once that is cheaper.
-        self._belief.changes_over = self.form == "auto" and not self.drifts and arms.dtype == torch.float64
+        self._belief.changes_over = (
+            self.form == "auto" and not self.drifts and self.arms.dtype == torch.float64
+        )
         self._candidates_time = 0.0
         self.eval()
 
