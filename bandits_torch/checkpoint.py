@@ -105,6 +105,11 @@ class RunCheckpoint:
         self.earlier_seconds = seconds
         return step
 
+    def steps_left(self, step: int) -> int:
+        """How many steps there are after this one until the file is next due, or the run ends."""
+        left = self.horizon - step
+        return left if self.path is None else min(left, self.every - step % self.every)
+
     def after(self, step: int) -> None:
         """Write the file if it is due after this step."""
         if self.path is None or (step % self.every and step != self.horizon):

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from time import perf_counter
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
 from bandits_torch import validation
+from bandits_torch.captured import MOST_STEPS, play_captured
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
 from bandits_torch.history import History
 from bandits_torch.policies.policy import Observation, Policy
@@ -32,6 +31,7 @@ def run(
     first_replicate: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = 1000,
+    capture: bool | int = False,
 ) -> History:
     """Play a policy for ``horizon`` steps: choose, pull, learn.
 
@@ -46,6 +46,9 @@ def run(
             same arguments and a newly built policy continues from there, and gives the result of an uninterrupted run
             bit for bit; a finished run returns its History again. One process at a time.
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
+        capture: play many steps in one launch (a CUDA graph on a GPU): 32, or so many as this integer. The same History
+            up to rounding; ``seconds`` are those of a block over its steps, and bad rewards are found at a block's end.
+            For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on GPUs says what cannot be.
 
     Cost: the policy's and the problem's, and that of ``Recorder``.
 
@@ -57,9 +60,12 @@ def run(
     Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and when a
     reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy learns of it, on a GPU
     up to 100 steps later. An interruption propagates. Also raises ValueError for a checkpoint that is damaged, of a
-    newer format version, or of a different run; the message names the differences.
+    newer format version, or of a different run; the message names the differences; and with ``capture`` for a policy or
+    a problem whose steps cannot be captured, with the reason.
     """
     _check_sizes(policy, problem, horizon)
+    if capture is not False and capture is not True:
+        validation.positive_integer("capture", capture)
     device = problem.arms.device
     streams = ReplicateStreams(
         seed,
@@ -80,7 +86,12 @@ def run(
     done = saved.resume()
     begun = _wall_clock(device)
     with _bar(progress, name_of(policy), horizon) as advance:
-        for step in range(done + 1, horizon + 1):
+
+        def played(step: int) -> None:
+            saved.after(step)
+            advance(step)
+
+        def play(step: int) -> None:
             time, available = problem.time(step), problem.available(step)
             start = perf_counter()
             choice = policy.choose(time, available)
@@ -91,8 +102,16 @@ def run(
             start = perf_counter()
             policy.learn(Observation(time, choice.arm, reward, choice.why))
             recorder.learnt(step, time, choosing + perf_counter() - start, policy.trace())
-            saved.after(step)
-            advance(step)
+            played(step)
+
+        if capture:
+            most = MOST_STEPS if capture is True else capture
+            play_captured(
+                policy, problem, horizon, done, streams, recorder, play, played, saved.steps_left, most
+            )
+        else:
+            for step in range(done + 1, horizon + 1):
+                play(step)
     return recorder.history(
         {
             "policy": name_of(policy),
@@ -131,8 +150,14 @@ def _wall_clock(device: torch.device) -> float:
 @contextmanager
 def _bar(progress: bool | str, title: str, horizon: int) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of every step done; it redraws the bar a few times a second."""
+    if not progress:
+        yield lambda step: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
-    if not progress or not (console.is_terminal or console.is_jupyter):
+    if not (console.is_terminal or console.is_jupyter):
         yield lambda step: None
         return
     with Progress(console=console, transient=True) as bar:

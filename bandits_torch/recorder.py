@@ -81,6 +81,30 @@ class Recorder:
                 rows = self._trace[name] = self._trace_rows(name, value)
             rows[step - 1] = value
 
+    def block(self, first: int, times: list[float], rows: Mapping[str, Tensor], seconds: float) -> None:
+        """Take down k steps from ``first`` on that were played together: rows (k, S) of arm, reward, expected and best,
+        and (k,) or (k, S) of what the policy says of them; ``seconds``: of all. Checked like single steps."""
+        k = len(times)
+        at, last = slice(first - 1, first - 1 + k), first + k - 1
+        told = dict(rows)
+        self._arms[at] = told.pop("arm")
+        self._rewards[at], self._expected[at] = told.pop("reward"), told.pop("expected")
+        self._best[at] = told.pop("best")
+        self._times[at], self._seconds[at], self._done = times, seconds / k, last
+        for name, value in told.items():
+            held = self._trace.get(name)
+            if held is None or value.dim() > held.dim():
+                held = self._trace[name] = self._trace_rows(name, value[0])
+            held[at] = value if value.dim() == held.dim() else value.unsqueeze(-1)
+        if self._on_cpu or last // _CHECK_EVERY > (first - 1) // _CHECK_EVERY:
+            self._check(last)
+
+    def one_a_step(self, names: tuple[str, ...]) -> None:
+        """These names' values are the same for all replicates: keep one a step."""
+        for name in names:
+            if (rows := self._trace.get(name)) is not None and rows.dim() > 1:
+                self._trace[name] = rows[:, 0].clone()
+
     def history(self, meta: dict[str, Any]) -> History:
         """The History of the steps taken down; waits for the device."""
         self._check(self._shape[0])

@@ -91,7 +91,9 @@ class ReplicateStreams:
     def _refill(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         length = max(1, min(1024, _BLOCK_NUMBERS // max(1, math.prod(shape))))
         draw = torch.randn if kind == "normal" else torch.rand
-        rows = [draw(length, *shape, generator=g, dtype=torch.float64) for g in self._generators]
+        rows = [
+            draw(length, *shape, generator=g, dtype=torch.float64, device="cpu") for g in self._generators
+        ]
         return torch.stack(rows, dim=1).to(dtype=self.dtype, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:

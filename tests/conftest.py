@@ -12,6 +12,9 @@ torch.set_num_threads(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="the long form of tests that have a short one")
+    parser.addoption(
+        "--device", default="cpu", help="where tensors are made that name no device: cpu or cuda"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -26,6 +29,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test was asked for."""
     return bool(request.config.getoption("full"))
+
+
+@pytest.fixture(autouse=True)
+def _device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tensors of a test are made on the device asked for, those of its parameters on the CPU."""
+    device = request.config.getoption("device")
+    if device == "cpu":
+        yield
+        return
+    torch.set_default_device(device)
+    yield
+    torch.set_default_device(None)
 
 
 @pytest.fixture(autouse=True)

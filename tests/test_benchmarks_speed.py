@@ -48,6 +48,9 @@ COLUMNS = {
     "scaling": {"model", "axis", "size", "declared_exponent", "seconds_per_step"},
     "million_arms": {"arms", "lengthscale", "first_step", "last_step", "seconds_per_step", "bytes_per_step"}
     | {"copy_seconds", "dictionary", "draws", "regret_per_step", "peak_mib"},
+    "captured": {"recipe", "arms", "replicates", "steps_in_a_block", "plain_seconds", "captured_seconds"}
+    | {"plain_kernels", "captured_kernels", "plain_reads", "captured_reads", "captured_allocated"}
+    | {"plain_waits", "captured_waits"},
     "step_trace": {"step", "files", "functions", "lines"},
 }
 

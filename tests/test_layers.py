@@ -21,7 +21,7 @@ FLOORS = [
     {"acquisition"},
     {"policies", "problems", "history"},
     {"recorder"},
-    {"checkpoint"},
+    {"checkpoint", "captured"},
     {"loop", "policy_files"},
     {"recipes"},
     {"ask_tell"},

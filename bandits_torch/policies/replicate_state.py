@@ -19,6 +19,11 @@ class ReplicateState(Described, ABC):
     def _start(self) -> dict[str, Tensor]:
         """The tensors by name as they are before the first observation."""
 
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the tensors."""
+        return tuple(self._start())
+
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the start, in the replicates with ``where`` (S,) True."""
         for name, value in self._start().items():

@@ -72,6 +72,8 @@ class Problem(ABC):
         horizon: the last step, None without an end.
         true_prior: the prior of the function among ``knowledge.priors``; for an oracle only.
         dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.
+        noise_is_added: whether ``noise`` depends on the step and the streams alone, never on the arms, so that it can
+            be drawn before they are chosen (``run(..., capture=True)``).
     """
 
     arms: Tensor
@@ -80,6 +82,7 @@ class Problem(ABC):
     horizon: int | None = None
     true_prior: CandidatePrior | None = None
     dim: int = 0
+    noise_is_added: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -63,6 +63,8 @@ class Replay(Problem):
             in the history, a constant history, more steps than rows.
     """
 
+    noise_is_added = True
+
     def __init__(
         self,
         table: Tensor | RewardTable,

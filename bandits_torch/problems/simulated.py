@@ -26,6 +26,8 @@ class SimulatedProblem(Problem):
     Raises ValueError for arms of another shape or that are not finite, and a ``noise_scale`` below 0.
     """
 
+    noise_is_added = True
+
     def __init__(
         self, arms: Tensor, replicates: int, noise_scale: float | Tensor, horizon: int | None = None
     ) -> None:

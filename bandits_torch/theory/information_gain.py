@@ -37,6 +37,8 @@ class RealisedGain:
     stated for the maximum. Cost: O(1); the model keeps it.
     """
 
+    counts_points = False  # a width need not work them out
+
     def __call__(self, points: int | Tensor, model: OnlineModel) -> Tensor:
         """The model's ``information_gain``, shape ``model.batch_shape``."""
         return model.information_gain

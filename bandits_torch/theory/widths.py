@@ -158,12 +158,18 @@ class SelfNormalisedWidth(Width):
         """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
         noise, w = model.noise_variance, self._most
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
-        R = noise.sqrt() if self.noise_scale is None else like(noise, self.noise_scale)
-        points = step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
+        points: int | Tensor = 0  # of a provider that asks the model, and so launches nothing for them
+        if getattr(self.gain, "counts_points", True):
+            points = (
+                step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
+            )
         gamma, log_term = self.gain(points, model), log(self._events / delta)
         if self.form == "printed":
-            return B + R * torch.sqrt(2 * (gamma + 1 + log_term))
-        return B + R / torch.sqrt(noise) * torch.sqrt(2 * gamma + 2 * log_term)
+            return B + scale_of(noise, self.noise_scale) * torch.sqrt(2 * (gamma + 1 + log_term))
+        deviation = torch.sqrt(2 * gamma + 2 * log_term)
+        if self.noise_scale is None and deviation.shape == noise.shape:  # R = sqrt(lambda)
+            return B + deviation
+        return B + scale_of(noise, self.noise_scale) / torch.sqrt(noise) * deviation
 
 
 class IGPWidth(SelfNormalisedWidth):

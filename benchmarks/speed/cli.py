@@ -16,6 +16,7 @@ from rich.markdown import Markdown
 from bandits_torch.files import atomic_write
 from benchmarks.speed import (
     against_botorch,
+    captured,
     crossover,
     growth,
     igp_30000,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         million_arms,
         stale_points,
         step_trace,
+        captured,
     )
 }
 

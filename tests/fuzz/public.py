@@ -265,6 +265,7 @@ NO_KIND = {
     **dict.fromkeys(["sampler", "objective", "X_pending"], "handed on to BoTorch"),
     "choices": "of a policy with a model: tests/policies/test_choices.py",
     "notes": "lines that are printed",
+    "capture": "a switch or a count; tests/captured",
     **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
     **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
     **dict.fromkeys(

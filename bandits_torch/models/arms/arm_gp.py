@@ -20,12 +20,9 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs, settings
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief
+from bandits_torch.models.arms.form_costs import first_form
 from bandits_torch.models.broadcasting import check_held, noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
-
-# "auto": an N x N covariance up to this many arms, low rank above (benchmarks/speed, crossover). Not a matter of the
-# batch, or a replicate alone could take another form than in its batch.
-_COVARIANCE_FORM_UP_TO = {"static": 500, "drifting": 1500}
 
 
 class ArmGP(ArmModel):
@@ -46,8 +43,10 @@ class ArmGP(ArmModel):
             at least 1e-10 of the largest prior variance (1e-5 in float32).
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
-            O(uN + n^2) a step, no N x N memory) or ``"auto"``: covariance up to 500 arms, 1 500 under drift; a
-            drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
+            O(uN + n^2) a step, no N x N memory) or ``"auto"``: the cheaper one for its arms and members, and from
+            factor to covariance, exactly, once so many arms were pulled that this is cheaper (``form_costs``), or a
+            draw needs a root; in float32 and on devices without figures covariance up to 500 arms, under drift up to
+            1 500; a drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
@@ -87,13 +86,17 @@ class ArmGP(ArmModel):
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
         if form == "auto":
-            most = _COVARIANCE_FORM_UP_TO["drifting" if self.drifts else "static"]
-            form = "covariance" if self.num_arms <= most else "factor"
+            in_double = self.arms.dtype == torch.float64
+            form = first_form(self.arms.device.type, in_double, self.drifts, b, self.num_arms)
         self._belief = ArmBelief(
             self.prior,
             mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
             self.noise_variance.reshape(b, 1),
             form,
+        )
+        # A static model in float64 may take the other form once that is cheaper.
+        self._belief.changes_over = (
+            self.form == "auto" and not self.drifts and self.arms.dtype == torch.float64
         )
         self._candidates_time = 0.0
         self.eval()
@@ -396,6 +399,7 @@ class ArmGP(ArmModel):
     def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """``joint`` with a root of the covariance: kept up to date at O(N^2) an observation in a static covariance
         form, once asked for (the first time costs O(N^3)); a Cholesky factor otherwise."""
+        self._belief.want_root()
         root = self._belief.form.joint_root()
         if root is None:
             return super().joint_root(time)

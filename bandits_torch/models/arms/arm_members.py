@@ -95,6 +95,9 @@ class ArmMembers(Described, torch.nn.Module):
         self.register_buffer("fade", features.new_ones(count))
         self.now: float | None = None
         self._turn = 0  # the row of ``pending`` that is written next
+        # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
+        # then marks, and the member's R is emptied when its turn comes.
+        self.counting: Tensor | None = None
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
         """How many numbers a row of R has, and the prior variances (G, N)."""
@@ -154,8 +157,13 @@ class ArmMembers(Described, torch.nn.Module):
 
     def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
-        shape = self.batch_shape
         self._advance(time)
+        self.learn_now(arm, reward, self._turn)
+        self._turn = (self._turn + 1) % _PENDING
+
+    def learn_now(self, arm: Tensor, reward: Tensor, turn: int) -> None:
+        """``observe_arms`` at the time it is now; the row of ``pending`` that is written is ``turn``."""
+        shape = self.batch_shape
         arm = arm.reshape(-1).expand(self.replicates)
         run = torch.arange(self.replicates, device=arm.device)
         mean, variance = self.at(arm)
@@ -165,18 +173,22 @@ class ArmMembers(Described, torch.nn.Module):
         over_arms = self._over_arms(scaled)
         self.mean.addcmul_(over_arms, innovation.unsqueeze(-1))
         self.reduction.addcmul_(over_arms, over_arms)
-        self.pending[:, :, self._turn] = scaled.transpose(0, 1)
-        self._turn = (self._turn + 1) % _PENDING
-        share = -(-len(self.kernel) // _PENDING)
-        self._absorb(slice(self._turn * share, (self._turn + 1) * share))
+        self.pending[:, :, turn] = scaled.transpose(0, 1)
+        share, following = -(-len(self.kernel) // _PENDING), (turn + 1) % _PENDING
+        self._absorb(slice(following * share, (following + 1) * share))
 
     def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
         """The posterior covariance of everything with each replicate's arm, over sqrt(a), a = ``fade``: (S, P, N)."""
         root = fade.sqrt().unsqueeze(-1)
         weights = self.pending[:, run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
-        known = (self.rows[:, run, arm] + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
+        held = self._counted(self.rows[:, run, arm])
+        known = (held + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
         prior = self.covariances[:, arm].movedim(0, 1)[:, self.kernel]
         return prior / root - known * root
+
+    def _counted(self, held: Tensor) -> Tensor:
+        """What members hold in R, (P, S, n), where it still counts."""
+        return held if self.counting is None else held * self.counting.unsqueeze(-1)
 
     def _over_arms(self, column: Tensor) -> Tensor:
         """What a column stands for at every arm, (S, P, N)."""
@@ -202,6 +214,9 @@ class ArmMembers(Described, torch.nn.Module):
             return
         pending = self.pending[members].flatten(0, 1)
         rows = self.rows[members].flatten(0, 1)  # views: both are contiguous
+        if self.counting is not None:
+            rows.mul_(self.counting[members].reshape(-1, 1, 1))
+            self.counting[members] = 1.0
         rows.baddbmm_(pending.mT, pending)
         self.rows[members] *= fade[:, None, None, None]
         pending.zero_()
@@ -216,6 +231,12 @@ class ArmMembers(Described, torch.nn.Module):
             for tensor in (self.mean, self.reduction, self.rows, self.pending):
                 tensor.zero_()
             self.fade, self.now, self._turn = torch.ones_like(self.fade), None, 0
+            return
+        if self.counting is not None:
+            self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
+            self.reduction.masked_fill_(where.unsqueeze(-1), 0.0)
+            self.pending.masked_fill_(where.T[..., None, None], 0.0)
+            self.counting.masked_fill_(where.T, 0.0)
             return
         run, member = where.nonzero(as_tuple=True)
         self.mean[run, member] = 0.0

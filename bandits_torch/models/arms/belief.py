@@ -14,6 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
+from bandits_torch.models.arms.form_costs import COSTS, covariance_pays
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.rounding_watch import RoundingWatch
@@ -40,6 +41,8 @@ class ArmBelief(RoundingWatch):
         observations: what was learned and not forgotten, oldest first.
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
+
+    changes_over = False  # whether the factor form gives way to the covariance form once that is cheaper
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
@@ -99,6 +102,50 @@ class ArmBelief(RoundingWatch):
         self._learned += 1
         if self._learned >= self._next_look:
             self._mend(time, [look <= self._learned for look in self._looks])
+
+    # -- the form --------------------------------------------------------------------------------------
+
+    def _mend(self, time: float, look: list[bool]) -> None:
+        """A look at rounding errors, and at the form."""
+        super()._mend(time, look)
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Take the covariance form if, with so many points, its step is cheaper. Done at looks, which wait anyway.
+
+        The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
+        """
+        form, device = self.form, self.prior_mean.device.type
+        if not self.changes_over or not isinstance(form, FactorForm) or device not in COSTS:
+            return
+        points, rows = int((form.point_count > 0).sum(-1).max()), int(form.rows.used)
+        members, arms = self.prior_mean.shape
+        if covariance_pays(device, members, arms, points, rows):
+            self._change_over(form)
+
+    def want_root(self) -> None:
+        """A draw needs a root of the covariance, which only the covariance form keeps."""
+        form, device = self.form, self.prior_mean.device.type
+        if not self.changes_over or not isinstance(form, FactorForm) or device not in COSTS:
+            return
+        members, arms = self.prior_mean.shape
+        if covariance_pays(device, members, arms, arms, arms):
+            self._change_over(form)
+
+    def _change_over(self, old: FactorForm) -> None:
+        """The same posterior in the covariance form: O(N^2 n) once. Static priors only."""
+        new = CovarianceForm(self.prior, len(self.prior_mean), old.noise_variance)
+        new.covariance.copy_(old.full(0.0))
+        new.covariance.add_(new.covariance.mT.clone()).mul_(0.5)
+        new.covariance.diagonal(dim1=-2, dim2=-1).copy_(old.variance)
+        for m, held in enumerate(
+            old.point_count > 0
+        ):  # among the points P keeps its figures where differences do not
+            arm = old.point_arm[m, held]
+            new.covariance[m, arm.unsqueeze(-1), arm] = old.covariance[m, held][:, held]
+        for name in ("mean", "gain", "surprise", "removed", "frail"):
+            getattr(new, name).copy_(getattr(old, name))
+        self.form = new
 
     def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
         """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""

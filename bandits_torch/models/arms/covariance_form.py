@@ -18,12 +18,6 @@ from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 
-def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
-    """1/2 ln(1 + ratio) for ratio (b, 1), as (b,), and 0 where ``where`` is False: the gain of one observation."""
-    gain = torch.log1p(ratio).mul_(0.5).squeeze(-1)
-    return gain if where is None else gain * where
-
-
 class CovarianceForm(ResizableState):
     """State of ``ArmGP``: mean m and covariance C of f(., now), for b flattened batch members.
 
@@ -101,44 +95,57 @@ class CovarianceForm(ResizableState):
 
     def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,)."""
-        at = arm.unsqueeze(-1)
-        column = self.covariance[self._member, arm]
-        variance = column.gather(-1, at)
+        column, variance = self.told_by(arm)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
+        ratio = variance / self.noise_variance
         if where is not None:
-            scale, left = scale * where.unsqueeze(-1), torch.where(where.unsqueeze(-1), left, 1.0)
-        unit = column * scale  # C_i / sqrt(s): C stays symmetric to the last bit
-        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
-        self.mean.addcmul_(unit, innovation)
-        self.surprise.add_(innovation.squeeze(-1).square())
-        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
+            mask = where.unsqueeze(-1)
+            scale, left, ratio = scale * mask, torch.where(mask, left, 1.0), ratio * mask
         if self.root is not None:
             self._turn_root(self.root, arm, 1, where)
-        self._set_row(arm, column * left)  # C_i - C_i C_ii / s without the difference
-        self.gain.add_(half_log1p(variance / self.noise_variance, where))
+        innovation = self.revise(arm, residual, column, scale, left, 1)
+        self.surprise.add_(innovation.square())
+        self.gain.add_(torch.log1p(ratio).squeeze(-1), alpha=0.5)
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
-        at, mask = arm.unsqueeze(-1), where.unsqueeze(-1)
-        column = self.covariance[self._member, arm]
-        variance = column.gather(-1, at)
+        mask = where.unsqueeze(-1)
+        column, variance = self.told_by(arm)
         eps = torch.finfo(column.dtype).eps
         rest = (self.noise_variance - variance).clamp_min(eps * self.noise_variance)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
-        unit = column * scale
-        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
-        self.mean.addcmul_(unit, innovation, value=-1)
-        self.surprise.sub_(gone := innovation.squeeze(-1).square())
+        if self.root is not None:
+            self._turn_root(self.root, arm, -1, where)
+        gone = self.revise(arm, residual, column, scale, left, -1).square()
+        self.surprise.sub_(gone)
         lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
         # error / rest: what is left of an arm that one observation alone told of is mostly rounding
         self.frail.logical_or_((rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1) | lost)
-        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))
-        if self.root is not None:
-            self._turn_root(self.root, arm, -1, where)
-        self._set_row(arm, column * left)
         # 1 - 1e-15 is 1 in float32, and its logarithm infinite
-        self.gain.add_(half_log1p(-(variance / self.noise_variance).clamp_max(1 - eps), where))
+        ratio = -(variance / self.noise_variance).clamp_max(1 - eps) * mask
+        self.gain.add_(torch.log1p(ratio).squeeze(-1), alpha=0.5)
+
+    def told_by(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,)."""
+        column = self.covariance[self._member, arm]
+        return column, column.gather(-1, arm.unsqueeze(-1))
+
+    def revise(
+        self, arm: Tensor, residual: Tensor, column: Tensor, scale: Tensor, left: Tensor, sign: int
+    ) -> Tensor:
+        """Mean and covariance after an observation (sign 1) or a removal (-1), in place; the innovation, (b,).
+
+        ``column`` (b, N) is C_i, ``scale`` 1 / sqrt(s) and ``left`` lambda / s, (b, 1) each.
+        """
+        unit = column * scale  # C_i / sqrt(s): C stays symmetric to the last bit
+        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, arm.unsqueeze(-1))) * scale
+        self.mean.addcmul_(unit, innovation, value=sign)
+        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-sign)
+        row = column * left  # C_i - C_i C_ii / s without the difference
+        self.covariance[self._member, arm] = row
+        self.covariance[self._member, :, arm] = row
+        return innovation.squeeze(-1)
 
     def _turn_root(self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None) -> None:
         """The root after an observation (sign 1) or a removal (-1) of ``arm``, in place."""
@@ -203,10 +210,6 @@ class CovarianceForm(ResizableState):
         return ~(
             (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
         )
-
-    def _set_row(self, arm: Tensor, row: Tensor) -> None:
-        self.covariance[self._member, arm] = row
-        self.covariance[self._member, :, arm] = row
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""

@@ -14,9 +14,14 @@ from bandits_torch.models.algebra.posterior_of_counts import (
     column_error,
     posterior_of_counts,
 )
-from bandits_torch.models.arms.covariance_form import half_log1p
 from bandits_torch.models.arms.points_in_time import PointsInTime
 from bandits_torch.models.arms.prior import ArmPrior
+
+
+def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
+    """1/2 ln(1 + ratio) for ratio (b, 1), as (b,), and 0 where ``where`` is False: the gain of one observation."""
+    gain = torch.log1p(ratio).mul_(0.5).squeeze(-1)
+    return gain if where is None else gain * where
 
 
 class FactorForm(PointsInTime):
@@ -98,7 +103,7 @@ class FactorForm(PointsInTime):
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
         told = known  # of these P_jj is known, of others it is what the column says
         deep, weight = self._deep(now), self._weights(now)
-        if not arm.is_cpu or not bool(known.all()):
+        if self.captured_rows is not None or not arm.is_cpu or not bool(known.all()):
             point, told = self._open_points(arm, own_row, known, point, now, weight, deep)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         present = self.prior.present(now)
@@ -108,7 +113,7 @@ class FactorForm(PointsInTime):
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * present
-        column = self.rows.minus_through(column, self.point_arm, z * weight)
+        column = self._minus_through(column, z * weight)
         wanders = deep if self._wanders else None
         if wanders is not None:
             time = torch.full_like(at, now, dtype=z.dtype)
@@ -137,6 +142,9 @@ class FactorForm(PointsInTime):
         self._set_row(self.covariance, point, row)
         self._count(point, 1.0, residual, where)
 
+    def _minus_through(self, column: Tensor, z: Tensor) -> Tensor:
+        return self.rows.minus_through(column, self.point_arm, z, self.captured_rows is not None)
+
     def _open_points(
         self,
         arm: Tensor,
@@ -153,7 +161,8 @@ class FactorForm(PointsInTime):
         is for the caller to write. The count of a new point stays 0. A member that will not observe after all is given
         one too: a point without observations is free.
         """
-        self._points_bound += 1
+        if self.captured_rows is None:
+            self._points_bound += 1
         held = self.point_count > 0
         point = torch.where(known, point, (~held).to(torch.uint8).argmax(-1))
         at, at_point, old = arm.unsqueeze(-1), point.unsqueeze(-1), known.unsqueeze(-1)
@@ -193,7 +202,7 @@ class FactorForm(PointsInTime):
         own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
         column = self.rows.of(arm, self._member) * own_weight
         z = among_points * (self.point_count / self.noise_variance)
-        column = self.rows.minus_through(column, self.point_arm, z * weight)
+        column = self._minus_through(column, z * weight)
         deep = self._deep(now) if self._wanders else None
         if deep is not None:
             own_row = self.rows.of(arm, self._member)

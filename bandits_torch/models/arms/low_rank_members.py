@@ -36,13 +36,22 @@ class LowRankMembers(ArmMembers):
         root = fade.sqrt().unsqueeze(-1)
         b = self.covariances[:, arm][self.kernel]  # (P, S, r)
         weights = self.pending @ b.unsqueeze(-1)  # (P, S, 16, 1)
-        known = (self.rows @ b.unsqueeze(-1)).squeeze(-1) + (weights.mT @ self.pending).squeeze(-2)
+        held = self._counted((self.rows @ b.unsqueeze(-1)).squeeze(-1))
+        known = held + (weights.mT @ self.pending).squeeze(-2)
         return (b.transpose(0, 1) / root) - known.transpose(0, 1) * root
+
+    _groups: list[Tensor] | None = None
+
+    def _of_groups(self) -> list[Tensor]:
+        """The members of each root; looked up once, which waits for the device."""
+        if self._groups is None or self._groups[0].device != self.kernel.device:
+            numbers = range(len(self.covariances))
+            self._groups = [(self.kernel == group).nonzero().squeeze(-1) for group in numbers]
+        return self._groups
 
     def _over_arms(self, column: Tensor) -> Tensor:
         out = column.new_empty(*column.shape[:-1], self.num_arms)
-        for group, root in enumerate(self.covariances):
-            of_group = self.kernel == group
+        for of_group, root in zip(self._of_groups(), self.covariances, strict=True):
             out[:, of_group] = column[:, of_group] @ root.mT
         return out
 

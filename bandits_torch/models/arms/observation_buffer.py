@@ -54,6 +54,25 @@ class ObservationBuffer(ResizableState):
         # Past the look at buffers and submodules that assigning to a module is: it takes longer than the sum.
         self.__dict__["_end_bound"] += 1
 
+    def reserve(self, more: int, length: int) -> None:
+        """Have room for ``more`` observations of every member, whose largest count is ``length``, at once."""
+        if self._end_bound + more > self.arm.shape[-1]:
+            self._pack(length, max(self.arm.shape[-1], length + more))
+
+    def extend(self, arm: Tensor, reward: Tensor, times: Tensor, length: int) -> None:
+        """Add k observations to each member, arm and reward (b, k), times (k,), oldest first; ``length``: the largest
+        count before. O(b k), without a look at the device."""
+        k = len(times)
+        if self._end_bound + k > self.arm.shape[-1]:
+            capacity = self.arm.shape[-1]
+            self._pack(length, capacity if 2 * (length + k) <= capacity else 2 * (length + k))
+        at = self.end.unsqueeze(-1) + torch.arange(k, device=self.end.device)
+        self.arm.scatter_(-1, at, arm)
+        self.reward.scatter_(-1, at, reward.to(self.reward))
+        self.time.scatter_(-1, at, times.to(self.time).expand_as(at))
+        self.end.add_(k)
+        self._end_bound += k
+
     def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Remove the oldest observation of the members with ``where`` True that hold any.
 
@@ -77,10 +96,11 @@ class ObservationBuffer(ResizableState):
         else:
             self.start.copy_(torch.where(where, self.end, self.start))
 
-    def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(arm, reward, time, valid), each (b, n) with n the largest count; older first, padding last."""
+    def held(self, length: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(arm, reward, time, valid), each (b, n) with n the largest count (``length``: as it is known); older first,
+        padding last."""
         count = self.count
-        length = int(count.max())
+        length = int(count.max()) if length is None else length
         column = torch.arange(length, device=count.device)
         at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
         valid = column < count.unsqueeze(-1)
@@ -88,9 +108,12 @@ class ObservationBuffer(ResizableState):
 
     def _make_room(self) -> None:
         """Pack every member to the front; double the capacity if more than half of it stays in use."""
-        arm, reward, time, _ = self.held()
-        length, capacity = arm.shape[-1], self.arm.shape[-1]
-        capacity = 2 * capacity if 2 * length > capacity else capacity
+        length, capacity = int(self.count.max()), self.arm.shape[-1]
+        self._pack(length, 2 * capacity if 2 * length > capacity else capacity)
+
+    def _pack(self, length: int, capacity: int) -> None:
+        """Every member to the front, none of which holds more than ``length``."""
+        arm, reward, time, _ = self.held(length)
         for name, packed in (("arm", arm), ("reward", reward), ("time", time)):
             column = packed.new_zeros(packed.shape[0], capacity)
             column[:, :length] = packed

@@ -50,6 +50,9 @@ class ObservedPoints(ResizableState):
         self._member: Tensor
         self._points_bound = 0  # an upper bound that needs no look at the device
         self.keeps_faint_points = self._dropped_any = False
+        # In a captured step (``bandits_torch.captured``): the prior's rows as one operation. Room is then made before,
+        # and no value is looked at.
+        self.captured_rows: Callable[[Tensor], Tensor] | None = None
 
     @property
     def size(self) -> int:
@@ -89,12 +92,16 @@ class ObservedPoints(ResizableState):
 
     def _make_room(self, arm: Tensor, now: float) -> None:
         """Have a row of G for every arm and a free point in every member."""
+        if self.captured_rows is not None:
+            self.rows.take_in(arm, self._member, self.captured_rows(arm))
+            return
         if self._points_bound == self.size:
             self._pack(now)
         self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
 
-    def _pack(self, now: float) -> None:
-        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more.
+    def _pack(self, now: float, spare: int = 32) -> None:
+        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more, and
+        for at least ``spare``.
 
         Every step works on the whole room squared, while moving is paid once in many steps: so little to spare.
         """
@@ -103,7 +110,7 @@ class ObservedPoints(ResizableState):
             live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.present(now))
             self._dropped_any = self._dropped_any or bool((held != live).any())
         used = int(live.sum(-1).max())
-        capacity = used + max(32, used // 4)
+        capacity = used + max(spare, used // 4)
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
         live = live.gather(-1, order)
         for name in ("point_arm", "point_time", "point_count", "point_total"):

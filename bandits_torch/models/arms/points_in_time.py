@@ -30,6 +30,8 @@ class PointsInTime(ObservedPoints):
     prior_variance: Tensor
     _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
 
+    _deep_held: Tensor | None = None  # in a captured step: as the host has seen it before
+
     def _measure_depth(self) -> None:
         depth = self.prior_variance.amax(-1, keepdim=True) / self.noise_variance
         self.register_buffer("_depth", depth, persistent=False)
@@ -39,6 +41,8 @@ class PointsInTime(ObservedPoints):
         can be told without waiting for a GPU."""
         if self.prior.time_kernel is None:
             return None
+        if self.captured_rows is not None:
+            return self._deep_held
         deep = self._depth * self.prior.present(now) > _DEEP
         return None if deep.is_cpu and not bool(deep.any()) else deep
 

@@ -36,10 +36,11 @@ class PriorRows(ResizableState):
         row = self.row_of_arm[held].clamp_min(0)
         return self.rows[(member % self.rows.shape[0])[:, None, None], row.unsqueeze(-1), arm.unsqueeze(-2)]
 
-    def minus_through(self, column: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """column - G^T z for column (b, N) and z over points (b, n) of the arms (b, n); reads G once for all."""
+    def minus_through(self, column: Tensor, arm: Tensor, z: Tensor, whole: bool = False) -> Tensor:
+        """column - G^T z for column (b, N) and z over points (b, n) of the arms (b, n); reads G once for all members,
+        ``whole``: with its free rows."""
         row = self.row_of_arm[arm].clamp_min(0)  # free points, whose z is 0, read row 0
-        rows = self.rows[:, : max(1, self._bound)]
+        rows = self.rows if whole else self.rows[:, : max(1, self._bound)]
         by_row = z.new_zeros(z.shape[0], rows.shape[1]).scatter_add_(-1, row, z)
         q = rows.shape[0]
         if z.shape[0] == 1:
@@ -59,19 +60,31 @@ class PriorRows(ResizableState):
         if self._bound + new > self.rows.shape[1]:
             self.pack(new, point_arm[point_count > 0])
             known = self.row_of_arm[arm] >= 0
-        # The first member that pulls an arm brings its row, and others share it: O(N) to find.
+        if not arm.is_cpu:  # how many are new is not known here: write all rows again
+            self.take_in(arm, member, prior.rows(arm))
+        else:
+            row, brings = self._places(arm, member, known)
+            arm, row = arm[brings], row[brings]
+            self.rows[:, row] = prior.rows(arm)
+            self.row_of_arm[arm] = row
+            self.used += brings.sum()
+        self._bound += arm.shape[0]
+
+    def take_in(self, arm: Tensor, member: Tensor, rows: Tensor) -> None:
+        """Have these ``rows`` (q, b, N) of the arms (b,), for which there is room, without a look at what is new."""
+        known = self.row_of_arm[arm] >= 0
+        row, brings = self._places(arm, member, known)
+        row = torch.where(known, self.row_of_arm[arm], row)
+        self.rows[:, row] = rows
+        self.row_of_arm[arm] = row
+        self.used += brings.sum()
+
+    def _places(self, arm: Tensor, member: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+        """Where each new arm's row belongs, (b,), and who brings it: the first member that pulls the arm, O(N)."""
         none = torch.full_like(self.row_of_arm, arm.shape[0])
         first = none.scatter_reduce(0, arm, member, "amin")[arm]
         brings = ~known & (first == member)
-        row = (self.used + brings.cumsum(0) - 1)[first]
-        if not arm.is_cpu:  # how many are new is not known here: write all rows again
-            row = torch.where(known, self.row_of_arm[arm], row)
-        else:
-            arm, row = arm[brings], row[brings]
-        self.rows[:, row] = prior.rows(arm)
-        self.row_of_arm[arm] = row
-        self.used += brings.sum()
-        self._bound += arm.shape[0]
+        return (self.used + brings.cumsum(0) - 1)[first], brings
 
     def pack(self, new: int, live: Tensor) -> None:
         """Drop the rows of arms not ``live``; leave room for ``new`` rows, and for as many again."""

@@ -1,0 +1,20 @@
+"""Steps of a policy and a problem as functions of tensors of fixed shape, so that many of them are one launch.
+
+A step of ``loop.run`` is Python that launches some fifty kernels. On a GPU each launch costs microseconds, more than
+a small step's work. Here k steps (choose, pull, learn, record) are one function: static shapes, state updated in
+place, no look at a value, and random numbers laid out before, those of the plain run. Such a block is a CUDA graph on
+a GPU and a plain call on a CPU. What only the host can decide (a restart at a fixed interval, room for more points, a
+look at rounding errors) falls between blocks. ``run(..., capture=True)`` uses it.
+
+* ``steps.py``: what a policy's captured steps are, and which policies have them.
+* ``index_steps.py``, ``averaging_steps.py``: index policies over ``ArmGP``, and ``ModelAveraging``.
+* ``covariance_moves.py``, ``factor_moves.py``: what moves in the two forms of ``ArmGP``.
+* ``world.py``: the problem's side: rewards, noise, masks, laid out for a block.
+* ``launching.py``: how a block is launched: as it is, or as a CUDA graph.
+* ``playing.py``: a run in blocks.
+"""
+
+from bandits_torch.captured.playing import MOST_STEPS, play_captured
+from bandits_torch.captured.steps import captured_steps
+
+__all__ = ["MOST_STEPS", "captured_steps", "play_captured"]

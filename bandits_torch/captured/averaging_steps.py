@@ -1,0 +1,163 @@
+"""Captured steps of ``ModelAveraging`` over ``ArmMembers``: the recipe ``auto`` over arms."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
+from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.policies.averaging import _FIRST_CHECK, _LONGEST, ModelAveraging
+from bandits_torch.policies.choices.arms import best_available
+from bandits_torch.policies.replicate_state import ReplicateState
+from bandits_torch.policies.sharing import mixture_moments
+
+_CYCLE = 16  # steps in which every member takes its turn
+_FADED = 1e-8  # of ``ArmMembers``
+
+
+class AveragingSteps(CapturedSteps):
+    """The steps of ``auto``: members that fall behind are reset by mask, and a step that checks the plausible members
+    is told so by a flag.
+
+    Args:
+        policy: a ``ModelAveraging`` over ``ArmMembers``.
+
+    After a block the host looks whether a member was reset in it. Raises ValueError for another model.
+    """
+
+    def __init__(self, policy: ModelAveraging) -> None:
+        if not isinstance(policy.model, ArmMembers):
+            raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
+        self.policy, self.model = policy, policy.model
+
+    # -- between blocks --------------------------------------------------------------------------------
+
+    def begin(self, steps: int, most: int) -> None:
+        """What the host knows of how far members have faded is read when it is next needed."""
+        self._fade: Tensor | None = None
+        self._counting = torch.ones_like(self.model.pending[:, :, 0, 0])
+        self._rates = self.model.forgetting_rate.cpu()
+
+    def most(self, times: Sequence[float]) -> int:
+        """To the end of the members' turns, or to a pause so long that a plain step has to rescale them."""
+        policy, model = self.policy, self.model
+        if model.now is None:
+            self._fade = None
+            return 0
+        self._turn = model._turn
+        clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds
+        for time in times[: _CYCLE - self._turn]:
+            gaps.append(clock.tick(time) - now)
+            now += gaps[-1]
+        count = self._until_faded(gaps)
+        if count == 0:
+            self._fade = None
+        return count
+
+    def _until_faded(self, gaps: list[float]) -> int:
+        """How many steps there are until a member fades too far."""
+        fade = self._fade_now()
+        for j, gap in enumerate(gaps):
+            fade = self._fade_after(fade, j, gap)
+            if bool((fade < _FADED).any()):
+                return j
+        return len(gaps)
+
+    def _fade_now(self) -> Tensor:
+        if self._fade is None:
+            self._fade = self.model.fade.cpu()
+        return self._fade
+
+    def _fade_after(self, fade: Tensor, j: int, gap: float) -> Tensor:
+        """Fade at step j, before those whose turn it was at the step before, if any, have it back at 1."""
+        fade = fade.clone()
+        if j:
+            share, turn = -(-len(fade) // _CYCLE), (self._turn + j) % _CYCLE
+            fade[turn * share : (turn + 1) * share] = 1.0
+        return fade * (1 - self._rates) ** gap
+
+    def given(self, times: Sequence[float]) -> Given:
+        """How much members fade from step to step, and at which steps the plausible ones are checked."""
+        policy, model = self.policy, self.model
+        fade, gaps, checks = self._fade_now(), [], []
+        for j, time in enumerate(times):
+            now = policy.clock.tick(time)
+            gaps.append(now - cast(float, model.now))
+            model.now = now
+            fade = self._fade_after(fade, j, gaps[-1])
+            checks.append(bool(policy.plausible) and policy._count == policy._next_check)
+            if policy._count == policy._next_check:
+                policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
+            policy._count += 1
+        self._fade = self._fade_after(fade, len(times), 0.0)
+        device = model.fade.device
+        passed = torch.tensor(gaps, dtype=model.fade.dtype).to(device).unsqueeze(-1)
+        given = {"kept": (1 - model.forgetting_rate) ** passed}
+        self._checks = any(checks)
+        if self._checks:
+            given["check"] = torch.tensor(checks).to(device)
+        model.counting = self._counting if self.static else None
+        return given
+
+    def key(self) -> Hashable:
+        """Whose turn it is, and whether there is a check."""
+        return self._turn, self._checks
+
+    # -- in a block ------------------------------------------------------------------------------------
+
+    def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
+        """The policy's step, its state in place."""
+        policy, model = self.policy, self.model
+        sharing, scale = policy.sharing, policy.scale
+        model.fade.mul_(given["kept"][j])
+        mean, variance = model.marginals()
+        members = mean + scale.offset.unsqueeze(-1), variance * scale.scale.unsqueeze(-1)
+        mixed, spread = mixture_moments(sharing.weights, *members)
+        index = mixed + policy.width * spread.sqrt()
+        if "check" in given:
+            index = torch.where(given["check"][j], policy._optimistic(*members), index)
+        arm = best_available(index.mT, available)[1]
+        reward = pull(arm)
+        own = reward.to(model.noise_variance)
+        held = [(state, {name: getattr(state, name) for name in state.tensors}) for state in (scale, sharing)]
+        scale.meet(own)
+        mean, variance = model.at(arm)
+        residual = own.unsqueeze(-1) - scale.offset - mean
+        density, learned = scale.update(residual, variance + model.noise_variance)
+        due = sharing.update(density)
+        for state, before in held:
+            _write_back(state, before)
+        if self.static or bool(due.any()):
+            model.reset(due)
+            mean = torch.where(due, model.at(arm)[0], mean)
+            learned = torch.where(due, own.unsqueeze(-1) - scale.offset - mean, learned)
+        fade = model.fade
+        model.learn_now(arm.unsqueeze(-1), mean + learned, (self._turn + j) % _CYCLE)
+        fade.copy_(model.fade)
+        model.fade = fade
+        told = cast(dict[str, Tensor], policy.trace())
+        return {"arm": arm} | told | {"resets": told["resets"].clone()}
+
+    # -- after a block ---------------------------------------------------------------------------------
+
+    def after(self, times: Sequence[float], rows: Given) -> None:
+        """Empty what was reset and has not had its turn since."""
+        model, turn = self.model, (self._turn + len(times)) % _CYCLE
+        model._turn, model.counting = turn, None
+        empty = self._counting == 0
+        if self.static and bool(empty.any()):
+            member, run = empty.nonzero(as_tuple=True)
+            model.rows[member, run] = 0.0
+            self._counting.fill_(1.0)
+
+
+def _write_back(state: ReplicateState, before: dict[str, Tensor]) -> None:
+    """Have the tensors of before again, with the values of now."""
+    for name, tensor in before.items():
+        tensor.copy_(getattr(state, name))
+        setattr(state, name, tensor)

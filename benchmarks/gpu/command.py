@@ -1,0 +1,151 @@
+"""The command: what is run in which order, how long it may take, and what is written."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from bandits_torch.files import atomic_write
+from benchmarks.gpu import checks
+from benchmarks.gpu.criteria import Verdict, criteria
+from benchmarks.gpu.pages import PAGES
+from benchmarks.gpu.stepping import Settings
+from benchmarks.speed.measuring import machine
+
+_NEEDED = ("torch", "gpytorch", "botorch", "pytest", "numpy", "pandas")
+_TESTS, _CHOICES = 90.0, 60.0  # seconds
+_MOST_BYTES = 15 * 2**20
+
+
+class Notebook:
+    """What was found so far, written anew after every row: ``results.json`` and ``report.md``."""
+
+    def __init__(self, out: Path, facts: dict[str, Any]) -> None:
+        self.out, self.facts = out, facts
+        self.measured: dict[str, list[dict[str, Any]]] = {}
+        self.notes: dict[str, dict[str, Any]] = {}
+        out.mkdir(parents=True, exist_ok=True)
+        self.write()
+
+    def write(self) -> None:
+        """Both files, whole or not at all."""
+        told = {"facts": self.facts, "pages": self.measured, "notes": self.notes}
+        told["criteria"] = [(v.asked, self.said(v), v.figure) for v in criteria(self.measured)]
+        for name, text in (("results.json", json.dumps(told, indent=1)), ("report.md", self.report())):
+            with atomic_write(self.out / name) as file:
+                file.write(text.encode()[:_MOST_BYTES])
+
+    def said(self, verdict: Verdict) -> str:
+        """A rehearsal meets and misses nothing."""
+        rehearsed = self.facts["rehearsal"] and verdict.figure is not None
+        return "rehearsed" if rehearsed else verdict.said
+
+    def report(self) -> str:
+        """The criteria, then every page as a table."""
+        lines = ["# On a GPU", "", ", ".join(f"{key} {value}" for key, value in self.facts.items()), ""]
+        if self.facts["rehearsal"]:
+            lines += ["**A rehearsal in small: the figures mean nothing.**", ""]
+        lines += ["| asked | | figure |", "| --- | --- | --- |"]
+        lines += [f"| {v.asked} | {self.said(v)} | {v.figure or ''} |" for v in criteria(self.measured)]
+        for page, rows in self.measured.items():
+            note = self.notes.get(page, {})
+            lines += ["", f"## {page}", "", ", ".join(f"{key}: {value}" for key, value in note.items()), ""]
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            lines += [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"] if rows else []
+            lines += [f"| {' | '.join(_cell(row.get(name)) for name in names)} |" for row in rows]
+        return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def measured(
+    book: Notebook, name: str, rows: Callable[[Settings], Iterator[dict[str, Any]]], settings: Settings
+) -> None:
+    """Run one page to its end or to the end of its time; what fails is noted, and the others go on."""
+    begun, note, on_gpu = perf_counter(), book.notes.setdefault(name, {}), settings.device == "cuda"
+    kept = book.measured.setdefault(name, [])
+    print(f"{name} ...", flush=True)
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        for row in rows(settings):
+            kept.append(row)
+            book.write()
+            if settings.left <= 0:
+                note["stopped"] = "out of time"
+                break
+    except Exception as error:
+        note["failed"] = f"{type(error).__name__}: {error}"[:500]
+        with (book.out / "errors.log").open("a") as file:
+            file.write(f"{name}\n{traceback.format_exc()}\n")
+    note["seconds"] = round(perf_counter() - begun, 1)
+    if on_gpu:
+        note["high-water MiB"] = round(torch.cuda.max_memory_allocated() / 2**20)
+        torch.cuda.empty_cache()
+    book.write()
+    print(f"  {len(kept)} rows, {note}", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 unless a criterion was missed or a page failed."""
+    parser = argparse.ArgumentParser("python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for report.md, results.json and logs")
+    parser.add_argument("--rehearse", action="store_true", help="every line in small, on a CPU if need be")
+    parser.add_argument(
+        "--pages", default="", help=f"some of tests, same_choices, {', '.join(PAGES)}, by commas"
+    )
+    parser.add_argument("--minutes", type=float, default=8.7, help="all of it takes no longer (default: 8.7)")
+    asked = parser.parse_args(arguments)
+    there = torch.cuda.is_available()
+    if not (there or asked.rehearse):
+        parser.error("no GPU is here: --rehearse runs every line in small on the CPU")
+    begun = perf_counter()
+    ends = begun + 60 * asked.minutes
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    device = "cuda" if there else "cpu"
+    facts = {**machine(device), "missing": missing or "nothing", "rehearsal": asked.rehearse}
+    book = Notebook(asked.out, facts)
+    if missing:
+        print(f"not installed: {', '.join(missing)}; what needs them is left out", flush=True)
+    log = asked.out / "tests.log"
+    for old in (log, asked.out / "errors.log"):
+        old.unlink(missing_ok=True)
+    plan: dict[str, tuple[Callable[[Settings], Iterator[dict[str, Any]]], float]] = {
+        name: PAGES[name] for name in ("igp_30000", "saturation")
+    }
+    plan["tests"] = lambda settings: checks.tests(settings, log), _TESTS
+    plan["same_choices"] = checks.same_choices, _CHOICES
+    plan |= {name: page for name, page in PAGES.items() if name not in plan}
+    if "pytest" in missing:
+        plan.pop("tests")
+    wanted = [name for name in asked.pages.split(",") if name] or list(plan)
+    if unknown := [name for name in wanted if name not in plan]:
+        parser.error(f"--pages: {', '.join(unknown)} not among {', '.join(plan)}")
+    for name in wanted:
+        rows, seconds = plan[name]
+        if perf_counter() >= ends:
+            book.notes[name] = {"left out": "out of time"}
+            continue
+        measured(book, name, rows, Settings(device, asked.rehearse, min(ends, perf_counter() + seconds)))
+    facts["seconds"] = round(perf_counter() - begun, 1)
+    book.write()
+    for verdict in criteria(book.measured):
+        print(f"{book.said(verdict):>12}  {verdict.asked}{f': {verdict.figure}' if verdict.figure else ''}")
+    failed = [name for name, note in book.notes.items() if "failed" in note]
+    if failed:
+        print(f"failed: {', '.join(failed)} (errors.log)")
+    missed = any(verdict.said == "MISSED" for verdict in criteria(book.measured))
+    return int(bool(failed) or (missed and not asked.rehearse))

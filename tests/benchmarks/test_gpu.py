@@ -1,0 +1,94 @@
+"""The command for a GPU: every line of it runs in small on the CPU, and its verdicts follow from its rows."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks.gpu.command import main
+from benchmarks.gpu.criteria import criteria
+from benchmarks.gpu.pages import PAGES
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory):
+    out = tmp_path_factory.mktemp("gpu")
+    assert main(["--rehearse", "--out", str(out)]) == 0
+    return out, json.loads((out / "results.json").read_text())
+
+
+def test_a_rehearsal_runs_every_page_to_its_end(rehearsed):
+    out, told = rehearsed
+    assert set(told["pages"]) == {*PAGES, "tests", "same_choices"}
+    assert all(told["pages"].values())
+    assert not [name for name, note in told["notes"].items() if "failed" in note or "stopped" in note]
+    assert not (out / "errors.log").exists()
+    assert all(path.stat().st_size < 2**24 for path in out.iterdir())
+
+
+def test_a_rehearsal_chooses_the_same_and_meets_nothing(rehearsed):
+    _, told = rehearsed
+    rows = told["pages"]["same_choices"]
+    assert all(row["same"] for row in rows)
+    assert sum(row.get("captured_same", False) for row in rows) >= 9
+    assert {said for _, said, _ in told["criteria"]} == {"rehearsed", "not measured"}
+
+
+def test_without_a_gpu_nothing_is_measured(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+BLOCKER = """
+import sys
+for name in ("rich", "typer", "matplotlib", "hypothesis", "pyarrow", "ray", "xdist"):
+    sys.modules[name] = None
+from benchmarks.gpu.command import main
+pages = "igp_30000,saturation,same_choices,auto,bkb,against_botorch"
+sys.exit(main(["--rehearse", "--pages", pages, "--out", sys.argv[1]]))
+"""
+
+
+def test_it_needs_no_more_than_torch_gpytorch_botorch_numpy_and_pandas(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKER, str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 rows" not in done.stdout
+
+
+def verdicts(**measured):
+    return {verdict.asked: verdict.said for verdict in criteria(measured)}
+
+
+def test_verdicts_follow_from_the_rows():
+    none = verdicts()
+    assert set(none.values()) == {"not measured"}
+    row = {"replicates": 25, "steps": 30_000, "wall_seconds": 2.9}
+    asked = next(name for name in none if name.startswith("25 replicates"))
+    assert verdicts(igp_30000=[row])[asked] == "met"
+    assert verdicts(igp_30000=[row | {"wall_seconds": 3.1}])[asked] == "MISSED"
+    assert verdicts(igp_30000=[row | {"steps": 100}])[asked] == "not measured"
+    share = {"form": "covariance", "arms": 10_000, "replicates": 1, "plain_share": 0.2}
+    asked = next(name for name in none if "10000 arms, 1 replicates" in name)
+    assert verdicts(saturation=[share | {"captured_share": 0.61}])[asked] == "met"
+    assert verdicts(saturation=[share | {"captured_share": 0.59}])[asked] == "MISSED"
+    waits = {"plain_waits": 0.0, "captured_waits": 0.0}
+    assert verdicts(saturation=[waits])["no host wait in a step"] == "met"
+    assert verdicts(saturation=[waits | {"captured_waits": 0.25}])["no host wait in a step"] == "MISSED"
+    faster = {"arms": 10_000, "observations": 1_000, "times_faster": 200.0, "times_faster_captured": 301.0}
+    asked = next(name for name in none if "(10000 arms" in name)
+    assert verdicts(against_botorch=[faster])[asked] == "met"
+    asked = next(name for name in none if name.startswith("CPU and GPU"))
+    rows = [{"recipe": "a", "same": True}, {"recipe": "b", "same": False, "gap": 1e-12}]
+    assert verdicts(same_choices=rows)[asked] == "met"
+    assert verdicts(same_choices=[*rows, {"recipe": "c", "same": False, "gap": 1e-3}])[asked] == "MISSED"
+    assert verdicts(same_choices=[*rows, {"recipe": "d", "error": "no"}])[asked] == "MISSED"
+    asked = "the tests pass on the GPU"
+    assert verdicts(tests=[{"tests": "x", "passed": 3, "failed": 0, "whole": True}])[asked] == "met"
+    assert verdicts(tests=[{"tests": "x", "passed": 3, "failed": 1, "whole": True}])[asked] == "MISSED"

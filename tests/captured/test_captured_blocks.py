@@ -1,0 +1,126 @@
+"""A block of captured steps is one function of tensors, launches few kernels and never asks a value of the device."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from bandits_torch import make, recipes, run
+from bandits_torch.captured import captured_steps
+from bandits_torch.captured.playing import block
+from bandits_torch.captured.world import World
+from bandits_torch.streams import ReplicateStreams
+from benchmarks.gpu.launches import CountLaunches
+from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
+
+BEFORE = 45  # plain steps, so that windows are full
+
+
+class Blocks:
+    """Blocks of k steps of a policy that has played for a while."""
+
+    def __init__(self, policy, problem, k, compiled=False):
+        run(policy, problem, BEFORE, seed=7)
+        self.policy, self.problem, self.k, self.done = policy, problem, k, BEFORE
+        self.steps = captured_steps(policy)
+        self.steps.begin(1000, k)
+        self.world = World(problem, ReplicateStreams(8, policy.replicates))
+        self.call = partial(block, self.steps, k)
+        if compiled:
+            torch._dynamo.reset()
+            self.call = torch.compile(self.call, fullgraph=True, backend="aot_eager")
+
+    def given(self):
+        self.times = [self.problem.time(self.done + j + 1) for j in range(self.k)]
+        assert self.steps.most(self.times) == self.k
+        with torch.no_grad():
+            return self.world.given(self.done + 1, self.k) | self.steps.given(self.times)
+
+    def launch(self, given):
+        with torch.no_grad():
+            return self.call(given)
+
+    def play(self):
+        rows = self.launch(self.given())
+        kept = dict(rows)
+        self.steps.after(self.times, kept)
+        self.done += self.k
+        return rows
+
+
+COMPILED = ("igp_ucb", "gp_ts", "sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "sw_gp_ucb, factor")
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_block_compiles_whole_and_gives_the_same(name):
+    plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
+    for _ in range(3):
+        ours, theirs = compiled.play(), plain.play()
+        assert torch.equal(ours["arm"], theirs["arm"])
+        for row in theirs:
+            torch.testing.assert_close(ours[row], theirs[row], rtol=1e-12, atol=1e-12, msg=row)
+    for ours, theirs in zip(compiled.policy.model.marginals(), plain.policy.model.marginals(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_a_block_of_auto_compiles_whole_and_gives_the_same():
+    plain, compiled = Blocks(*averaging("tv-gp"), k=2), Blocks(*averaging("tv-gp"), k=2, compiled=True)
+    ours, theirs = compiled.play(), plain.play()
+    for row in theirs:
+        torch.testing.assert_close(ours[row], theirs[row], rtol=1e-12, atol=1e-12, msg=row)
+
+
+def test_a_block_of_auto_reads_nothing_and_allocates_no_more_with_time():
+    blocks, allocated = Blocks(*averaging("switching"), k=1), set()
+    for _ in range(20):
+        given = blocks.given()
+        with CountLaunches() as asked:
+            rows = blocks.launch(given)
+        assert asked.host_reads == 0
+        blocks.steps.after(blocks.times, rows)
+        blocks.done += 1
+        allocated.add((blocks.steps.key(), asked.allocated))
+    assert len(allocated) == len({key for key, _ in allocated})
+
+
+@pytest.mark.parametrize(("recipe", "most"), [("igp_ucb", 30), ("sw_gp_ucb", 45)])
+def test_so_few_kernels_a_step(recipe, most):
+    options = {"window": 40} if recipe == "sw_gp_ucb" else {}
+    problem = make("gp", replicates=25, seed=3)
+    policy = recipes.build(recipe, problem, replicates=25, horizon=1000, **options)
+    blocks = Blocks(policy, problem, k=32)
+    given = blocks.given()
+    with CountLaunches() as asked:
+        blocks.launch(given)
+    assert asked.kernels / 32 <= most
+    assert asked.kernels / 32 > most / 2  # it did count
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
+def test_no_host_read_and_no_allocation_that_grows(name):
+    policy, problem = built(name)
+    blocks = Blocks(policy, problem, k=1)
+    allocated = []
+    for _ in range(30):
+        given = blocks.given()
+        with CountLaunches() as asked:
+            rows = blocks.launch(given)
+        assert asked.host_reads == 0
+        allocated.append(asked.allocated)
+        blocks.steps.after(blocks.times, rows)
+        blocks.done += 1
+    if name not in FACTOR:  # grows from one segment to the next
+        assert len(set(allocated)) == 1
+
+
+def test_the_counter_sees_kernels_reads_and_memory():
+    x = torch.ones(4, dtype=torch.float64)
+    with CountLaunches() as asked:
+        x.view(2, 2).mT.add_(1.0)
+    assert (asked.kernels, asked.host_reads, asked.allocated) == (1, 0, 0)
+    with CountLaunches() as asked:
+        bool((x > 0).any())
+    assert (asked.kernels, asked.host_reads) == (3, 1)
+    with CountLaunches() as asked:
+        x * 2
+    assert asked.allocated == 32

@@ -1,0 +1,258 @@
+"""Captured steps give what plain steps give, and leave the policy where plain steps would have left it."""
+
+import pytest
+import torch
+
+from bandits_torch import make, recipes, run
+from bandits_torch.captured import play_captured
+from bandits_torch.policies.policy import Observation
+from bandits_torch.recorder import Recorder
+from bandits_torch.state_files import described
+from bandits_torch.streams import ReplicateStreams
+
+HORIZON, REPLICATES = 150, 3
+TOLERANCE = 1e-11
+# Name: recipe, problem, its options, the recipe's options.
+CASES = {
+    "igp_ucb": ("igp_ucb", "gp", {"num_arms": 30}, {}),
+    "igp_ucb, told the noise": ("igp_ucb", "gp", {"num_arms": 30}, {"noise_scale": 0.3}),
+    "igp_ucb, printed": ("igp_ucb", "gp", {"num_arms": 30}, {"width_form": "printed"}),
+    "igp_ucb, prior mean": ("igp_ucb", "gp", {"num_arms": 30}, {"prior_mean": 0.4}),
+    "gp_ucb, constant": ("gp_ucb", "gp", {"num_arms": 30}, {"width": 2.0}),
+    "gp_ucb, masked arms": ("gp_ucb", "variance-starvation", {"num_arms": 30}, {}),
+    "gp_ts": ("gp_ts", "gp", {"num_arms": 30}, {}),
+    "sw_gp_ucb": ("sw_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"window": 40}),
+    "sw_gp_ucb, short window": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"window": 3}),
+    "sw_gp_ucb, window of 1": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"window": 1}),
+    "r_gp_ucb": ("r_gp_ucb", "gp", {"num_arms": 30}, {"interval": 50}),
+    "r_gp_ucb, every step": ("r_gp_ucb", "gp", {"num_arms": 30}, {"interval": 1}),
+    "tv_gp_ucb": ("tv_gp_ucb", "tv-gp", {"num_arms": 30}, {}),
+    "ui_gp_ucb": ("ui_gp_ucb", "tv-gp", {"num_arms": 30}, {}),
+    "et_gp_ucb, restarts": ("et_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"delta": 0.5}),
+    "et_gp_ucb, none": ("et_gp_ucb", "gp", {"num_arms": 30}, {}),
+    "igp_ucb, factor": ("igp_ucb", "gp", {"num_arms": 30}, {"form": "factor"}),
+    "sw_gp_ucb, factor": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"form": "factor", "window": 20}),
+    "tv_gp_ucb, factor": ("tv_gp_ucb", "tv-gp", {"num_arms": 30}, {"form": "factor"}),
+    "ui_gp_ucb, factor": ("ui_gp_ucb", "tv-gp", {"num_arms": 30}, {"form": "factor"}),
+    "et_gp_ucb, factor": (
+        "et_gp_ucb",
+        "switching",
+        {"num_arms": 30, "horizon": HORIZON},
+        {"delta": 0.5, "form": "factor"},
+    ),
+}
+
+
+AVERAGING = {  # problem and its options
+    "switching": {"num_arms": 20, "horizon": HORIZON},
+    "tv-gp": {"num_arms": 12},
+    "low rank": {"num_arms": 510},
+}
+
+
+def averaging(name, device="cpu"):
+    problem = make("gp" if name == "low rank" else name, replicates=3, seed=3, **AVERAGING[name])
+    problem = problem.to(device)
+    return recipes.auto(problem.arms, replicates=3), problem
+
+
+def built(name, replicates=REPLICATES, first=0, device="cpu"):
+    recipe, problem, of_problem, options = CASES[name]
+    form, options = options.get("form"), {k: v for k, v in options.items() if k != "form"}
+    problem = make(problem, replicates=replicates, seed=3, first_replicate=first, **of_problem).to(device)
+    policy = recipes.build(
+        recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
+    )
+    if form == "factor":
+        policy.model._belief.start(form)
+    return policy, problem
+
+
+def same(ours, theirs, tolerance=TOLERANCE):
+    """Two histories agree: the arms to the last, numbers up to rounding, the seconds not at all."""
+    assert torch.equal(ours.arms, theirs.arms)
+    assert torch.equal(ours.rewards, theirs.rewards)
+    assert torch.equal(ours.expected_rewards, theirs.expected_rewards)
+    assert torch.equal(ours.best, theirs.best)
+    assert torch.equal(ours.times, theirs.times)
+    assert set(ours.trace) == set(theirs.trace)
+    for name, value in ours.trace.items():
+        assert value.shape == theirs.trace[name].shape, name
+        torch.testing.assert_close(
+            value, theirs.trace[name], rtol=tolerance, atol=tolerance, equal_nan=True, msg=name
+        )
+
+
+def books(policy):
+    """What the policy's model holds and says of it."""
+    model = policy.model
+    arm, reward, time, valid = model.held()
+    moments = (*model.marginals(), model.information_gain, model.log_likelihood)
+    return (arm * valid, reward * valid, time * valid, model.num_observations), moments
+
+
+def never_looks(monkeypatch):
+    """Blocks look at no value, as on a GPU, though they are plain calls."""
+    monkeypatch.setattr("bandits_torch.captured.playing.may_look", lambda launch: False)
+
+
+FACTOR = [name for name in CASES if "factor" in name]
+REFUSED = "ui_gp_ucb, factor"  # where no value may be looked at
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
+def test_a_captured_run_is_the_plain_run(name, monkeypatch):
+    never_looks(monkeypatch)
+    same_run_and_books(name)
+
+
+@pytest.mark.parametrize("name", FACTOR)
+def test_so_it_is_where_blocks_may_look(name):
+    same_run_and_books(name)
+
+
+def same_run_and_books(name):
+    plain, problem = built(name)
+    expected = run(plain, problem, HORIZON, seed=7)
+    captured, problem = built(name)
+    history = run(captured, problem, HORIZON, seed=7, capture=True)
+    same(history, expected)
+    (held, moments), (held_plain, moments_plain) = books(captured), books(plain)
+    for ours, theirs in zip(held, held_plain, strict=True):
+        assert torch.equal(ours, theirs)
+    for ours, theirs in zip(moments, moments_plain, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
+    assert torch.equal(captured.restarts, plain.restarts)
+    assert torch.equal(torch.as_tensor(captured._clock), torch.as_tensor(plain._clock))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
+def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name, monkeypatch):
+    never_looks(monkeypatch)
+    plain, problem = built(name)
+    expected = run(plain, problem, HORIZON, seed=7)
+    mixed, problem = built(name)
+    streams = ReplicateStreams(7, REPLICATES)
+    parts = ((40, 8), (15, False), (HORIZON - 55, 5))
+    arms, done = [], 0
+    for count, capture in parts:
+        arms.append(continued(mixed, problem, done, count, streams, capture))
+        done += count
+    assert torch.equal(torch.cat(arms), expected.arms.mT)
+
+
+def continued(policy, problem, done, count, streams, capture):
+    """The arms (count, S) of the steps after ``done``, plain or in blocks of ``capture``."""
+    arms = torch.zeros(done + count, policy.replicates, dtype=torch.long)
+
+    def plain(step):
+        time, available = problem.time(step), problem.available(step)
+        choice = policy.choose(time, available)
+        arms[step - 1] = choice.arm
+        reward = problem.pull(step, choice.arm, streams)
+        policy.learn(Observation(time, choice.arm, reward, choice.why))
+
+    if not capture:
+        for step in range(done + 1, done + count + 1):
+            plain(step)
+        return arms[done:]
+
+    class Kept(Recorder):
+        def block(self, first, times, rows, seconds):
+            arms[first - 1 : first - 1 + len(times)] = rows["arm"]
+
+    end = done + count
+    play_captured(
+        policy, problem, end, done, streams, Kept(policy, problem, end), plain, lambda step: None,
+        lambda step: end - step, capture,
+    )  # fmt: skip
+    return arms[done:]
+
+
+@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("name", AVERAGING)
+def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
+    if not look:
+        never_looks(monkeypatch)
+    horizon = 40 if name == "low rank" else HORIZON
+    plain, problem = averaging(name)
+    expected = run(plain, problem, horizon, seed=7)
+    captured, problem = averaging(name)
+    same(run(captured, problem, horizon, seed=7, capture=True), expected, 0.0)
+    state, plain_state = described(captured.state_dict()), described(plain.state_dict())
+    assert {k: v for k, v in state.items() if plain_state[k] != v} == {}
+    if name == "switching":
+        assert expected.trace["resets"].max() > 5  # members did start anew
+
+
+def test_auto_is_rescaled_in_time_after_a_long_pause(monkeypatch):
+    never_looks(monkeypatch)
+    histories = []
+    for capture in (False, True):
+        policy, problem = averaging("tv-gp")
+        monkeypatch.setattr(type(problem), "time", lambda self, step: step + 1e4 * (step > 60))
+        histories.append(run(policy, problem, 100, seed=7, capture=capture))
+    same(*histories)
+
+
+def test_restarts_happened_in_the_case_that_is_to_show_them():
+    policy, problem = built("et_gp_ucb, restarts")
+    run(policy, problem, HORIZON, seed=7, capture=True)
+    assert policy.restarts.sum() >= 2
+    assert (policy._clock < HORIZON).any()
+
+
+def test_a_replicate_alone_is_the_replicate_in_the_batch():
+    for name in ("igp_ucb", "sw_gp_ucb", "et_gp_ucb, restarts", "gp_ts"):
+        whole = run(*built(name), HORIZON, seed=7, capture=True)
+        policy, problem = built(name, replicates=1, first=2)
+        alone = run(policy, problem, HORIZON, seed=7, capture=True, first_replicate=2)
+        assert torch.equal(alone.arms[0], whole.arms[2]), name
+
+
+def test_blocks_of_any_length_give_the_same_run():
+    expected = run(*built("sw_gp_ucb"), HORIZON, seed=7)
+    for length in (1, 2, 7, 150, 1000):
+        same(run(*built("sw_gp_ucb"), HORIZON, seed=7, capture=length), expected)
+
+
+def test_a_captured_run_that_stops_at_a_checkpoint_continues_bit_for_bit(tmp_path, monkeypatch):
+    whole = run(*built("sw_gp_ucb"), HORIZON, seed=7, capture=True, checkpoint=tmp_path / "whole", every=50)
+    part = {"seed": 7, "capture": True, "checkpoint": tmp_path / "part", "every": 50}
+    policy, problem = built("sw_gp_ucb")
+
+    def stops(self, step):
+        if step > 110:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(type(problem), "available", stops)
+        with pytest.raises(KeyboardInterrupt):
+            run(policy, problem, HORIZON, **part)
+    policy, problem = built("sw_gp_ucb")
+    resumed = run(policy, problem, HORIZON, **part)
+    same(resumed, whole, 0.0)
+
+
+def test_the_factor_form_moves_to_larger_rooms_as_it_grows(monkeypatch):
+    never_looks(monkeypatch)
+    policy, problem = built("tv_gp_ucb, factor")
+    before = policy.model._belief.form.size
+    same(run(policy, problem, HORIZON, seed=7, capture=8), run(*built("tv_gp_ucb, factor"), HORIZON, seed=7))
+    assert policy.model._belief.form.size > 2 * before
+
+
+def test_bad_rewards_are_found_at_the_end_of_a_block():
+    policy, problem = built("igp_ucb")
+    problem.functions[1, :] = torch.nan
+    with pytest.raises(ValueError, match=r"rewards must be finite, got nan at step 1, replicate 1"):
+        run(policy, problem, HORIZON, seed=7, capture=True)
+
+
+@pytest.mark.parametrize("length", [0, -3, 2.5, "many"])
+def test_capture_is_true_or_a_number_of_steps(length):
+    policy, problem = built("igp_ucb")
+    before = described(policy.state_dict())
+    with pytest.raises(ValueError, match="capture"):
+        run(policy, problem, HORIZON, seed=7, capture=length)
+    assert described(policy.state_dict()) == before
