@@ -2,8 +2,9 @@
 
 The file is a NumPy archive. It has one flat array per dtype, which concatenates all tensors of that dtype, and a JSON
 header with the kind of the file and the position of each tensor. The archive's checksums detect damage.
-Not ``torch.save``: what it cannot write here is refused with its place in the state, before anything is written; the
-header is read first, so that a file of another kind or of a newer version is named as such; and no torch is needed.
+Not ``torch.save`` and ``torch.load(weights_only=True)``: a flipped bit in a tensor passes unnoticed there, and a row of
+a matrix is written with the whole matrix. Here, too, what cannot be written is refused with its place in the state, and
+a file of another kind or of a newer version is named as such from its header alone.
 """
 
 from __future__ import annotations

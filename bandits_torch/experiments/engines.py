@@ -64,6 +64,9 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     memory, fails all unfinished cells: run the sweep again to continue. The processes end when this process is
     interrupted or ends for any other reason. ValueError for policies or problems defined in a notebook, from which
     the processes cannot import them.
+
+    Not joblib: when this process is terminated or killed, its workers finish the cells they are at, and there is no
+    public way to have them watch their parent.
     """
     _require_importable(cells)
     context = multiprocessing.get_context("spawn")

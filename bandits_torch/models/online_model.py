@@ -89,7 +89,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         section 3.2). Call it within ``provisional`` alone. ``num_observations``, ``information_gain`` and the
         likelihood are those of what has been learned, in all models but ``SketchedGP``. Cost: of an observation.
         """
-        self.observe(X, self.posterior(X).mean)  # type: ignore[attr-defined]
+        self.observe(X, self._gaussian(X).mean)
 
     @abstractmethod
     def expand(self, batch_shape: torch.Size) -> OnlineModel:
@@ -129,9 +129,13 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
+        return self._gaussian(X).distribution
+
+    def _gaussian(self, X: Tensor) -> GPyTorchPosterior:
+        """``posterior`` as it is without a transform."""
         posterior = self.posterior(X)
         assert isinstance(posterior, GPyTorchPosterior)
-        return posterior.distribution
+        return posterior
 
 
 @contextmanager

@@ -142,7 +142,7 @@ class ModelAveraging(Policy):
         weights, scale = self.sharing.weights, self.scale.scale
         mean, _ = self._members(time)
         off = mean - weights.unsqueeze(-2) @ mean
-        column = self._covariance_with(arm, self.clock.at(time)) * scale.unsqueeze(-1)
+        column = self.model.covariance_with(arm, self.clock.at(time)) * scale.unsqueeze(-1)
         at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
         column = (weights.unsqueeze(-2) @ (column + off * off.gather(-1, at))).squeeze(-2)
         at = arm.unsqueeze(-1)
@@ -150,18 +150,6 @@ class ModelAveraging(Policy):
             column = column - u * u.gather(-1, at)
         noise = (weights * scale * self.model.noise_variance).sum(-1, keepdim=True)
         return column / (column.gather(-1, at).clamp_min(0.0) + noise).sqrt()
-
-    def _covariance_with(self, arm: Tensor, time: float) -> Tensor:
-        """The members' own covariances of every arm with this one, (S, P, N)."""
-        if isinstance(self.model, ArmMembers):
-            return self.model.covariance_with(arm, time)
-        own = arm.to(self.model.arms.dtype).reshape(1, -1, 1, 1, 1).expand(self.num_arms, -1, 1, 1, 1)
-        every = torch.arange(self.num_arms).to(own).reshape(-1, 1, 1, 1, 1).expand_as(own)
-        X = torch.cat([own, every], -2)
-        if self.model.drifts:
-            X = torch.cat([X, torch.full_like(X, time)], -1)
-        covariance: Any = self.model.posterior(X).distribution.covariance_matrix  # type: ignore[attr-defined]
-        return covariance[..., 0, 1].movedim(0, -1)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

@@ -13,14 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import (
-    Choice,
-    Expect,
-    Observation,
-    Pending,
-    Policy,
-    check_turn,
-)
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
 
 

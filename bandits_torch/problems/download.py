@@ -4,6 +4,9 @@ Nothing is downloaded unless ``fetch`` or ``download`` is called. The sources pu
 package contains none: pass one as an argument, or trust the first download. Its SHA-256 is written beside it
 (``<file>.sha256``), and later a file that differs is refused. This detects a broken or changed file, but not a wrong
 first download.
+
+Not Pooch: it unpacks a ``.gz`` file that the server labels with ``Content-Encoding: gzip``, as many do, so that neither
+the file nor its checksum is the one published. It also replaces an existing file that differs.
 """
 
 from __future__ import annotations

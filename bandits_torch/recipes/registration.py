@@ -35,7 +35,8 @@ class Recipe:
             ``"prior"`` (the true one), or None for nothing.
         optional: whether it does without that belief.
         takes: the other fields of ``Setup`` that it reads.
-        seeded: whether it draws random numbers, so that ``build`` passes its seed.
+        seeded: whether it draws random numbers over arms (over points every search does), so that ``build`` passes its
+            seed.
         points: whether it also accepts a ``Domain``.
         one_mean: whether its ``prior_mean`` must be one number for all arms.
         quick: arguments for cheap tests of a few dozen steps.

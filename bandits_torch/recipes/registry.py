@@ -61,7 +61,7 @@ def build(
         "horizon": horizon,
         "prior": problem.true_prior,
     }
-    known |= {"seed": seed} if about.seeded else {}
+    known |= {"seed": seed} if about.seeded or isinstance(problem, ContinuousProblem) else {}
     known |= options
     if "prior_mean" not in options:
         known["prior_mean"] = _prior_mean(about, known["prior_mean"])

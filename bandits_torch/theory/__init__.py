@@ -3,7 +3,7 @@
 from bandits_torch.theory.batch_widths import GPBUCBWidth, uncertainty_sampling
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
-from bandits_torch.theory.inverse_propensity import estimated_gaps, ips_estimates, propensity_matrix
+from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
 from bandits_torch.theory.optimal_design import (
     Design,
     exploration_problem,
@@ -55,7 +55,6 @@ __all__ = [
     "exploration_problem",
     "features_of_covariance",
     "fractional_gain",
-    "ips_estimates",
     "optimal_design",
     "optimal_exploration",
     "propensity_matrix",

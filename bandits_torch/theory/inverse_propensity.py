@@ -11,7 +11,6 @@ at most the leverage M(P)[x, x] when |y| <= 1 (Lemma 4.3).
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from bandits_torch import validation
@@ -33,38 +32,6 @@ def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> 
     validation.shape_is("probabilities", probabilities, ok, f"(..., {features.shape[-2]}), one per arm")
     V, _ = whitened(features, probabilities, ridge)
     return V.mT @ V
-
-
-def ips_estimates(
-    features: Tensor, probabilities: Tensor, ridge: float, arm: Tensor, reward: Tensor
-) -> Tensor:
-    """R^_I(x), (..., N): the average of the IPS estimates over n steps played from the same P.
-
-    Args:
-        features: phi, (..., N, p).
-        probabilities: P, (..., N), the distribution that was played.
-        ridge: sigma/T.
-        arm: (..., n) integers, the arms drawn.
-        reward: (..., n), their rewards.
-
-    Intervals played from several P: average their estimates, weighted by their lengths. Raises ValueError on
-    shapes that disagree.
-
-    Source: Hong, Li & Tewari 2023, Definition 4.1.
-    """
-    validation.tensor("arm", arm)
-    validation.shape_is("arm", arm, arm.dim() >= 1 and arm.shape[-1] > 0, "(..., n) with n >= 1")
-    validation.tensor("reward", reward)
-    validation.shape_is("reward", reward, reward.shape == arm.shape, f"{tuple(arm.shape)}, as arm")
-    validation.rewards("reward", reward)
-    M = propensity_matrix(features, probabilities, ridge)
-    N = M.shape[-1]
-    ok = arm.dtype == torch.long and bool(((arm >= 0) & (arm < N)).all())
-    validation.require(ok, "arm", arm, f"int64 from 0 to {N - 1}")
-    batch = torch.broadcast_shapes(M.shape[:-2], arm.shape[:-1])
-    sums = torch.zeros(*batch, M.shape[-1], dtype=M.dtype, device=M.device)
-    sums.scatter_add_(-1, arm.expand(*batch, -1), reward.to(M).expand(*batch, -1))
-    return (M @ sums.unsqueeze(-1)).squeeze(-1) / arm.shape[-1]
 
 
 def estimated_gaps(estimates: Tensor) -> Tensor:

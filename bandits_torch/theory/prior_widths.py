@@ -68,13 +68,16 @@ class SrinivasContinuousWidth(Width):
         too_small = 4 * dim * torch.as_tensor(a).min().item() <= torch.as_tensor(delta).max().item()
         validation.require(not too_small, "a", a, f"above delta/(4 dim), with delta = {delta}")
 
+    _moments = 1  # T: the times at which the function is predicted
+
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """sqrt(2 ln(2 pi^2 t^2/(3 delta)) + 2 d ln tau_t), tau_t = max(1, d t^2 b r sqrt(ln(4 d a/delta)))."""
+        """sqrt(2 ln(2 pi^2 t^2/(3 delta)) + 2 d ln(tau_t T)), tau_t = max(1, d t^2 b r sqrt(ln(4 d a/delta)))."""
         t, d = clock(step, model), self.dim
         r, a, b, delta = (like(model.noise_variance, p) for p in (self.r, self.a, self.b, self.delta))
         steepest = b * torch.sqrt(torch.log(torch.ones_like(t) * (4 * d * a / delta)))
-        tau = (d * t**2 * r * steepest).clamp(min=1)
-        return torch.sqrt(2 * torch.log(2 * math.pi**2 * t**2 / (3 * delta)) + 2 * d * torch.log(tau))
+        tau = (d * t**2 * r * steepest).clamp(min=1)  # grid points per side, and there is one at least
+        points = torch.log(self._moments * tau)
+        return torch.sqrt(2 * torch.log(2 * math.pi**2 * t**2 / (3 * delta)) + 2 * d * points)
 
 
 class PriorEliminationFiniteWidth(Width):
@@ -104,7 +107,7 @@ class PriorEliminationFiniteWidth(Width):
         return torch.sqrt(2 * torch.log(self.horizon * self.num_arms * math.pi**2 * t**2 / (3 * delta)))
 
 
-class PriorEliminationContinuousWidth(Width):
+class PriorEliminationContinuousWidth(SrinivasContinuousWidth):
     """PE-GP-UCB on [0, r]^d: width_t = sqrt(2 ln(pi^2 t^2/(3 D)) + 2 d ln(T d t^2 r b sqrt(ln(2 d a/D)))).
 
     Source: Ziomek et al. 2024, Theorem 4.1 (B); equals their beta_t^p; D is their delta_A. Two corrections.
@@ -113,7 +116,8 @@ class PriorEliminationContinuousWidth(Width):
     Assumption 3.2 would need sqrt(b) in the width, so that its b makes the width too small wherever b < 1.
 
     Valid at the points played, and elsewhere at the nearest point of a grid and up to 1/t^2; under the true
-    prior, with Gaussian noise of variance lambda. T enters to the power d where the proof needs it once.
+    prior, with Gaussian noise of variance lambda. T enters to the power d where the proof needs it once. At T = 1 it is
+    ``SrinivasContinuousWidth``.
 
     Args:
         dim: d, dimension of the domain.
@@ -129,23 +133,8 @@ class PriorEliminationContinuousWidth(Width):
     def __init__(
         self, dim: int, horizon: int, r: Parameter, a: Parameter, b: Parameter, delta: Parameter
     ) -> None:
-        self.dim = validation.positive_integer("dim", dim)
-        self.horizon = validation.positive_integer("horizon", horizon)
-        self.r = checked(validation.positive, "r", r)
-        self.a = checked(validation.positive, "a", a)
-        self.b = checked(validation.positive, "b", b)
-        self.delta = checked(validation.probability, "delta", delta)
-        too_small = 4 * dim * torch.as_tensor(a).min().item() <= torch.as_tensor(delta).max().item()
-        validation.require(not too_small, "a", a, f"above delta/(4 dim), with delta = {delta}")
-
-    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """sqrt(2 ln(pi^2 t^2/(3 D)) + 2 d ln(T tau_t)), tau_t = max(1, d t^2 r b sqrt(ln(2 d a/D)))."""
-        t, d = clock(step, model), self.dim
-        r, a, b, delta = (like(model.noise_variance, p) for p in (self.r, self.a, self.b, self.delta))
-        D = delta / 2
-        steepest = b * torch.sqrt(torch.log(torch.ones_like(t) * (2 * d * a / D)))
-        tau = (d * t**2 * r * steepest).clamp(min=1)  # grid points per side, and there is one at least
-        return torch.sqrt(2 * torch.log(math.pi**2 * t**2 / (3 * D)) + 2 * d * torch.log(self.horizon * tau))
+        super().__init__(dim, r, a, b, delta)
+        self.horizon = self._moments = validation.positive_integer("horizon", horizon)
 
 
 def elimination_xi(

@@ -418,16 +418,6 @@ SPECS: dict[str, Spec] = {
         _FEATURES | {"gaps": KINDS["gaps"].filter(lambda x: x is not None), "among": None, "method": None},
     ),
     "theory.fractional_gain": Spec({}, _FEATURES),
-    "theory.ips_estimates": Spec(
-        {"arm": torch.tensor([0, 1]), "reward": torch.tensor([0.1, 0.2]).double()},
-        _FEATURES
-        | {
-            "arm": st.sampled_from(
-                [torch.tensor([0, N]), torch.tensor([-1, 0]), torch.tensor([0.5, 1]), None, "0"]
-            ),
-            "reward": bad.spoiled(torch.rand(2), torch.rand(3)),
-        },
-    ),
     "theory.optimal_design": Spec(
         {},
         _FEATURES

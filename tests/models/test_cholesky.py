@@ -28,10 +28,15 @@ def test_only_the_members_that_need_it_get_more_jitter():
     torch.testing.assert_close(lower[0], alone[0], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("factor_of", "whose"),
-    [(safe_cholesky, "kernel's"), (lambda m: batched_cholesky(m.unsqueeze(0)), "posterior")],
-)
-def test_a_matrix_that_is_not_positive_semi_definite_is_refused(factor_of, whose):
-    with pytest.raises(RuntimeError, match=f"the {whose} covariance is not positive semi-definite"):
+def test_jitter_is_a_share_of_each_matrix_s_own_variances():
+    x = torch.linspace(0, 1, 40, dtype=torch.float64)
+    K = torch.exp(-((x - x.unsqueeze(-1)) ** 2) / 0.5)  # singular, but for rounding
+    scales = torch.tensor([1.0, 1e-12, 1e12], dtype=torch.float64).reshape(-1, 1, 1)
+    lower = batched_cholesky(scales * K)
+    torch.testing.assert_close(lower @ lower.mT / scales, K.expand(3, -1, -1), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("factor_of", [safe_cholesky, lambda m: batched_cholesky(m.unsqueeze(0))])
+def test_a_matrix_that_is_not_positive_semi_definite_is_refused(factor_of):
+    with pytest.raises(RuntimeError, match="covariance is not positive semi-definite"):
         factor_of(-torch.eye(3, dtype=torch.float64))

@@ -1,5 +1,6 @@
 """Downloads from a server on this machine: whole and checked, or nothing left behind."""
 
+import gzip
 import hashlib
 import socket
 import threading
@@ -27,6 +28,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
+        if name.endswith(".gz"):
+            self.send_header("Content-Encoding", "x-gzip")
         self.end_headers()
         self.wfile.write(content[: len(content) // 2] if name == "half" else content)
 
@@ -66,6 +69,14 @@ def test_known_checksum_is_checked_and_recorded(tmp_path: Path, server: Server) 
     assert path.read_bytes() == CONTENT
     assert _names(tmp_path) == ["file", "file.sha256"]
     assert (tmp_path / "file.sha256").read_text() == f"{DIGEST}  file\n"
+
+
+def test_a_compressed_file_is_kept_as_it_was_sent(tmp_path: Path, server: Server) -> None:
+    """Servers label such files as encoded, and many readers then unpack them on the way."""
+    content = gzip.compress(CONTENT)
+    server.contents["file.gz"] = content
+    digest = hashlib.sha256(content).hexdigest()
+    assert download(server.url("file.gz"), tmp_path / "file.gz", sha256=digest).read_bytes() == content
 
 
 def test_first_download_is_trusted_with_a_warning_and_recorded(tmp_path: Path, server: Server) -> None:

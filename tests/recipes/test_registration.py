@@ -195,3 +195,32 @@ def test_a_prior_mean_for_each_arm_is_taken_as_it_is(name):
         policy = recipes.build(name, problem, replicates=1, horizon=20)
     first = int(policy.choose(1.0).arm)
     assert first == int(problem.knowledge.prior_mean.argmax())
+
+
+def played(name, problem):
+    """What was chosen, by the seed 8."""
+    steps = 3 if problem.dim else 30
+    known = {}
+    if problem.dim and "search" in recipes.registered(name).options:
+        known["search"] = {"num_restarts": 1, "raw_samples": 2, "options": {"maxiter": 1}}
+    options = {**recipes.registered(name).quick, **known}
+    policy = recipes.build(name, problem, replicates=2, horizon=steps, seed=8, **options)
+    problem.best = lambda step: torch.ones(2).double()  # of a domain a search of its own
+    return run(policy, problem, steps, seed=1).arms
+
+
+@pytest.mark.parametrize("over", ["arms", "points"])
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_build_passes_its_seed_to_all_that_draw(name, over, monkeypatch):
+    """A recipe that would draw other numbers with the seed was given it; ``seeded`` False: it draws none over arms."""
+    about = recipes.registered(name)
+    if over == "points" and not about.points:
+        return
+    arms = "hills" if about.belief in ("priors", "prior") else "gp"
+    problems = {
+        "arms": lambda: make(arms, num_arms=11, replicates=2, seed=1),
+        "points": lambda: make("dynamic-levy", dim=2, horizon=5, replicates=2),
+    }
+    chosen = played(name, problems[over]())
+    monkeypatch.setitem(REGISTERED, name, replace(REGISTERED[name], seeded=True))
+    assert torch.equal(chosen, played(name, problems[over]()))

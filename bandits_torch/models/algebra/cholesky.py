@@ -6,24 +6,35 @@ import torch
 from torch import Tensor
 
 
-def safe_cholesky(matrix: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
-    """Lower Cholesky factor of a positive semi-definite matrix plus ``jitter`` times its scale.
+def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
+    """Lower Cholesky factor of each positive semi-definite matrix plus ``jitter`` times its scale.
 
-    Ten times more jitter where it takes that; ``scale``: by default the largest entry of the diagonal. Waits
-    for the device.
+    Ten times more jitter where a matrix takes that, the others left alone; ``scale``: by default the largest entry of
+    the diagonal. Waits for the device.
+
+    Not linear_operator's ``psd_safe_cholesky``, whose jitter is one number for the whole batch, whatever the scale: a
+    covariance of variances 1e-12 gets 1e-8, ten thousand times its own. It also warns each time.
     """
-    if matrix.shape[-1] == 0:
-        return matrix
-    for _ in range(12):
-        lifted = matrix
-        if jitter:
-            lifted = matrix.clone()
-            lifted.diagonal().add_(jitter * (matrix.diagonal().amax() if scale is None else scale))
+    if matrices.shape[-1] == 0:
+        return matrices
+    share, limits = matrices.new_full(matrices.shape[:-2], jitter), torch.finfo(matrices.dtype)
+    for tried in range(12):
+        lifted = matrices
+        if tried or jitter:
+            if scale is None:
+                scale = matrices.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(limits.tiny)
+            added = (share * scale).unsqueeze(-1).expand(matrices.shape[:-1])
+            lifted = matrices + torch.diag_embed(added)
         factor, failed = torch.linalg.cholesky_ex(lifted)
-        if not bool(failed):
+        if not bool(failed.any()):
             return factor
-        jitter = max(10 * jitter, torch.finfo(matrix.dtype).eps)
-    raise RuntimeError("the kernel's covariance is not positive semi-definite, even up to jitter")
+        share = torch.where(failed > 0, (10 * share).clamp_min(limits.eps), share)
+    raise RuntimeError("the covariance is not positive semi-definite, even up to jitter")
+
+
+def batched_cholesky(matrices: Tensor) -> Tensor:
+    """``safe_cholesky`` of posterior covariances, with jitter from 1e-12 (float32: 1e-6) of the largest variance up."""
+    return safe_cholesky(matrices, 1e-12 if matrices.dtype == torch.float64 else 1e-6)
 
 
 def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
@@ -46,22 +57,6 @@ def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
             left -= column.square()
             kept.append(j)
     return kept, columns[: len(kept), kept].mT.tril().contiguous().to(device)
-
-
-def batched_cholesky(matrices: Tensor) -> Tensor:
-    """Lower Cholesky factor of each positive semi-definite matrix, with as little jitter as that one takes.
-
-    From 1e-12 (float32: 1e-6) of its largest variance upwards. Waits for the device.
-    """
-    scale = matrices.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(torch.finfo(matrices.dtype).tiny)
-    jitter = scale * (1e-12 if matrices.dtype == torch.float64 else 1e-6)
-    for _ in range(8):
-        lifted = matrices + torch.diag_embed(jitter.unsqueeze(-1).expand(matrices.shape[:-1]))
-        factor, failed = torch.linalg.cholesky_ex(lifted)
-        if not bool(failed.any()):
-            return factor
-        jitter = torch.where(failed > 0, 10 * jitter, jitter)
-    raise RuntimeError("the posterior covariance is not positive semi-definite, even up to jitter")
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:

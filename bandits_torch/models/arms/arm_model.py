@@ -75,6 +75,18 @@ class ArmModel(OnlineModel):
         mean, variance = (moment.gather(-1, index).squeeze(-1) for moment in self.marginals(time))
         return mean, variance
 
+    def covariance_with(self, arm: Tensor, time: float) -> Tensor:
+        """Posterior covariance of every arm with one per replicate, ``arm`` (S,): ``batch_shape x N``. O(N)."""
+        ones = [1] * len(self._batch_shape)
+        own = (
+            arm.to(self.arms.dtype).reshape(1, -1, *ones[1:], 1, 1).expand(self.num_arms, -1, *ones[1:], 1, 1)
+        )
+        every = torch.arange(self.num_arms).to(own).reshape(-1, *ones, 1, 1).expand_as(own)
+        X = torch.cat([own, every], -2)
+        if self.drifts:
+            X = torch.cat([X, torch.full_like(X, time)], -1)
+        return self._gaussian(X).distribution.covariance_matrix[..., 0, 1].movedim(0, -1)
+
     @abstractmethod
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms."""

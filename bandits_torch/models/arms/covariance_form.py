@@ -261,9 +261,6 @@ class CovarianceForm(ResizableState):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         incoming = state_dict.get(prefix + "root")
         self.root = None if incoming is None else torch.empty_like(self.covariance)
-        state_dict.setdefault(
-            prefix + "removed", torch.zeros_like(self.gain)
-        )  # not kept before it was looked at
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -313,9 +313,6 @@ class FactorForm(PointsInTime):
         self._member = torch.arange(len(source), device=source.device)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.setdefault(
-            prefix + "removed", torch.zeros_like(self.gain)
-        )  # not kept before it was looked at
         super()._load_from_state_dict(state_dict, prefix, *args)
         vars(self)["prior"] = self._given.in_double()
         self._measure_depth()

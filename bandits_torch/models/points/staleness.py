@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
@@ -18,6 +20,13 @@ def space_and_time(kernel: Kernel) -> SpatioTemporalKernel | None:
     return inner if isinstance(inner, SpatioTemporalKernel) else None
 
 
+def time_kernel_of(model: OnlineGP) -> Any:
+    """The kernel over time of a model that has one."""
+    parts = space_and_time(model.kernel)
+    assert parts is not None
+    return parts.time_kernel
+
+
 def check_forgets_exponentially(model: OnlineGP) -> None:
     """Raise ValueError unless the model is an ``OnlineGP`` over k_S times exponential forgetting."""
     validation.instance("model", model, OnlineGP, "an OnlineGP")
@@ -29,8 +38,7 @@ def check_forgets_exponentially(model: OnlineGP) -> None:
 
 def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
     """rho, the correlation over time between two moments, (S, ...) each."""
-    time_kernel = space_and_time(model.kernel).time_kernel  # type: ignore[union-attr]
-    return time_kernel.covariance(before, after)
+    return time_kernel_of(model).covariance(before, after)
 
 
 @torch.no_grad()
@@ -75,6 +83,5 @@ def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Te
     mean = (T.mT @ G @ T).clamp_min(0.0).sqrt()[..., 0, 0]
     variance = torch.cholesky_solve(G, corner).diagonal(dim1=-2, dim2=-1).sum(-1)
     enough = rows.held.sum(-1) >= count
-    return tuple(  # type: ignore[return-value]
-        torch.where(enough, bound, torch.inf).expand(model.batch_shape) for bound in (mean, variance)
-    )
+    mean, variance = (torch.where(enough, b, torch.inf).expand(model.batch_shape) for b in (mean, variance))
+    return mean, variance

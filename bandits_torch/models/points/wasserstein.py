@@ -14,7 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.models.points.staleness import space_and_time
+from bandits_torch.models.points.staleness import space_and_time, time_kernel_of
 
 _NODES = 8  # of Gauss-Laguerre quadrature: exact for a Matern kernel of smoothness up to 7/2 over time
 
@@ -77,7 +77,7 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
 
 def time_lengthscale(model: OnlineGP) -> Tensor:
     """Length-scale over time, ``batch``; of exponential forgetting 2 / -ln(1 - eps), as of the Matern kernel it is."""
-    time = space_and_time(model.kernel).time_kernel  # type: ignore[union-attr]
+    time = time_kernel_of(model)
     if isinstance(time, ExponentialForgettingKernel):
         return -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
     return cast(Tensor, time.lengthscale)[..., 0, 0]
