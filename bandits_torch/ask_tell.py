@@ -164,6 +164,30 @@ class AskTell(Described):
         validation.require(known, "id", id, f"of a question asked, 0 to {self._asked - 1}")
         return operator.index(id)
 
+    def predict(self, at: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What is believed of the rewards at time ``at``: mean and standard deviation of every arm, (S, N) each.
+
+        ``at`` may lie ahead: in an hour, tomorrow. How far ahead it tells anything depends on the kernel over time:
+        exponential forgetting returns to the prior mean, a cycle comes round again. Open questions play no part.
+
+        Args:
+            at: a time, not before that of the latest reward learned, if the rewards drift.
+            points: (N, d) points of a domain, where points are played.
+
+        Raises ValueError for a policy without such beliefs (classical ones, the OPKB family, several priors), a time
+        that is past or not finite, points over arms and none over a domain. Changes nothing.
+        """
+        with self._turn.any_process():
+            at = validation.finite_number("at", at)
+            over_points = self.policy.dim > 0
+            expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
+            validation.require((points is not None) == over_points, "points", points, expected)
+            marginals = getattr(self.policy, "marginals", None)
+            believes = "one that predicts: an IndexPolicy, or an average over members"
+            validation.require(marginals is not None, "policy", type(self.policy).__name__, believes)
+            mean, variance = marginals(at, points)  # type: ignore[misc]
+            return mean, variance.clamp_min(0.0).sqrt()
+
     def drop(self, before: float | None = None, *, ids: Sequence[int] | None = None) -> int:
         """Remove open questions, asked ``before`` this time or of these numbers; returns how many were open.
 

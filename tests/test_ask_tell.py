@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, recipes
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
+from bandits_torch.kernels import QuasiPeriodicKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
@@ -113,6 +115,92 @@ def test_what_must_predict_a_reward_first_cannot_do_so_for_a_past_that_drifted()
         asked, lambda: asked.tell(first.id, 0.5), r"time must be .* at or after the latest observation, 2.0"
     )
     assert asked.drop(before=2.0) == 1
+
+
+# -- what is believed of later ---------------------------------------------------------------------------
+
+
+def asked_of_days(policy):
+    """Three days of a reward with a daily cycle, arms out of phase, asked and told hour by hour."""
+    live = AskTell(policy)
+    for hour in range(72):
+        question = live.ask(float(hour))
+        live.tell(question.id, daily(hour, question.arm))
+    return live
+
+
+def daily(hour, arm):
+    return float(torch.sin(2 * torch.pi * (torch.as_tensor(hour).double() / 24 + arm / 4)))
+
+
+def test_what_will_be_best_in_hours_is_told_by_a_cycle_and_not_by_forgetting():
+    told = {"noise_variance": 0.01, "width": 2.0}
+    cycle = QuasiPeriodicKernel(24.0, memory=500.0, order=2)
+    days = asked_of_days(recipes.tv_gp_ucb(4, torch.eye(4).double(), time_kernel=cycle, **told))
+    fading = asked_of_days(recipes.tv_gp_ucb(4, torch.eye(4).double(), forgetting_rate=0.1, **told))
+    arms = torch.arange(4)
+    right = {"days": 0, "fading": 0}
+    for hour in range(72, 120):
+        truth = torch.tensor([daily(hour, arm) for arm in arms])
+        for name, live in {"days": days, "fading": fading}.items():
+            mean, deviation = live.predict(at=hour)
+            assert mean.shape == deviation.shape == (1, 4)
+            right[name] += bool(truth[mean.argmax()] > truth.max() - 0.1)
+    assert right["days"] >= 46
+    assert right["fading"] <= 24
+    far = fading.predict(at=500.0)
+    torch.testing.assert_close(torch.stack(far), torch.tensor([[[0.0] * 4], [[1.0] * 4]]).double())
+
+
+def test_a_prediction_is_the_policys_and_changes_nothing():
+    asked = live()
+    questions = [asked.ask(float(step)) for step in range(4)]
+    for question in questions[:3]:
+        asked.tell(question.id, reward_of(question))
+    before = described(asked.state_dict())
+    mean, deviation = asked.predict(7.5)
+    expected = asked.policy.marginals(7.5)
+    assert torch.equal(mean, expected[0])
+    torch.testing.assert_close(deviation.square(), expected[1])
+    assert described(asked.state_dict()) == before
+    mixture = live("auto")
+    assert all(part.shape == (1, 12) for part in mixture.predict(2.0))
+
+
+def test_points_are_predicted_where_points_are_played():
+    square = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+    asked = AskTell(recipes.tv_gp_ucb(square, RBFKernel(), 0.1, width=1.0, search={"initial": 4}))
+    question = asked.ask(0.0)
+    asked.tell(question.id, 2.0)
+    mean, deviation = asked.predict(0.0, torch.cat([question.arm, 1 - question.arm]))
+    assert mean.shape == deviation.shape == (1, 2)
+    assert mean[0, 0] == pytest.approx(2.0 / 1.1)
+    unchanged(asked, lambda: asked.predict(0.0), r"points must be \(N, 2\) points, got None")
+
+
+@pytest.mark.parametrize(
+    ("name", "act", "message"),
+    [
+        ("tv_gp_ucb", lambda asked: asked.predict(float("nan")), "at must be a finite number"),
+        ("tv_gp_ucb", lambda asked: asked.predict("soon"), "at must be a finite number"),
+        (
+            "tv_gp_ucb",
+            lambda asked: asked.predict(-1.0),
+            "time must be .* at or after the latest observation",
+        ),
+        ("tv_gp_ucb", lambda asked: asked.predict(3.0, torch.zeros(1, 2)), "points must be None where arms"),
+        (
+            "random",
+            lambda asked: asked.predict(3.0),
+            "policy must be one that predicts: .* got 'RandomPolicy'",
+        ),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(name, act, message):
+    asked = live(name)
+    question = asked.ask(2.0)
+    asked.tell(question.id, 0.3)
+    unchanged(asked, lambda: act(asked), message)
 
 
 # -- twice, never, wrong --------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ COLUMNS = {
     "captured": {"recipe", "arms", "replicates", "steps_in_a_block", "plain_seconds", "captured_seconds"}
     | {"plain_kernels", "captured_kernels", "plain_reads", "captured_reads", "captured_allocated"}
     | {"plain_waits", "captured_waits"},
+    "state_space": {"kernel", "arms", "states_per_arm", "steps_before", "steps", "seconds_per_step"},
     "step_trace": {"step", "files", "functions", "lines"},
 }
 

@@ -15,6 +15,7 @@ from bandits_torch.captured.factor_moves import FactorMoves
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.covariance_form import CovarianceForm
+from bandits_torch.models.arms.state_space_prior import StateSpacePrior
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
@@ -257,6 +258,8 @@ def _check(policy: IndexPolicy) -> None:
     model, rule, name = policy.model, policy.forgetting, type(policy.model).__name__
     if type(model) is not ArmGP:
         raise refused(name, "the steps of an ArmGP can")
+    if isinstance(model.prior, StateSpacePrior):
+        raise refused("a kernel over time with a state space", "those with a MarkovTimeKernel can")
     if policy.acquisition not in _ACQUISITIONS:
         shown = getattr(policy.acquisition, "__name__", type(policy.acquisition).__name__)
         raise refused(f"acquisition {shown}", "UpperConfidenceBound and ThompsonSampling can")

@@ -1,4 +1,4 @@
-"""Markov kernels over time: given the present, the future does not depend on the past."""
+"""Kernels over time; and Markov ones: given the present, the future does not depend on the past."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from gpytorch.priors import Prior
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels.state_space import StateSpace
 
 
-class MarkovTimeKernel(Kernel, ABC):
-    """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
+class TimeKernel(Kernel, ABC):
+    """A covariance between times, given element by element.
 
-    With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
-    observations. Subclasses implement ``covariance``; ``forward`` calls it.
-    Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
-
-    Parameters take the dtype of the tensors they are built from; Python numbers give float64.
-
-    Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
+    Subclasses implement ``covariance``; ``forward`` calls it. Inputs are times in one column, ``... x n x 1``.
+    Source: Rasmussen & Williams 2006, chapter 4. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
 
     @abstractmethod
@@ -39,16 +35,6 @@ class MarkovTimeKernel(Kernel, ABC):
             ``batch x n``; for two numbers (or tensors without dimensions) ``batch_shape x 1``.
         """
 
-    def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
-        """(a, c) with f(t) = a f(s) + independent g of variance c, for s <= t; shapes as for ``covariance``.
-
-        a = k(s, t) / k(s, s) and c = k(t, t) - a^2 k(s, s). A subclass should compute them from t - s where it can, so
-        that large clock values lose no precision.
-        """
-        before = self.covariance(s, s)
-        kept = self.covariance(s, t) / before
-        return kept, self.covariance(t, t) - kept * kept * before
-
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Covariance between two sets of times, ``... x n x m`` (``... x n`` with ``diag``). Cost: O(n m)."""
         ok = x1.shape[-1] == 1 and x2.shape[-1] == 1
@@ -58,6 +44,29 @@ class MarkovTimeKernel(Kernel, ABC):
         s, t = torch.broadcast_tensors(x1, x2.mT)
         # One row of n m pairs, so that parameters of shape (*batch_shape, 1) broadcast as for a row of times.
         return self.covariance(s.flatten(-2), t.flatten(-2)).unflatten(-1, s.shape[-2:])
+
+
+class MarkovTimeKernel(TimeKernel):
+    """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
+
+    With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
+    observations, and one number per arm tells all: no other kernel is as cheap.
+    Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
+
+    Parameters take the dtype of the tensors they are built from; Python numbers give float64.
+
+    Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
+    """
+
+    def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """(a, c) with f(t) = a f(s) + independent g of variance c, for s <= t; shapes as for ``covariance``.
+
+        a = k(s, t) / k(s, s) and c = k(t, t) - a^2 k(s, s). A subclass should compute them from t - s where it can, so
+        that large clock values lose no precision.
+        """
+        before = self.covariance(s, s)
+        kept = self.covariance(s, t) / before
+        return kept, self.covariance(t, t) - kept * kept * before
 
     def _register(
         self, name: str, value: float | Tensor, constraint: Interval, prior: Prior | None, expected: str
@@ -151,12 +160,16 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates keep their precision."""
-        return torch.exp(0.5 * torch.log1p(-self.forgetting_rate) * _elapsed(s, t).abs())
+        return torch.exp(0.5 * torch.log1p(-self.forgetting_rate) * elapsed_between(s, t).abs())
 
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """a = (1 - eps)^((t - s) / 2) and c = 1 - a^2."""
-        exponent = torch.log1p(-self.forgetting_rate) * _elapsed(s, t)
+        exponent = torch.log1p(-self.forgetting_rate) * elapsed_between(s, t)
         return torch.exp(0.5 * exponent), -torch.expm1(exponent)
+
+    def state_space(self) -> StateSpace:
+        """One number that decays, for sums and products with other kernels (``state_space_of``)."""
+        return StateSpace.exponential(-0.5 * torch.log1p(-self.forgetting_rate).squeeze(-1))
 
 
 @validation.names_arguments
@@ -229,10 +242,10 @@ class WienerKernel(MarkovTimeKernel):
 
     def _since_start(self, t: Tensor | float) -> Tensor:
         """max(0, t - start), subtracted in float64 where ``t`` is a number."""
-        return _elapsed(self.start, t).clamp_min(0.0)
+        return elapsed_between(self.start, t).clamp_min(0.0)
 
 
-def _elapsed(s: Tensor | float, t: Tensor | float) -> Tensor:
+def elapsed_between(s: Tensor | float, t: Tensor | float) -> Tensor:
     """t - s; of two numbers in float64, whatever the kernel computes in."""
     elapsed = t - s
     return elapsed if isinstance(elapsed, Tensor) else torch.tensor(elapsed, dtype=torch.float64)

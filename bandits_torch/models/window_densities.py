@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,8 +120,8 @@ def prior_moments(model: OnlineModel, X: Tensor) -> tuple[Tensor, Tensor]:
     columns = X.reshape(-1, *X.shape[-2:])
     arm = columns[..., 0].long()
     mean = model.prior_mean.reshape(-1, model.num_arms).gather(-1, arm)
-    covariance = model.prior.among(arm.unsqueeze(0))[0]
     if model.drifts:
-        s, t = (times.expand_as(covariance).flatten(-2) for times in (columns[..., 1:], columns[..., 1:].mT))
-        covariance = covariance * cast(Tensor, model.prior.over_time(s, t)).unflatten(-1, (n, n))
+        covariance = model.prior.in_time(arm.unsqueeze(0), columns[..., 1].unsqueeze(0))[0]
+    else:
+        covariance = model.prior.among(arm.unsqueeze(0))[0]
     return mean.double().reshape(shape), covariance.double().reshape(*shape, n)

@@ -101,6 +101,10 @@ class ModelAveraging(Policy):
         mean, variance = self._members(time)
         return mixture_moments(self.sharing.weights, mean, variance)
 
+    def marginals(self, time: float, points: None = None) -> tuple[Tensor, Tensor]:
+        """``predict``, by the name that index policies have for it; ``points`` are for domains."""
+        return self.predict(time)
+
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The available arm of the largest m + width sqrt(v)."""

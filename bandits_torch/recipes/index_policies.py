@@ -196,15 +196,16 @@ def tv_gp_ucb(
 ) -> Policy:
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016).
 
-    ``time_kernel``: another kernel over time instead. Over a domain, a Matern kernel suits a function that changes
-    smoothly, because it extrapolates trends; exponential forgetting always predicts a return to the mean. Over arms it
-    must be a ``MarkovTimeKernel``.
+    ``time_kernel``: another kernel over time instead; ``forgetting_rate`` then plays no part. A Matern kernel suits a
+    function that changes smoothly, because it extrapolates trends, ``QuasiPeriodicKernel`` one with a daily cycle;
+    exponential forgetting always predicts a return to the mean. Over arms it must be a ``MarkovTimeKernel`` or have a
+    state space (``state_space_of``): of s numbers per arm a step costs O((s N)^2).
 
     ``stale``, over a domain: under exponential forgetting observations are dropped once no mean can change by more than
     so many prior standard deviations (``StaleObservations``), so a step does not slow down; ``"wasserstein"`` drops
     more (``WassersteinForgetting``), without that bound; None keeps all.
 
-    Raises ValueError for a ``time_kernel`` that is not a kernel, or not Markov over arms, and another ``stale``.
+    Raises ValueError for a ``time_kernel`` that is not a kernel, or neither of these over arms, and another ``stale``.
     """
     rule = as_stale_rule(stale, setup, time_kernel)
     if time_kernel is None:

@@ -26,6 +26,7 @@ from benchmarks.speed import (
     saturation,
     scaling,
     stale_points,
+    state_space,
     step_trace,
 )
 from benchmarks.speed.benchmark import Benchmark, Settings
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         scaling,
         million_arms,
         stale_points,
+        state_space,
         step_trace,
         captured,
     )

@@ -210,6 +210,8 @@ KINDS: dict[str, Any] = {
     ),
     **dict.fromkeys(["beta", "alpha", "tolerance", "r", "a", "b", "regulariser", "scale"], bad.positive),
     **dict.fromkeys(["drift_variance", "sample_noise", "weight", "noise_fraction"], bad.positive),
+    "period_length": bad.positive,
+    "order": bad.natural,
     **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "variation_budget"], bad.non_negative),
     **dict.fromkeys(["margin", "mean", "prior_mean", "start", "short", "tall"], bad.finite),
     **dict.fromkeys(["delta", "epsilon", "warm_up"], bad.share),
@@ -394,6 +396,8 @@ SPECS: dict[str, Spec] = {
         {"kernels": st.sampled_from([[], (), None, "rbf", 3, [kernel(), None], ["rbf"], kernel()])},
     ),
     "kernels.NeuralTangentKernel": Spec({}, {"depth": bad.count}),
+    "kernels.QuasiPeriodicKernel": Spec({}, {"memory": bad.positive}),
+    "kernels.state_space_of": Spec({"kernel": lambda: kernels.MaternTimeKernel(2.0)}, {"kernel": bad.thing}),
     "kernels.estimate_covariance": Spec({"table": lambda: torch.rand(6, N).double()}),
     # theory
     "theory.BKBWidth": Spec({}, _TWO_FORMS),

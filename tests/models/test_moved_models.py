@@ -4,7 +4,13 @@ import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
 
-from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    MaternTimeKernel,
+    QuasiPeriodicKernel,
+    SpatioTemporalKernel,
+)
 from bandits_torch.models import ArmGP, LeverageSampling, OnlineGP, SketchedGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference.arm_gp_twins import smooth
@@ -17,7 +23,13 @@ def drifting():
     return SpatioTemporalKernel(ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(0.05))
 
 
+def cycling():
+    cycle, drift = QuasiPeriodicKernel(7.0, memory=30.0, order=2), MaternTimeKernel(9.0)
+    return SpatioTemporalKernel(ArmCovarianceKernel(smooth(N)), cycle + drift)
+
+
 MODELS = {
+    "drifting in states": lambda: ArmGP(N, cycling(), NOISE),
     "covariance": lambda: ArmGP(N, smooth(N), NOISE, form="covariance"),
     "factor": lambda: ArmGP(N, smooth(N), NOISE, form="factor"),
     "drifting covariance": lambda: ArmGP(N, drifting(), NOISE, form="covariance"),

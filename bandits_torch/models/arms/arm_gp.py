@@ -21,6 +21,8 @@ from bandits_torch.models.arms import inputs, settings
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief
 from bandits_torch.models.arms.form_costs import first_form
+from bandits_torch.models.arms.state_space_belief import StateSpaceBelief
+from bandits_torch.models.arms.state_space_prior import StateSpacePrior
 from bandits_torch.models.broadcasting import check_held, noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 
@@ -36,9 +38,10 @@ class ArmGP(ArmModel):
         arms: ``(*arms_batch, N, d)`` features, stored as ``model.arms``; or N, the number of arms.
         kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
             or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
-            these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection).
-            Hyperparameters are read once; call ``rebuild`` after changing those of ``model.prior.kernel``, which
-            is a copy of the kernel given.
+            these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection);
+            or of any other kernel over time with a state space (Matern, periodic, quasi-periodic), and sums of such:
+            cycles and smooth drift, see ``StateSpaceForm``. Hyperparameters are read once; call ``rebuild`` after
+            changing those of ``model.prior.kernel``, which is a copy of the kernel given.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``;
             at least 1e-10 of the largest prior variance (1e-5 in float32).
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
@@ -47,6 +50,8 @@ class ArmGP(ArmModel):
             factor to covariance, exactly, once so many arms were pulled that this is cheaper (``form_costs``), or a
             draw needs a root; in float32 and on devices without figures covariance up to 500 arms, under drift up to
             1 500; a drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
+            With a state space the covariance is that of all states, O((s N)^2) a step for s numbers per arm;
+            ``forget`` then learns what is left again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
@@ -80,6 +85,9 @@ class ArmGP(ArmModel):
         noise, mean = self._take_settings(
             inputs.features_of(arms, dtype, device), kernel, noise_variance, prior_mean, batch_shape
         )
+        in_states = isinstance(self.prior, StateSpacePrior)
+        expected = "'auto' or 'covariance': the factor form needs a MarkovTimeKernel"
+        validation.require(form != "factor" or not in_states, "form", form, expected)
         self.drifts = self.prior.time_kernel is not None
         self.prior.fill(self._batch_shape)
         self.form = form
@@ -88,7 +96,7 @@ class ArmGP(ArmModel):
         if form == "auto":
             in_double = self.arms.dtype == torch.float64
             form = first_form(self.arms.device.type, in_double, self.drifts, b, self.num_arms)
-        self._belief = ArmBelief(
+        self._belief = (StateSpaceBelief if in_states else ArmBelief)(
             self.prior,
             mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
             self.noise_variance.reshape(b, 1),
@@ -130,8 +138,8 @@ class ArmGP(ArmModel):
 
     @property
     def can_forget(self) -> bool:
-        """False under drift for ``form="covariance"``; ``"auto"`` then changes form."""
-        return not self.drifts or self.form != "covariance"
+        """False under drift for ``form="covariance"``; ``"auto"`` then changes form. A state learns the rest again."""
+        return not self.drifts or self.form != "covariance" or isinstance(self.prior, StateSpacePrior)
 
     @property
     def train_inputs(self) -> tuple[Tensor]:

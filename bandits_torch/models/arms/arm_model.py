@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch.models.algebra.cholesky import batched_cholesky
 from bandits_torch.models.arms import settings
-from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.arms.state_space_prior import prior_over
 from bandits_torch.models.online_model import OnlineModel
 
 
@@ -41,7 +41,7 @@ class ArmModel(OnlineModel):
         Returns noise variance and prior mean, in the arms' dtype and of the shapes that they came in.
         """
         self.register_buffer("arms", arms)
-        self.prior = ArmPrior(arms, settings.kernel_over(arms, kernel))
+        self.prior = prior_over(arms, settings.kernel_over(arms, kernel))
         noise = settings.noise_over(arms, noise_variance)
         mean = settings.prior_mean_over(arms, prior_mean)
         over_time = self.prior.time_kernel

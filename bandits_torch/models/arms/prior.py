@@ -23,7 +23,7 @@ class ArmPrior(torch.nn.Module):
     Args:
         arms: ``(*arms_batch, N, d)`` features.
         kernel: a kernel over features (or over indices, for ``ArmCovarianceKernel``), or a
-            ``SpatioTemporalKernel`` whose time kernel is Markov.
+            ``SpatioTemporalKernel`` whose time kernel is Markov (``prior_over`` knows what others take).
     """
 
     def __init__(self, arms: Tensor, kernel: Kernel) -> None:
@@ -31,16 +31,9 @@ class ArmPrior(torch.nn.Module):
         self.kernel = kernel
         self.space_kernel: Kernel
         self.time_kernel: MarkovTimeKernel | None
-        spatio_temporal = isinstance(kernel, SpatioTemporalKernel)
-        space, over_time = (kernel.space_kernel, kernel.time_kernel) if spatio_temporal else (kernel, None)
+        space, over_time = self._split(kernel)
         held_elsewhere(self, space_kernel=space, time_kernel=over_time)
-        validation.require(
-            self.time_kernel is None or isinstance(self.time_kernel, MarkovTimeKernel),
-            "kernel.time_kernel",
-            type(self.time_kernel).__name__,
-            "a MarkovTimeKernel (ExponentialForgettingKernel, WienerKernel); OnlineGP takes any other",
-        )
-        covariances = [part for part in self.space_kernel.modules() if isinstance(part, ArmCovarianceKernel)]
+        covariances = [part for part in kernel.modules() if isinstance(part, ArmCovarianceKernel)]
         by_index = len(covariances) > 0
         for part in covariances:  # a larger matrix would be cut to its first arms without a word
             expected = f"{arms.shape[-2]} x {arms.shape[-2]}, one row per arm"
@@ -49,10 +42,19 @@ class ArmPrior(torch.nn.Module):
         self.register_buffer("inputs", indices if by_index else arms)
         self.inputs: Tensor
         self.num_arms = arms.shape[-2]
-        self.batch_shape = torch.broadcast_shapes(self.space_kernel.batch_shape, self.inputs.shape[:-2])
+        self.batch_shape = torch.broadcast_shapes(self._kernel_batch(), self.inputs.shape[:-2])
         self.model_batch_shape = self.batch_shape
         self._last_drift: tuple[tuple[float, float], tuple[Tensor, Tensor]] | None = None
         self._present: tuple[float, Tensor | float] | None = None
+
+    def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None]:
+        """The kernel over arms, and that over time."""
+        one = isinstance(kernel, SpatioTemporalKernel)
+        return (kernel.space_kernel, kernel.time_kernel) if one else (kernel, None)
+
+    def _kernel_batch(self) -> torch.Size:
+        """Of the kernel over arms."""
+        return self.space_kernel.batch_shape
 
     @property
     def flat_batch(self) -> int:
@@ -83,12 +85,22 @@ class ArmPrior(torch.nn.Module):
 
     def among(self, arm: Tensor) -> Tensor:
         """K among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
+        x = self._inputs_of(arm)
+        return self._evaluate(x, x).reshape(*arm.shape, arm.shape[-1])
+
+    def in_time(self, arm: Tensor, times: Tensor) -> Tensor:
+        """The prior covariance among points (T, b, n) of arms and times: (T, b, n, n)."""
+        covariance = self.among(arm)
+        s, t = (at.expand(covariance.shape).flatten(-2) for at in (times.unsqueeze(-1), times.unsqueeze(-2)))
+        return covariance * torch.as_tensor(self.over_time(s, t)).unflatten(-1, covariance.shape[-2:])
+
+    def _inputs_of(self, arm: Tensor) -> Tensor:
+        """The kernel's inputs of the points (T, b, n) of each member: (T, *model_batch_shape, n, d)."""
         inputs = self.inputs.expand(*self.model_batch_shape, *self.inputs.shape[-2:])
         index = arm.reshape(arm.shape[0], *self.model_batch_shape, arm.shape[-1], 1)
-        x = inputs.expand(arm.shape[0], *inputs.shape).gather(
+        return inputs.expand(arm.shape[0], *inputs.shape).gather(
             -2, index.expand(*index.shape[:-1], inputs.shape[-1])
         )
-        return self._evaluate(x, x).reshape(*arm.shape, arm.shape[-1])
 
     def diagonal(self) -> Tensor:
         """k(x, x) of every arm: (q, N)."""

@@ -1,0 +1,340 @@
+"""Stationary kernels over time as linear Gaussian states: what happened before is told by a few numbers, for good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from scipy.special import ive
+from torch import Tensor
+
+from bandits_torch import validation
+
+TOLERANCE = 1e-12  # of a variance of 1: what the harmonics that a periodic kernel leaves out may add up to
+_MOST_HARMONICS = 1000
+
+
+@dataclass(frozen=True)
+class Component:
+    """k(tau) = h^T e^{F tau} P h sum_j w_j cos(omega_j tau) for tau >= 0, with F = -rate I + shift, shift nilpotent.
+
+    e^{F tau} = e^{-rate tau} (I + shift tau + (shift tau)^2 / 2 + ...) ends after p terms. Parts of a batch have
+    its dimensions first.
+
+    Attributes:
+        rate: ``batch``.
+        shift, covariance: shift and P, ``batch x p x p``.
+        measurement: h, (p,).
+        weight, frequency: w_j >= 0 and omega_j in radians per unit of time, ``batch x J``.
+        turns: which of the J waves turn; the frequency of the others is 0.
+        still: whether rate and shift are 0 for sure: F = 0.
+    """
+
+    rate: Tensor
+    shift: Tensor
+    covariance: Tensor
+    measurement: Tensor
+    weight: Tensor
+    frequency: Tensor
+    turns: tuple[bool, ...] = (False,)
+    still: bool = False
+
+    @property
+    def width(self) -> int:
+        """m, the number of wave features: one of a wave that does not turn, two (cosine, sine) of one that does."""
+        return len(self.turns) + sum(self.turns)
+
+    @property
+    def dimension(self) -> int:
+        """Of the state: p m."""
+        return len(self.measurement) * self.width
+
+    def mapped(self, change: Callable[[Tensor, int], Tensor]) -> Component:
+        """With each part of a batch as ``change(part, number of its dimensions beside the batch)``."""
+        return replace(
+            self,
+            rate=change(self.rate, 0),
+            shift=change(self.shift, 2),
+            covariance=change(self.covariance, 2),
+            weight=change(self.weight, 1),
+            frequency=change(self.frequency, 1),
+        )
+
+    def decay(self, elapsed: Tensor) -> Tensor:
+        """e^{F elapsed}, ``... x p x p``; ``elapsed`` broadcasts with the batch."""
+        p = len(self.measurement)
+        term = total = torch.eye(p, dtype=self.rate.dtype, device=self.rate.device)
+        for k in range(1, p):
+            term = term @ self.shift * (elapsed / k)[..., None, None]
+            total = total + term
+        return (-self.rate * elapsed).exp()[..., None, None] * total
+
+    def gained(self, elapsed: Tensor) -> Tensor:
+        """P - e^{F elapsed} P e^{F elapsed}^T, ``... x p x p``: what is new after that time."""
+        if len(self.measurement) == 1:
+            return -torch.expm1(-2 * self.rate * elapsed)[..., None, None] * self.covariance
+        kept = self.decay(elapsed)
+        return self.covariance - kept @ self.covariance @ kept.mT
+
+    def waves(self, elapsed: Tensor) -> Tensor:
+        """cos(omega_j elapsed), and the sine beside it of those that turn, ``... x m``."""
+        angle = self.frequency * elapsed.unsqueeze(-1)
+        parts = []
+        for j, turns in enumerate(self.turns):
+            parts += [angle[..., j].cos(), angle[..., j].sin()] if turns else [torch.ones_like(angle[..., j])]
+        return torch.stack(parts, -1)
+
+    def wave_weights(self) -> Tensor:
+        """w_j of every wave feature, ``batch x m``."""
+        twice = [j for j, turns in enumerate(self.turns) for _ in range(1 + turns)]
+        return self.weight[..., twice]
+
+    def value(self, elapsed: Tensor) -> Tensor:
+        """k(elapsed) for elapsed >= 0, of the shape of ``elapsed`` with the batch."""
+        over = ((self.measurement @ self.decay(elapsed)) * (self.covariance @ self.measurement)).sum(-1)
+        return over * (self.weight * (self.frequency * elapsed.unsqueeze(-1)).cos()).sum(-1)
+
+    def turning(self, elapsed: Tensor) -> Tensor:
+        """The block-diagonal rotation of the wave features by ``elapsed``, ``... x m x m``."""
+        angle = self.frequency * elapsed.unsqueeze(-1)
+        turned = torch.zeros(
+            *angle.shape[:-1], self.width, self.width, dtype=angle.dtype, device=angle.device
+        )
+        at = 0
+        for j, turns in enumerate(self.turns):
+            cos, sin = angle[..., j].cos(), angle[..., j].sin()
+            turned[..., at, at] = cos if turns else 1.0
+            if turns:
+                turned[..., at + 1, at + 1] = cos
+                turned[..., at, at + 1], turned[..., at + 1, at] = -sin, sin
+            at += 1 + turns
+        return turned
+
+    def times(self, other: Component) -> Component:
+        """The product of the two covariances: Kronecker products of the decays, and all pairs of waves, of which two
+        that turn make one of the difference of their frequencies and one of the sum."""
+        one, two = torch.eye(len(self.measurement)), torch.eye(len(other.measurement))
+        weights, frequencies, turns = [], [], []
+        for i, first in enumerate(self.turns):
+            for j, second in enumerate(other.turns):
+                weight = self.weight[..., i] * other.weight[..., j]
+                a, b = self.frequency[..., i], other.frequency[..., j]
+                both = first and second
+                weights += [weight / 2, weight / 2] if both else [weight]
+                frequencies += [a - b, a + b] if both else [a + b]
+                turns += [True, True] if both else [first or second]
+        return Component(
+            self.rate + other.rate,
+            kron(self.shift, two.to(other.shift)) + kron(one.to(self.shift), other.shift),
+            kron(self.covariance, other.covariance),
+            torch.kron(self.measurement, other.measurement),
+            torch.stack(torch.broadcast_tensors(*weights), -1),
+            torch.stack(torch.broadcast_tensors(*frequencies), -1),
+            tuple(turns),
+            self.still and other.still,
+        )
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """A stationary covariance over time as the first moment of a linear stochastic differential equation.
+
+    f(t) = h^T s(t),  ds = F s dt + noise,  Cov s = P;  s(t + dt) = A s(t) + q,  A = e^{F dt},  Cov q = P - A P A^T.
+
+    Built by ``matern``, ``periodic``, ``exponential`` and ``constant``, and from these by ``+`` and ``*``: a sum stacks
+    states, a product is a Kronecker product of states (where two oscillations multiply: of their sum and difference).
+    States are in units in which P has entries of about 1: the derivatives in a Matern state are in units of its rate.
+
+    Attributes:
+        components: independent terms of the covariance.
+
+    Source: Hartikainen & Sarkka 2010 (Matern); Solin & Sarkka 2014 (periodic, and products with it).
+    """
+
+    components: tuple[Component, ...]
+
+    # -- kernels ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def constant(cls, value: Tensor) -> StateSpace:
+        """k = ``value``, of shape ``batch``."""
+        zero = torch.zeros_like(value)
+        one = value.new_ones(1)
+        matrix = zero[..., None, None]
+        waves = value.unsqueeze(-1), zero.unsqueeze(-1)
+        return cls((Component(zero, matrix, torch.ones_like(matrix), one, *waves, still=True),))
+
+    @classmethod
+    def exponential(cls, rate: Tensor) -> StateSpace:
+        """k(tau) = exp(-rate |tau|): Matern with nu = 1/2, exponential forgetting. ``rate``: ``batch``."""
+        one = cls.constant(torch.ones_like(rate)).components[0]
+        return cls((replace(one, rate=rate, still=False),))
+
+    @classmethod
+    def matern(cls, nu: float, lengthscale: Tensor) -> StateSpace:
+        """Matern with nu = 1/2, 3/2 or 5/2, as GPyTorch scales it; state f, f' / rate, ... with rate = sqrt(2 nu) /
+        lengthscale. ``lengthscale``: ``batch``. Hartikainen & Sarkka 2010, section 4."""
+        rate = math.sqrt(2 * nu) / lengthscale
+        base = cls.exponential(rate).components[0]
+        if nu == 0.5:
+            return cls((base,))
+        shift, covariance = _MATERN[nu]
+        matrix = rate.new_tensor(shift) * rate[..., None, None]
+        own = rate.new_tensor(covariance).expand_as(matrix)
+        first = torch.eye(len(shift)).to(rate)[0]
+        return cls((replace(base, shift=matrix, covariance=own, measurement=first),))
+
+    @classmethod
+    def cosine(cls, frequency: Tensor) -> StateSpace:
+        """k(tau) = cos(frequency tau), in radians per unit of time. ``frequency``: ``batch``."""
+        base = cls.constant(torch.ones_like(frequency)).components[0]
+        return cls((replace(base, frequency=frequency.unsqueeze(-1), turns=(True,)),))
+
+    @classmethod
+    def periodic(
+        cls,
+        lengthscale: Tensor,
+        period_length: Tensor,
+        order: int | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> StateSpace:
+        """exp(-2 sin^2(pi tau / period) / lengthscale), GPyTorch's, by its first harmonics 0, ..., ``order``.
+
+        It is sum_j q_j cos(2 pi j tau / period) with q_0 = I_0(z) e^{-z}, q_j = 2 I_j(z) e^{-z} and z = 1 / lengthscale
+        (Solin & Sarkka 2014, equations 25-28); the harmonics left out change no covariance by more than the sum of
+        their q_j, which is at most ``tolerance`` where ``order`` is None.
+
+        ``lengthscale``, ``period_length``: ``batch``. Raises ValueError where that takes more than 1 000 harmonics.
+        """
+        z = (1 / lengthscale).detach().double().cpu()
+        if order is None:
+            q = _harmonics(z, _MOST_HARMONICS + 1)
+            left_out = q.flip(-1).cumsum(-1).flip(-1).reshape(-1, q.shape[-1]).amax(0)
+            enough = (left_out <= tolerance).nonzero().flatten().tolist()
+            expected = f"large enough for {_MOST_HARMONICS} harmonics to leave out at most {tolerance:g}"
+            validation.require(bool(enough), "lengthscale", lengthscale, expected)
+            order = max(0, enough[0] - 1)
+        weight = _harmonics(z, order).to(lengthscale)
+        number = torch.arange(order + 1, dtype=lengthscale.dtype, device=lengthscale.device)
+        frequency = 2 * math.pi * number / period_length.unsqueeze(-1)
+        base = cls.constant(torch.ones_like(lengthscale)).components[0]
+        turns = (False, *[True] * order)
+        return cls((replace(base, weight=weight, frequency=frequency.expand_as(weight), turns=turns),))
+
+    def scaled(self, value: Tensor) -> StateSpace:
+        """``value`` times the covariance; ``value``: ``batch``."""
+        return self * StateSpace.constant(value)
+
+    def __add__(self, other: StateSpace) -> StateSpace:
+        return StateSpace(self.components + other.components)
+
+    def __mul__(self, other: StateSpace) -> StateSpace:
+        return StateSpace(tuple(a.times(b) for a in self.components for b in other.components))
+
+    # -- the equation ----------------------------------------------------------------------------------
+
+    @property
+    def dimension(self) -> int:
+        """s, of the state."""
+        return sum(part.dimension for part in self.components)
+
+    @property
+    def drift(self) -> Tensor:
+        """F, ``batch x s x s``."""
+        blocks = []
+        for part in self.components:
+            p = torch.eye(len(part.measurement)).to(part.shift)
+            m = torch.eye(part.width).to(part.shift)
+            spin = kron(p, _spin(part))
+            blocks.append(kron(part.shift - part.rate[..., None, None] * p, m) + spin)
+        return block_diagonal(blocks)
+
+    @property
+    def covariance(self) -> Tensor:
+        """P, the stationary covariance, ``batch x s x s``."""
+        return block_diagonal(
+            [kron(c.covariance, torch.diag_embed(c.wave_weights())) for c in self.components]
+        )
+
+    @property
+    def measurement(self) -> Tensor:
+        """h, (s,)."""
+        rows = [
+            torch.kron(c.measurement, c.waves(torch.zeros_like(c.rate)).reshape(-1, c.width)[0])
+            for c in self.components
+        ]
+        return torch.cat(rows)
+
+    def transition(self, elapsed: float | Tensor) -> Tensor:
+        """A = e^{F elapsed}, ``batch x s x s``, in closed form; ``elapsed`` >= 0 broadcasts with the batch."""
+        time = self._time(elapsed)
+        return block_diagonal([kron(c.decay(time), c.turning(time)) for c in self.components])
+
+    def noise(self, elapsed: float | Tensor) -> Tensor:
+        """Q = P - A P A^T, ``batch x s x s``: what is new after ``elapsed``. 0 for what turns and does not decay."""
+        time = self._time(elapsed)
+        return block_diagonal(
+            [kron(c.gained(time), torch.diag_embed(c.wave_weights())) for c in self.components]
+        )
+
+    def value(self, elapsed: float | Tensor) -> Tensor:
+        """k(elapsed), of the shape of ``elapsed`` with the batch; either sign."""
+        time = self._time(elapsed).abs()
+        values = [part.value(time) for part in self.components]
+        return torch.stack(torch.broadcast_tensors(*values)).sum(0)
+
+    def _time(self, elapsed: float | Tensor) -> Tensor:
+        rate = self.components[0].rate
+        return torch.as_tensor(elapsed, dtype=rate.dtype, device=rate.device)
+
+
+def stacked_sum(spaces: Sequence[StateSpace]) -> StateSpace:
+    """The sum of the covariances."""
+    return StateSpace(tuple(part for space in spaces for part in space.components))
+
+
+_MATERN = {  # shift over rate, and P, of the state (f, f' / rate, f'' / rate^2)
+    1.5: ([[1.0, 1.0], [-1.0, -1.0]], [[1.0, 0.0], [0.0, 1.0]]),
+    2.5: (
+        [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [-1.0, -3.0, -2.0]],
+        [[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]],
+    ),
+}
+
+
+def _harmonics(z: Tensor, order: int) -> Tensor:
+    """q_0, ..., q_order, ``batch x (order + 1)``."""
+    number = torch.arange(order + 1)
+    q = torch.from_numpy(ive(number.numpy(), z.unsqueeze(-1).numpy()))  # I_j(z) e^{-z}
+    return torch.where(number > 0, 2 * q, q)
+
+
+def _spin(part: Component) -> Tensor:
+    """d/dt of the wave features' rotation, ``batch x m x m``."""
+    spin = part.weight.new_zeros(*part.frequency.shape[:-1], part.width, part.width)
+    at = 0
+    for j, turns in enumerate(part.turns):
+        if turns:
+            spin[..., at, at + 1], spin[..., at + 1, at] = -part.frequency[..., j], part.frequency[..., j]
+        at += 1 + turns
+    return spin
+
+
+def kron(one: Tensor, two: Tensor) -> Tensor:
+    """Kronecker product of the last two dimensions."""
+    product = one[..., :, None, :, None] * two[..., None, :, None, :]
+    return product.flatten(-4, -3).flatten(-2, -1)
+
+
+def block_diagonal(blocks: Sequence[Tensor]) -> Tensor:
+    batch = torch.broadcast_shapes(*[block.shape[:-2] for block in blocks])
+    size = sum(block.shape[-1] for block in blocks)
+    whole = blocks[0].new_zeros(*batch, size, size)
+    at = 0
+    for block in blocks:
+        n = block.shape[-1]
+        whole[..., at : at + n, at : at + n] = block
+        at += n
+    return whole

@@ -1,0 +1,121 @@
+"""Kernels over time, twelve settings each; the best of each on the development part plays the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+from gpytorch.kernels import Kernel, ScaleKernel
+
+from bandits_torch import recipes
+from bandits_torch.experiments.regret import random_regret
+from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
+from bandits_torch.loop import run
+from benchmarks.cycles.records import problem, steps_of_a_day
+
+WIDTHS = (1.0, 2.0)
+_HARMONICS = 3  # of a day, in the quasi-periodic model
+_DAYS_KEPT = 5.0  # length-scale in days with which a day's shape changes
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kernel over time by its family and numbers, and the width played with."""
+
+    family: str
+    first: float
+    second: float
+    width: float
+
+    @property
+    def name(self) -> str:
+        """As the tables have it."""
+        numbers = (
+            f"{self.first:g}" if self.family != "quasi-periodic" else f"{self.first:g}, share {self.second:g}"
+        )
+        return f"{numbers}, width {self.width:g}"
+
+    def kernel(self, day: int) -> Kernel:
+        """The kernel over time in steps, with a day of so many."""
+        if self.family == "exponential":
+            return ExponentialForgettingKernel(self.first)
+        if self.family == "matern-3/2":
+            return MaternTimeKernel(self.first, 1.5)
+        cycle = QuasiPeriodicKernel(float(day), 1.0, _DAYS_KEPT * day, order=_HARMONICS)
+        return _scaled(cycle, self.second) + _scaled(ExponentialForgettingKernel(self.first), 1 - self.second)
+
+
+def _scaled(kernel: Kernel, value: float) -> ScaleKernel:
+    scaled = ScaleKernel(kernel).double()
+    scaled.outputscale = torch.tensor(value, dtype=torch.float64)
+    return scaled
+
+
+# Rates and length-scales over the same range: 2 / rate is the length of exponential forgetting. Grids of equal size.
+FAMILIES: dict[str, list[tuple[float, float]]] = {
+    "exponential": [(rate, 0.0) for rate in (0.003, 0.01, 0.03, 0.06, 0.1, 0.3)],
+    "matern-3/2": [(length, 0.0) for length in (7.0, 15.0, 30.0, 60.0, 150.0, 400.0)],
+    "quasi-periodic": [(rate, share) for share in (0.3, 0.7) for rate in (0.01, 0.03, 0.1)],
+}
+
+
+def settings(family: str) -> Iterator[Setting]:
+    """All of a family."""
+    for first, second in FAMILIES[family]:
+        for width in WIDTHS:
+            yield Setting(family, first, second, width)
+
+
+def play(record: str, part: str, setting: Setting, data: Path) -> pd.DataFrame:
+    """A row per run: total regret, and time of a step of all runs together."""
+    torch.manual_seed(0)
+    world = problem(record, part, data)
+    known = world.knowledge
+    policy = recipes.tv_gp_ucb(
+        world.arms,
+        known.kernel,
+        known.noise_variance,
+        time_kernel=setting.kernel(steps_of_a_day(record)),
+        width=setting.width,
+        replicates=world.replicates,
+    )
+    history = run(policy, world, world.horizon, seed=0)
+    return pd.DataFrame(
+        {
+            "record": record,
+            "part": part,
+            "family": setting.family,
+            "setting": setting.name,
+            "run": range(world.replicates),
+            "regret": history.regret.sum(-1).numpy(),
+            "ms_per_step": history.ms_per_step,
+        }
+    )
+
+
+def at_random(record: str, part: str, data: Path) -> pd.DataFrame:
+    """The expected regret of random play in each run."""
+    world = problem(record, part, data)
+    regret = random_regret(world, world.horizon).sum(-1).numpy()
+    own = {"record": record, "part": part, "family": "random", "setting": "", "run": range(world.replicates)}
+    return pd.DataFrame({**own, "regret": regret, "ms_per_step": float("nan")})
+
+
+def compare(record: str, data: Path, say: Callable[[str], None]) -> pd.DataFrame:
+    """Every setting on the development part, and each family's best of them on the other."""
+    tables = [at_random(record, "report", data)]
+    for family in FAMILIES:
+        best, least = None, float("inf")
+        for setting in settings(family):
+            rows = play(record, "development", setting, data)
+            tables.append(rows)
+            mean = float(rows["regret"].mean())
+            if mean < least:
+                best, least = setting, mean
+        assert best is not None
+        tables.append(play(record, "report", best, data))
+        say(f"{record}, {family}: {best.name}, {least:.1f} -> {tables[-1]['regret'].mean():.1f}")
+    return pd.concat(tables, ignore_index=True)

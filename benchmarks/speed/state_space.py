@@ -1,0 +1,107 @@
+"""Does a step with cycles or smooth drift over arms get slower with time, and what does it cost?"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pandas as pd
+import torch
+from gpytorch.kernels import Kernel
+
+from bandits_torch import recipes
+from bandits_torch.ask_tell import AskTell
+from bandits_torch.kernels import (
+    ExponentialForgettingKernel,
+    MaternTimeKernel,
+    QuasiPeriodicKernel,
+)
+from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.measuring import clock, median
+from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.workload import NOISE_VARIANCE, make_task, prior
+
+_DAY = 24.0
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """Median time of a step (asked and told) at each number of observations, for each kernel over time.
+
+    Copies are kept at each number of observations and then take turns step by step, so that other work beside slows all
+    alike.
+    """
+    marks, span = ((5, 10), 5) if settings.fast else ((100, 1_000, 10_000), 200)
+    rows: list[dict[str, Any]] = []
+    for num_arms in (8,) if settings.fast else (20,):
+        task = make_task(num_arms, settings.device)
+        for name, kernel in _kernels().items():
+            settings.say(f"{name}, {num_arms} arms, {marks[-1]} steps")
+            live = AskTell(
+                recipes.tv_gp_ucb(task.arms, prior(), NOISE_VARIANCE, time_kernel=kernel, width=1.0)
+            )
+            kept = {}
+            for step in range(marks[-1]):
+                _step(live, step)
+                if step + 1 in marks:
+                    kept[step + 1] = copy.deepcopy(live)
+            seconds: dict[int, list[float]] = {mark: [] for mark in marks}
+            for later in range(span):
+                for mark, asked in kept.items():
+                    began = clock(settings.device)
+                    _step(asked, mark + later)
+                    seconds[mark].append(clock(settings.device) - began)
+            states = getattr(live.policy.model._belief.form, "states", 1)  # type: ignore[attr-defined]
+            own = {"kernel": name, "arms": num_arms, "states_per_arm": states, "steps": span}
+            rows += [
+                {**own, "steps_before": mark, "seconds_per_step": median(taken)}
+                for mark, taken in seconds.items()
+            ]
+    return pd.DataFrame(rows)
+
+
+def _step(live: AskTell, step: int) -> None:
+    question = live.ask(float(step))
+    live.tell(question.id, float(torch.tensor(2 * torch.pi * step / _DAY + int(question.arm)).sin()))
+
+
+def _kernels() -> dict[str, Kernel]:
+    """Of each kind."""
+    return {
+        "exponential forgetting": ExponentialForgettingKernel(0.03),
+        "Matern-3/2": MaternTimeKernel(50.0),
+        "quasi-periodic, 3 harmonics": QuasiPeriodicKernel(_DAY, 1.0, 10 * _DAY, order=3),
+        "quasi-periodic to 1e-12": QuasiPeriodicKernel(_DAY, 1.0, 10 * _DAY),
+    }
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One line a kernel: its step at every mark, and the ratio of the last to the first."""
+    rows = []
+    for (arms, kernel), cell in frame.groupby(["arms", "kernel"], sort=False):
+        seconds = cell.sort_values("steps_before")["seconds_per_step"].tolist()
+        states = int(cell["states_per_arm"].iloc[0])
+        rows.append(
+            (whole(arms), kernel, whole(states), *map(duration, seconds), figures(seconds[-1] / seconds[0]))
+        )
+    marks = [whole(mark) for mark in sorted(set(frame.steps_before))]
+    heads = (
+        "arms",
+        "kernel over time",
+        "s",
+        *(f"after {mark}" for mark in marks),
+        f"{marks[-1]} : {marks[0]}",
+    )
+    return _WORDS + markdown(heads, rows)
+
+
+_WORDS = """Median time to ask and to tell after so many rewards, of copies that take turns; nothing is forgotten. With
+s numbers per arm a step reads and writes a covariance of (s N)^2 a few times, whatever went before.
+
+"""
+
+BENCHMARK = Benchmark(
+    "state_space",
+    "Does a step with cycles or smooth drift over arms get slower with time?",
+    measure,
+    describe,
+)

@@ -1,0 +1,392 @@
+"""Cycles and smooth drift over arms: the state agrees with a dense GP whatever is told, in any order."""
+
+import copy
+
+import pytest
+import torch
+from gpytorch.kernels import ConstantKernel, RBFKernel, ScaleKernel
+
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    MaternTimeKernel,
+    PeriodicTimeKernel,
+    QuasiPeriodicKernel,
+    SpatioTemporalKernel,
+)
+from bandits_torch.models import ArmGP, AtTime
+from tests.reference import dense_cycles as over
+from tests.reference.arm_gp_twins import isolated, smooth
+from tests.reference.dense_arm_gp import forgetting
+from tests.reference.dense_cycles import DenseTerms
+
+F64 = torch.float64
+N, NOISE = 5, 0.05
+K = smooth(N, 0.4)
+
+
+def in_time(time_kernel, covariance=K):
+    return SpatioTemporalKernel(ArmCovarianceKernel(covariance), time_kernel)
+
+
+def scaled(kernel, value):
+    kernel = ScaleKernel(kernel).double()
+    kernel.outputscale = torch.tensor(value, dtype=F64)
+    return kernel
+
+
+def always(value=1.0):
+    kernel = ConstantKernel().double()
+    kernel.constant = torch.tensor([value], dtype=F64)
+    return kernel
+
+
+def several():
+    """A level that stays, a daily cycle that changes slowly, and drift, each with a covariance of its own."""
+    cycle = QuasiPeriodicKernel(7.0, 1.0, 30.0)
+    level, drift = (
+        in_time(always(), isolated(N)),
+        in_time(ExponentialForgettingKernel(0.1), 2 * smooth(N, 0.1)),
+    )
+    return in_time(cycle) + scaled(level, 0.5) + drift
+
+
+# kernel, and the terms of the dense twin
+KERNELS = {
+    "matern-1/2": (lambda: in_time(MaternTimeKernel(6.0, 0.5)), [(K, over.matern(0.5, 6.0))]),
+    "matern-3/2": (lambda: in_time(MaternTimeKernel(6.0, 1.5)), [(K, over.matern(1.5, 6.0))]),
+    "matern-5/2": (lambda: in_time(MaternTimeKernel(6.0, 2.5)), [(K, over.matern(2.5, 6.0))]),
+    "periodic": (lambda: in_time(PeriodicTimeKernel(7.0, 1.0)), [(K, over.periodic(7.0, 1.0))]),
+    "quasi-periodic": (
+        lambda: in_time(QuasiPeriodicKernel(7.0, 1.0, 30.0, nu=1.5)),
+        [(K, over.times(over.periodic(7.0, 1.0), over.matern(1.5, 30.0)))],
+    ),
+    "sum over time": (
+        lambda: in_time(PeriodicTimeKernel(7.0, 2.0) + ExponentialForgettingKernel(0.1) * always(0.4)),
+        [(K, over.plus(over.periodic(7.0, 2.0), over.times(forgetting(0.1), over.constant(0.4))))],
+    ),
+    "sum of separable": (
+        several,
+        [
+            (K, over.times(over.periodic(7.0, 1.0), over.matern(0.5, 30.0))),
+            (isolated(N), over.constant(0.5)),
+            (2 * smooth(N, 0.1), forgetting(0.1)),
+        ],
+    ),
+}
+each = pytest.mark.parametrize("kind", KERNELS)
+
+
+def model_of(kind, **options):
+    return ArmGP(N, KERNELS[kind][0](), NOISE, **options)
+
+
+def twin_of(kind, prior_mean=0.0):
+    return DenseTerms(KERNELS[kind][1], NOISE, prior_mean)
+
+
+def reward_of(arm, time, k=0.0):
+    """A cycle of period 7, a slow trend and some noise."""
+    phase = torch.as_tensor(time, dtype=F64) * 2 * torch.pi / 7 + arm + k
+    return (
+        phase.sin() + 0.3 * torch.sin(torch.as_tensor(time / 40, dtype=F64)) + 0.2 * torch.randn(phase.shape)
+    )
+
+
+def told(model, twin, steps, start=0.0, gap=0.37):
+    for step in range(steps):
+        arm, time = step * 3 % N, start + gap * step
+        reward = reward_of(torch.tensor(arm), time)
+        model.observe_arms(torch.tensor(arm), reward, time)
+        if twin is not None:
+            twin.observe(arm, float(reward), time)
+    return model
+
+
+def assert_agree(model, twins, time, tolerance=1e-8):
+    """Mean, covariance, gain and likelihood of every member at ``time``."""
+    mean, covariance = (
+        part.reshape(len(twins), *part.shape[-k:]) for part, k in zip(model.joint(time), (1, 2), strict=True)
+    )
+    marginal = [part.reshape(len(twins), N) for part in model.marginals(time)]
+    for k, twin in enumerate(twins):
+        answers = twin.answers(time)
+        torch.testing.assert_close(mean[k], answers.mean, rtol=0, atol=tolerance)
+        torch.testing.assert_close(covariance[k], answers.covariance, rtol=0, atol=tolerance)
+        torch.testing.assert_close(marginal[0][k], answers.mean, rtol=0, atol=tolerance)
+        torch.testing.assert_close(marginal[1][k], answers.covariance.diagonal(), rtol=0, atol=tolerance)
+        gain, likelihood = model.information_gain.reshape(-1)[k], model.log_likelihood.reshape(-1)[k]
+        assert float(gain) == pytest.approx(answers.information_gain, abs=tolerance)
+        assert float(likelihood) == pytest.approx(answers.log_likelihood, rel=tolerance, abs=10 * tolerance)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.7e9])
+@each
+def test_learning_equals_a_dense_solve_now_and_later(kind, start):
+    model, twin = model_of(kind, prior_mean=0.3), twin_of(kind, 0.3)
+    assert_agree(model, [twin], start)  # the prior
+    told(model, twin, 60, start)
+    for later in (0.0, 0.6, 3.5, 7.0, 500.0):
+        assert_agree(model, [twin], model.now + later, 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["matern-3/2", "periodic", "quasi-periodic", "sum of separable"])
+def test_500_steps_with_window_restarts_masks_and_late_rewards(kind):
+    """Two members told apart: each loses and regains observations on its own."""
+    torch.manual_seed(5)
+    model, twins = model_of(kind, batch_shape=(2,)), [twin_of(kind), twin_of(kind)]
+    time = 0.0
+    for step in range(500):
+        time += float(torch.randint(0, 9, ()) / 8)
+        arm, where = torch.randint(N, (2,)), torch.rand(2) < 0.9
+        late = step % 50 == 30
+        moment = time - 4.0 if late else time
+        reward = reward_of(arm, moment)
+        model.observe_arms(arm, reward, moment, where, late=late)
+        for k, twin in enumerate(twins):
+            if where[k]:
+                (twin.late if late else twin.observe)(int(arm[k]), float(reward[k]), moment)
+        if step % 100 >= 90:  # a window of 40 for a while
+            model.slide(40)
+            for twin in twins:
+                twin.forget(max(0, min(1, len(twin.held) - 40)))
+        if step % 60 == 59:
+            model.forget(30, torch.tensor([True, step % 120 == 59]))
+            for twin in twins[: 1 + (step % 120 == 59)]:
+                twin.forget(30)
+        if step % 170 == 169:
+            member = (step // 170) % 2
+            model.reset(torch.arange(2) == member)
+            twins[member].held.clear()
+        assert model.num_observations.tolist() == [len(twin.held) for twin in twins]
+        if step % 25 == 24 or late:
+            assert_agree(model, twins, time + step % 3)
+
+
+def test_replicates_and_priors_are_one_batch():
+    """Each prior has its own period, memory, covariance, noise and mean; each replicate its own observations."""
+    torch.manual_seed(6)
+    periods, memories = torch.tensor([5.0, 7.0, 11.0]).double(), torch.tensor([9.0, 30.0, 15.0]).double()
+    rates, shares = torch.tensor([0.05, 0.3, 0.1]).double(), torch.tensor([1.0, 0.3, 2.0]).double()
+    covariances = torch.stack([smooth(N, 0.2), smooth(N, 0.7), isolated(N)])
+    share = ScaleKernel(
+        MaternTimeKernel(memories.flip(0), batch_shape=torch.Size([3])), batch_shape=torch.Size([3])
+    ).double()
+    share.outputscale = shares
+    kernel = in_time(
+        QuasiPeriodicKernel(periods, 1.0, memories, order=2, batch_shape=(3,)) + share, covariances
+    )
+    kernel = kernel + in_time(ExponentialForgettingKernel(rates, batch_shape=(3,)))
+    noises, means = torch.tensor([0.1, 0.02, 0.3]).double(), torch.tensor([0.0, 1.0, -0.5]).double()
+    model = ArmGP(N, kernel, noises, prior_mean=means.unsqueeze(-1).expand(3, N), batch_shape=(2, 3))
+    assert model.batch_shape == (2, 3)
+    weights = [PeriodicTimeKernel(7.0, 1.0, order=2).state_space().components[0].weight.tolist()] * 3
+    twins = []
+    for _ in range(2):
+        for p in range(3):
+            cycle = over.times(
+                over.cosines(float(periods[p]), weights[p]), over.matern(0.5, float(memories[p]))
+            )
+            slow = over.times(over.constant(float(shares[p])), over.matern(1.5, float(memories.flip(0)[p])))
+            terms = [(covariances[p], over.plus(cycle, slow)), (K, forgetting(float(rates[p])))]
+            twins.append(DenseTerms(terms, float(noises[p]), float(means[p])))
+    for step in range(80):
+        arm = torch.randint(N, (2, 1)).expand(2, 3)
+        reward = reward_of(arm[:, :1], 0.7 * step).expand(2, 3)
+        where = torch.rand(2, 3) < 0.8
+        model.observe_arms(arm, reward, 0.7 * step, where)
+        for k, twin in enumerate(twins):
+            if where.flatten()[k]:
+                twin.observe(int(arm.flatten()[k]), float(reward.flatten()[k]), 0.7 * step)
+    assert_agree(model, twins, 60.3, 1e-9)
+    points = torch.stack([torch.tensor([0.0, 3.0, 1.0]), torch.tensor([58.0, 56.5, 80.0])], -1).double()
+    posterior = model.posterior(points)
+    for k, twin in enumerate(twins):
+        mean, covariance = twin.joint(points[:, 1], points[:, 0].long())
+        place = divmod(k, 3)
+        torch.testing.assert_close(posterior.mean[place].squeeze(-1), mean, rtol=0, atol=1e-9)
+        torch.testing.assert_close(
+            posterior.distribution.covariance_matrix[place], covariance, rtol=0, atol=1e-9
+        )
+
+
+@each
+def test_points_of_several_times_are_jointly_predicted(kind):
+    model, twin = model_of(kind, prior_mean=0.3), twin_of(kind, 0.3)
+    arms, times = torch.tensor([0, 3, 3, 1]), torch.tensor([25.0, 22.5, 31.0, 25.0]).double()
+    X = torch.stack([arms.double(), times], -1)
+    for learned in (0, 60):
+        told(model, twin, learned)
+        posterior = model.posterior(X)
+        mean, covariance = twin.joint(times, arms)
+        torch.testing.assert_close(posterior.mean.squeeze(-1), mean, rtol=0, atol=1e-9)
+        torch.testing.assert_close(posterior.distribution.covariance_matrix, covariance, rtol=0, atol=1e-9)
+        alone = model.posterior(X.unsqueeze(-2))
+        torch.testing.assert_close(alone.mean.flatten(), mean, rtol=0, atol=1e-9)
+        torch.testing.assert_close(alone.variance.flatten(), covariance.diagonal(), rtol=0, atol=1e-9)
+
+
+def test_late_rewards_older_than_all_and_of_one_time_are_exact():
+    model, twin = model_of("sum of separable"), twin_of("sum of separable")
+    for arm, reward, time in [(0, 0.3, 2.0), (3, -1.0, 4.0), (3, 0.5, -9.0), (1, 1.1, 3.0), (1, 1.1, 3.0)]:
+        model.observe_arms(torch.tensor(arm), torch.tensor(reward).double(), time, late=True)
+        twin.late(arm, torch.tensor(reward).item(), time)
+    assert model.now == 4.0
+    assert_agree(model, [twin], 4.0)
+    assert_agree(model, [twin], 11.0)
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 1e-6, 1e-9])
+def test_little_noise_keeps_its_figures(ratio):
+    """Pulled again and again, what is left of an arm's variance is noise / pulls: far below rounding of the prior's."""
+    model = ArmGP(N, in_time(QuasiPeriodicKernel(7.0, 1.0, 1e5, nu=1.5, order=3)), ratio)
+    for _ in range(50):
+        model.observe_arms(torch.tensor(2), torch.tensor(1.0).double(), 1.0)
+    variance = model.marginals()[1][2]
+    # prior variance of the three harmonics is just below 1
+    torch.testing.assert_close(
+        variance * 50 / ratio, torch.tensor(1.0).double(), rtol=1e-4 + 2 * ratio, atol=0
+    )
+
+
+def test_nothing_builds_up_over_thousands_of_rounds():
+    """A cycle that never changes is a regression on 5 columns an arm: 4 000 steps against one solve of it."""
+    torch.manual_seed(2)
+    weights = PeriodicTimeKernel(7.0, 1.0, order=2).state_space().components[0].weight
+    model = ArmGP(N, in_time(PeriodicTimeKernel(7.0, 1.0, order=2)), NOISE)
+    times = 1.7e9 + torch.arange(4_000, dtype=F64) * 0.5
+    arm = torch.randint(N, (4_000,))
+    reward = reward_of(arm, times - 1.7e9)
+    for k in range(4_000):
+        model.observe_arms(arm[k], reward[k], float(times[k]))
+
+    def columns(arms, moments):  # (n, N * 5)
+        angle = 2 * torch.pi * (moments - 1.7e9)[:, None] * torch.arange(3) / 7
+        waves = torch.cat([angle.cos(), angle[:, 1:].sin()], -1) * torch.cat([weights, weights[1:]]).sqrt()
+        return (torch.linalg.cholesky(K)[arms].unsqueeze(-1) * waves.unsqueeze(-2)).flatten(-2)
+
+    design = columns(arm, times)
+    precision = torch.eye(design.shape[1], dtype=F64) + design.mT @ design / NOISE
+    at = columns(torch.arange(N), times[-1:] + 3.0)
+    expected = at @ torch.linalg.solve(precision, design.mT @ reward / NOISE)
+    spread = at @ torch.linalg.solve(precision, at.mT)
+    mean, covariance = model.joint(float(times[-1]) + 3.0)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(covariance, spread, rtol=0, atol=1e-11)
+    gain = 0.5 * torch.linalg.slogdet(precision).logabsdet
+    assert float(model.information_gain) == pytest.approx(float(gain), abs=1e-8)
+
+
+def test_a_covariance_stays_symmetric_and_positive():
+    model = told(model_of("sum of separable"), None, 500)
+    C = model._belief.form.covariance[0]
+    torch.testing.assert_close(C, C.mT, rtol=0, atol=1e-13)
+    assert torch.linalg.eigvalsh((C + C.mT) / 2)[0] > -1e-13
+
+
+def test_exponential_forgetting_in_states_is_what_it_is_without():
+    """The same kernel by the form that has one number per arm, and by the general one."""
+    fast, general = (
+        ArmGP(N, in_time(ExponentialForgettingKernel(0.1)), NOISE),
+        ArmGP(N, in_time(scaled(ExponentialForgettingKernel(0.1), 1.0)), NOISE),
+    )
+    assert type(fast._belief.form) is not type(general._belief.form)
+    for model in (fast, general):
+        torch.manual_seed(0)
+        told(model, None, 90)
+    for a, b in zip(fast.joint(40.0), general.joint(40.0), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    torch.testing.assert_close(fast.log_likelihood, general.log_likelihood)
+
+
+def test_draws_have_the_posteriors_moments():
+    from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+
+    model = told(model_of("quasi-periodic"), None, 30)
+    torch.manual_seed(1)
+    X = torch.stack([torch.arange(N).double(), torch.full((N,), 14.0).double()], -1).unsqueeze(-2)
+    draws = torch.stack([ThompsonSampling(model, time=14.0)(X) for _ in range(4_000)])
+    mean, covariance = model.joint(14.0)
+    torch.testing.assert_close(
+        draws.mean(0), mean, rtol=0, atol=4 * float(covariance.diagonal().max() / 4_000) ** 0.5
+    )
+    torch.testing.assert_close(
+        draws.T.cov(), covariance, rtol=0, atol=0.1 * float(covariance.diagonal().max())
+    )
+
+
+def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
+    space = RBFKernel().double()
+    space.lengthscale = 0.4
+    arms = torch.linspace(0, 1, N).double().unsqueeze(-1)
+
+    def build(features, lengthscale=6.0):
+        return ArmGP(
+            features, SpatioTemporalKernel(space, MaternTimeKernel(lengthscale, 1.5)), NOISE, prior_mean=0.2
+        )
+
+    def after(model):
+        torch.manual_seed(3)
+        return told(model, None, 40)
+
+    wide = after(build(arms)).with_arms(arms[:2] + 1.3)
+    whole = after(build(torch.cat([arms, arms[:2] + 1.3])))
+    for a, b in zip(wide.joint(20.0), whole.joint(20.0), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    model = after(build(arms))
+    model.prior.kernel.time_kernel.lengthscale = 2.0
+    model.rebuild()
+    for a, b in zip(model.joint(20.0), after(build(arms, 2.0)).joint(20.0), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    assert model.arms.shape == (N, 1)
+
+
+def test_an_expanded_copy_and_a_loaded_state_go_on_as_the_original():
+    torch.manual_seed(4)
+    model = told(model_of("sum of separable", batch_shape=(2,)), None, 30)
+    model.observe_arms(torch.tensor([0, 3]), torch.tensor([1.0, -1.0]).double(), 12.0)
+    wide = model.expand(torch.Size([3, 2]))
+    other = model_of("sum of separable", batch_shape=(2,))
+    other.load_state_dict(copy.deepcopy(model.state_dict()))
+    for one in (model, wide, other):
+        one.observe_arms(torch.tensor([4, 1]), torch.tensor([0.5, 0.2]).double(), 13.5)
+    for a, b, c in zip(model.joint(20.0), wide.joint(20.0), other.joint(20.0), strict=True):
+        torch.testing.assert_close(b, a.expand_as(b), rtol=0, atol=1e-13)
+        assert torch.equal(a, c)
+    assert other.now == 13.5
+    model.forget(5)
+    other.forget(5)
+    assert torch.equal(model.joint(20.0)[0], other.joint(20.0)[0])
+
+
+def test_a_view_at_a_time_and_a_copy_learn_apart():
+    model = told(model_of("matern-3/2"), None, 20)
+    before = [part.clone() for part in model.joint(9.0)]
+    view = AtTime(copy.deepcopy(model), 9.0)
+    arms = torch.arange(N).double().reshape(N, 1, 1)
+    torch.testing.assert_close(view.posterior(arms).mean.flatten(), before[0])
+    view.model.observe_arms(torch.tensor(0), torch.tensor(5.0).double(), 9.0)
+    for a, b in zip(model.joint(9.0), before, strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(view.model.joint(9.0)[0], before[0])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: model_of("periodic", form="factor"), "form must be 'auto' or 'covariance'"),
+        (lambda: ArmGP(N, in_time(RBFKernel()), NOISE), "kernel.time_kernel must be Markov"),
+        (lambda: ArmGP(N, several() * RBFKernel(), NOISE), "kernel must be a SpatioTemporalKernel, or a sum"),
+        (
+            lambda: ArmGP(N, several() + SpatioTemporalKernel(RBFKernel(), MaternTimeKernel()), NOISE),
+            "kernel must be a sum of terms all over features, or all over indices",
+        ),
+        (
+            lambda: told(model_of("periodic"), None, 5).marginals(0.0),
+            "time must be .* at or after the latest",
+        ),
+    ],
+)
+def test_what_makes_no_model_or_looks_back_is_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
