@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,10 +17,13 @@ from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
+from bandits_torch.policies.reward_frame import RewardFrame, learned_again
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
+_FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
+_HELD = 5  # first rewards, of which the median is the origin
 
 
 class ModelAveraging(Policy):
@@ -34,12 +38,21 @@ class ModelAveraging(Policy):
     100) the arm is that of the largest mu_p + width sigma_p under any member whose evidence, ln(w_p / pi_p), is within
     ``plausible`` nats of the best.
 
+    Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
+    (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, those
+    far from it are brought nearer (``RewardFrame.settle``), and what these members hold becomes, exactly, what they
+    would hold had they learned those five from the new origin; their weights stay. So no single reward, nor two of the
+    first five, can spoil what is learned after. An ``ArmGP`` keeps the first reward.
+
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``) or ``ArmMembers``.
         sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
-        scale: origin and unit of rewards (``MemberScale``); default: both are known, 0 and 1.
+        scale: whether origin and unit are learned (``MemberScale``); default: both are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
         plausible: nats; 0: no checks.
+        try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have:
+            what keeps the index from arms never played is a scale learned from the others. For arms that are few, or
+            that tell nothing of each other.
         forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
@@ -65,6 +78,7 @@ class ModelAveraging(Policy):
         scale: MemberScale | None = None,
         width: float = 1.25,
         plausible: float = 4.0,
+        try_all: bool = False,
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
     ) -> None:
@@ -83,11 +97,27 @@ class ModelAveraging(Policy):
         validation.require(fits, "sharing and scale", shapes, f"of shape {tuple(model.batch_shape)}")
         self.width = validation.non_negative("width", width)
         self.plausible = validation.non_negative("plausible", plausible)
+        self.try_all = try_all
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
         self.clock = TypicalClock(typical_gap)
+        self.frame = RewardFrame(noise, self.replicates)
+        self._framed = self.scale.learn_offset  # (P,)
+        self._all_framed, self._some_framed = bool(self._framed.all()), bool(self._framed.any())
+        self._mixed = self._some_framed and not self._all_framed
+        self._begin()
+
+    def _begin(self) -> None:
         self._count, self._next_check = 0, _FIRST_CHECK  # observations
+        like = self.model.noise_variance
+        self._pulled = torch.zeros(self.replicates, self.num_arms, dtype=torch.bool, device=like.device)
+        self._settled = torch.zeros(self.replicates, dtype=torch.bool, device=like.device)
+        if not (self._some_framed and isinstance(self.model, ArmMembers)):
+            self._settled = ~self._settled
+        self._held: list[
+            tuple[Tensor, Tensor, float]
+        ] = []  # arms, rewards and the model's times, until settled
 
     _told_ahead: list[Tensor] | None = (
         None  # of each pending pull, what it takes off the variances: u, (S, N)
@@ -98,8 +128,11 @@ class ModelAveraging(Policy):
     @torch.no_grad()
     def predict(self, time: float) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm's expected reward under the mixture at ``time``, (S, N) each."""
-        mean, variance = self._members(time)
-        return mixture_moments(self.sharing.weights, mean, variance)
+        mean, variance = mixture_moments(self.sharing.weights, *self._members(time))
+        if self._all_framed:
+            unit = self.frame.factor
+            return mean * unit + self.frame.offset, variance * unit * unit
+        return mean, variance
 
     def marginals(self, time: float, points: None = None) -> tuple[Tensor, Tensor]:
         """``predict``, by the name that index policies have for it; ``points`` are for domains."""
@@ -111,13 +144,18 @@ class ModelAveraging(Policy):
         if available is not None:
             self.choices.check_available(available)
         members = self._members(time)
-        if self.plausible and self._count + len(self._told_ahead or ()) == self._next_check:
+        count = self._count + len(self._told_ahead or ())
+        if self.plausible and count == self._next_check:
             index = self._optimistic(*members)
         else:
             mean, variance = mixture_moments(self.sharing.weights, *members)
             if self._told_ahead:
                 variance = (variance - torch.stack(self._told_ahead).square().sum(0)).clamp_min(0.0)
             index = mean + self.width * variance.sqrt()
+        if self.try_all:
+            fresh = ~self._pulled if available is None else ~self._pulled & available
+            few = self._pulled.sum(-1, keepdim=True) < _FRESH * math.sqrt(count + 1)
+            index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 
@@ -133,17 +171,19 @@ class ModelAveraging(Policy):
         @torch.no_grad()
         def expect(pending: Pending) -> None:
             told.append(self._learned_from(pending.arm, time, told))
+            self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
 
         told: list[Tensor] = []
+        pulled = self._pulled
         self._told_ahead = told
         try:
             yield expect
         finally:
-            self._told_ahead = None
+            self._told_ahead, self._pulled = None, pulled
 
     def _learned_from(self, arm: Tensor, time: float, told: list[Tensor]) -> Tensor:
         """u, (S, N): the covariance of every arm with this one (S,) over the deviation of its reward."""
-        weights, scale = self.sharing.weights, self.scale.scale
+        weights, scale = self.sharing.weights, self._factors()
         mean, _ = self._members(time)
         off = mean - weights.unsqueeze(-2) @ mean
         column = self.model.covariance_with(arm, self.clock.at(time)) * scale.unsqueeze(-1)
@@ -161,16 +201,23 @@ class ModelAveraging(Policy):
         self.choices.check(observation)
         arm, time = observation.arm, self.clock.tick(observation.time)
         reward = observation.reward.to(self.model.noise_variance)
-        self.scale.meet(reward)
+        log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
+        self.frame.meet(reward)
+        seen = self._framed_reward(reward)
         mean, variance = self.model.at(arm, time)  # the members' own
-        residual = reward.unsqueeze(-1) - self.scale.offset - mean
-        density, learned = self.scale.update(residual, variance + self.model.noise_variance)
-        due = self.sharing.update(density)
+        unit = self._units() if self._mixed else None
+        density, learned = self.scale.update(seen - mean, variance + self.model.noise_variance, unit)
+        holding = self._count < _HELD
+        exempt = ~self._settled.unsqueeze(-1) & self._framed if holding else None
+        due = self.sharing.update(density, exempt, log_unit)
         if bool(due.any()):
             self.model.reset(due)
             mean = torch.where(due, self.model.at(arm, time)[0], mean)
-            learned = torch.where(due, reward.unsqueeze(-1) - self.scale.offset - mean, learned)
+            learned = torch.where(due, seen - mean, learned)
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
+        self._pulled.scatter_(-1, arm.unsqueeze(-1), True)
+        if holding:
+            self._hold(arm, reward, time)
         if self._count == self._next_check:
             self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
         self._count += 1
@@ -183,34 +230,78 @@ class ModelAveraging(Policy):
         return bounds.masked_fill(implausible.unsqueeze(-1), -torch.inf).amax(-2)
 
     def _members(self, time: float) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm under every member, in units of reward: (S, P, N) each."""
+        """Mean and variance of every arm under every member, (S, P, N) each: in units of reward, or of the frame if all
+        members are in it."""
         mean, variance = self.model.marginals(self.clock.at(time))
-        return mean + self.scale.offset.unsqueeze(-1), variance * self.scale.scale.unsqueeze(-1)
+        if self._mixed:
+            offset = torch.where(self._framed, self.frame.offset, 0.0)
+            mean = mean * self._units().unsqueeze(-1) + offset.unsqueeze(-1)
+        return mean, variance * self._factors().unsqueeze(-1)
+
+    def _factors(self) -> Tensor:
+        """What variances of the members are multiplied by, (S, P), in the units of ``_members``."""
+        return self.scale.scale * self._units().square() if self._mixed else self.scale.scale
+
+    def _units(self) -> Tensor:
+        """What each member counts rewards in, (S, P)."""
+        return torch.where(self._framed, self.frame.factor, 1.0)
+
+    def _framed_reward(self, reward: Tensor) -> Tensor:
+        """A reward (S,) as every member counts it, (S, P)."""
+        seen = reward.unsqueeze(-1).expand(-1, self.num_members)
+        if not self._some_framed:
+            return seen
+        return torch.where(self._framed, (seen - self.frame.offset) / self.frame.factor, seen)
+
+    # -- the first rewards -----------------------------------------------------------------------------
+
+    def _hold(self, arm: Tensor, reward: Tensor, time: float) -> None:
+        """Hold one of the first rewards; with the last of them settle the frame."""
+        self._held.append((arm.clone(), reward.clone(), time))
+        if len(self._held) == _HELD:
+            arms, rewards, times = zip(*self._held, strict=True)
+            self._settle(torch.stack(arms, -1), torch.stack(rewards, -1), list(times))
+            self._settled, self._held = torch.ones_like(self._settled), []
+
+    def _settle(self, arms: Tensor, rewards: Tensor, times: list[float]) -> None:
+        """Members in the frame learn the rewards held (S, K) again, from the new origin."""
+        where = ~self._settled
+        if not (isinstance(self.model, ArmMembers) and bool(where.any())):
+            return
+        seen = self.frame.settle(rewards, where)
+        scale, weights = learned_again(self.model, self.scale, arms, seen, times)
+        members = where.unsqueeze(-1) & self._framed
+        self.model.condition_mean(members, arms, times, weights)
+        self.scale.take(scale, members)
 
     # -- what it tells ---------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Tensor | float]:
         """What is believed of the change, the noise and the scale, (S,) each."""
-        weights, scale = self.sharing.weights, self.scale.scale
+        weights, scale = self.sharing.weights, self._factors()
+        unit = self.frame.factor.squeeze(-1) if self._all_framed else 1.0  # a square of it may overflow
         noise = (weights * scale * self.model.noise_variance).sum(-1)
         return {
             "effective_rate": (weights * self.forgetting_rate).sum(-1),
             "effective_members": self.sharing.effective_members,
-            "noise_scale": noise.sqrt(),
-            "scale": (weights * scale).sum(-1).sqrt(),
+            "noise_scale": noise.sqrt() * unit,
+            "scale": (weights * scale).sum(-1).sqrt() * unit,
             "resets": self.sharing.resets,
         }
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; with ``where`` (S,), in those replicates, and the clock goes on."""
+        """Forget everything; with ``where`` (S,), in those replicates, and clock, origin and unit of rewards go on."""
         self.sharing.reset(where)
         self.scale.reset(where)
         if where is not None:
             self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
+            self._pulled = self._pulled & ~where.unsqueeze(-1)
+            self._settled = self._settled | where
             return
         self.model.reset()
+        self.frame.reset()
         self.clock.reset()
-        self._count, self._next_check = 0, _FIRST_CHECK
+        self._begin()
 
     def state_dict(self) -> dict[str, Any]:
         """Model, weights, scale and clock."""
@@ -218,6 +309,10 @@ class ModelAveraging(Policy):
             "model": copied_state(self.model),
             "sharing": self.sharing.state_dict(),
             "scale": self.scale.state_dict(),
+            "frame": self.frame.state_dict(),
+            "pulled": self._pulled.clone(),
+            "settled": self._settled.clone(),
+            "held": [(arm.clone(), reward.clone(), time) for arm, reward, time in self._held],
             **self.clock.state_dict(),
             "count": self._count,
             "next_check": self._next_check,
@@ -228,5 +323,8 @@ class ModelAveraging(Policy):
         self.model.load_state_dict(state["model"])
         self.sharing.load_state_dict(state["sharing"])
         self.scale.load_state_dict(state["scale"])
+        self.frame.load_state_dict(state["frame"])
+        self._pulled, self._settled = state["pulled"].clone(), state["settled"].clone()
+        self._held = [(arm.clone(), reward.clone(), time) for arm, reward, time in state["held"]]
         self.clock.load_state_dict(state)
         self._count, self._next_check = state["count"], state["next_check"]

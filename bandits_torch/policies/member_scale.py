@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -88,7 +89,7 @@ class MemberScale(ReplicateState):
         """s, (S, P); 1 where nothing is known of it yet."""
         weight = self.strength + self.count
         scale = (self.strength + self.squares) / weight.clamp_min(1.0)
-        least = _LEAST * self.largest.unsqueeze(-1)
+        least = _LEAST * self.largest
         return torch.where(weight > 0, torch.maximum(scale, least), 1.0)
 
     # -- learning --------------------------------------------------------------------------------------
@@ -97,15 +98,18 @@ class MemberScale(ReplicateState):
         """Take the first reward, (S,), as origin."""
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
 
-    def update(self, residual: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    def update(self, residual: Tensor, variance: Tensor, unit: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and what of them is to
-        be learned, clipped. The scale then learns them."""
+        be learned, clipped. The scale then learns them. ``unit`` (S, P): what each member counts residuals in, if not
+        all in the same; densities are then per unit of rewards."""
         scale, weight = self.scale, self.strength + self.count
         unknown = weight == 0
         spread = scale * variance
         density = self._log_density(residual, spread, weight)
-        flat = self._vague(residual, variance) if self._some_known else torch.zeros_like(density)
+        vague = variance if unit is None else variance / unit.square()
+        flat = self._vague(residual, vague) if self._some_known else torch.zeros_like(density)
         density = torch.where(unknown, flat, density)
+        density = density if unit is None else density - unit.log()
         bound = self.clip * (1 + 5 / weight.clamp_min(1e-6)) * spread.sqrt()
         bound = torch.where(unknown, torch.inf, bound)
         learned = residual.clamp(-bound, bound)
@@ -115,19 +119,30 @@ class MemberScale(ReplicateState):
     def _log_density(self, residual: Tensor, spread: Tensor, weight: Tensor) -> Tensor:
         dof = weight.clamp(1.0, self.tail)
         constant = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2) - 0.5 * (dof * math.pi * spread).log()
-        return constant - (dof + 1) / 2 * torch.log1p(residual.square() / (dof * spread))
+        return constant - (dof + 1) * _log_hypot(residual / (dof * spread).sqrt())
 
     def _vague(self, residual: Tensor, variance: Tensor) -> Tensor:
         """The density of a member that knows no scale beside members that do: Cauchy's, of ten times their unit."""
         width = 10.0 * variance.sqrt()
-        return -(math.pi * width).log() - torch.log1p((residual / width).square())
+        return -(math.pi * width).log() - 2 * _log_hypot(residual / width)
 
     def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor) -> None:
         # While all rewards are equal nothing is known of their unit.
         counts = ~(unknown & (residual == 0))
         self.count = torch.where(counts, self.memory * self.count + 1, self.count)
         self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
-        self.largest = torch.maximum(self.largest, squared.amax(-1))
+        self.largest = torch.maximum(self.largest, squared)
+
+    def take(self, other: MemberScale, where: Tensor) -> None:
+        """What ``other`` learned, for the members with ``where`` (S, P) True."""
+        for name in ("count", "squares", "largest"):
+            setattr(self, name, torch.where(where, getattr(other, name), getattr(self, name)))
+
+    def anew(self) -> MemberScale:
+        """One of the same rules that has learned nothing."""
+        made = copy.copy(self)
+        made.reset()
+        return made
 
     def _start(self) -> dict[str, Tensor]:
         shape, zeros = (self.replicates, len(self.strength)), self.strength.new_zeros
@@ -135,5 +150,11 @@ class MemberScale(ReplicateState):
             "origin": zeros(self.replicates).fill_(torch.nan),
             "count": zeros(shape),
             "squares": zeros(shape),
-            "largest": zeros(self.replicates),
+            "largest": zeros(shape),
         }
+
+
+def _log_hypot(x: Tensor) -> Tensor:
+    """ln sqrt(1 + x^2), whatever the size of x."""
+    size = x.abs().clamp_min(1.0)
+    return torch.where(size > 1e6, size.log(), 0.5 * torch.log1p(x.clamp(-1e6, 1e6).square()))

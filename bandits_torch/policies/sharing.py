@@ -82,11 +82,14 @@ class FixedShare(ReplicateState):
         """exp of the weights' entropy, (S,): 1 when one member has all weight, P when all have the same."""
         return torch.special.entr(self.weights).sum(-1).exp()
 
-    def update(self, log_density: Tensor) -> Tensor:
-        """Take in ln f_p of what was observed, (S, P); which members are due for a reset, (S, P) booleans."""
+    def update(
+        self, log_density: Tensor, exempt: Tensor | None = None, log_unit: Tensor | float = 0.0
+    ) -> Tensor:
+        """Take in ln f_p of what was observed, (S, P); which members are due for a reset, (S, P) booleans, never those
+        that are ``exempt`` (S, P). ``log_unit`` (S,): ln of what rewards are counted in, for the log loss alone."""
         joint = self.log_weight + log_density
         total = joint.logsumexp(-1, keepdim=True)
-        self.log_loss = self.log_loss - total.squeeze(-1)
+        self.log_loss = self.log_loss - total.squeeze(-1) + log_unit
         posterior = joint - total
         if self.share:
             kept, spread = math.log1p(-self.share), math.log(self.share)
@@ -95,6 +98,8 @@ class FixedShare(ReplicateState):
         self.score = self.memory * self.score + log_density
         best = self.score.amax(-1, keepdim=True)
         due = best - self.score > self.behind
+        if exempt is not None:
+            due = due & ~exempt
         self.score = torch.where(due, best, self.score)
         self.resets = self.resets + due.sum(-1)
         return due

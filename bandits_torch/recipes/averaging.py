@@ -44,6 +44,7 @@ _PARTS = (
 )  # independent part of each arm as a share of the variance, weight
 _TOLD = 0.9  # prior weight of the members that believe what is told
 _FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
+_FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 _TOLD_STRENGTH = 10.0  # of the unit told, in observations
 
 
@@ -72,6 +73,7 @@ def auto(
 
     Members are weighed by ``ModelAveraging``.
     Told nothing, the choices are the same when rewards are multiplied or shifted, or time is counted in another unit.
+    Where no kernel is told, up to 16 arms, and any number without features, are all tried in time (``try_all``).
     A kernel or a noise variance that is told is used; members that do without it stay, so being wrong costs little.
 
     Args:
@@ -95,27 +97,54 @@ def auto(
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
         return _over_points(setup, history, 1.0 if width is None else width, share, behind)
-    features = inputs.features_of(cast(Tensor | int, setup.choices), None, None)
-    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+    features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
+    said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
+    for name, value in said.items():
+        real = not (isinstance(value, Tensor) and value.is_complex())
+        validation.require(real, name, getattr(value, "dtype", None), "real numbers")
     if history is not None:
         validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
+        validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 where a history tells it")
         kernel, prior_mean = _of_history(features, history)
     unused = kernel is None and noise_variance is not None
     validation.require(
         not unused, "noise_variance", noise_variance, "None where neither kernel nor history is given"
     )
-    zero = not isinstance(prior_mean, Tensor) and prior_mean == 0.0
-    validation.require(kernel is not None or zero, "prior_mean", prior_mean, "0 where no kernel is given")
+    told = kernel is not None or _is_zero(prior_mean)
+    validation.require(told, "prior_mean", prior_mean, "0 where no kernel is given")
+    if noise_variance is not None:
+        noise = settings.noise_over(features, noise_variance)
+        one_each = noise.shape in ((), (setup.replicates,))
+        validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
     families = _families(features, kernel, noise_variance)
     return _policy(
         features,
         families,
         prior_mean,
         setup.replicates,
-        {"width": 1.25 if width is None else width, "plausible": plausible},
+        {
+            "width": 1.25 if width is None else width,
+            "plausible": plausible,
+            "try_all": kernel is None and (len(features) <= _FEW or _spread(features) is None),
+        },
         {"share": share, "behind": behind},
     )
+
+
+def _is_zero(prior_mean: Number) -> bool:
+    """Whether it is what it is when none is told."""
+    return not isinstance(prior_mean, Tensor) and prior_mean == 0.0
+
+
+def _features(choices: object) -> Tensor:
+    """The arms' features, (N, d)."""
+    if isinstance(choices, Tensor) and (choices.is_floating_point() or choices.is_complex()):
+        fits = choices.dtype in (torch.float32, torch.float64)
+        validation.require(fits, "arms", choices.dtype, "float32 or float64")
+    features = inputs.features_of(cast(Tensor | int, choices), None, None)
+    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+    return features
 
 
 def _over_points(
@@ -124,8 +153,7 @@ def _over_points(
     kernel, prior_mean = setup.kernel, setup.prior_mean
     validation.require(history is None, "history", history, "None where the choices are a Domain")
     validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
-    learned = not isinstance(prior_mean, Tensor) and prior_mean == 0.0
-    validation.require(learned, "prior_mean", prior_mean, "0 over a Domain, where it is learned")
+    validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 over a Domain, where it is learned")
     return auto_over_points(
         cast(Domain, setup.domain),
         cast(Kernel | None, kernel),
@@ -180,6 +208,7 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
         noises = [s * features.new_tensor(share) for share in _NOISES]
         if noise_variance is not None:
             told = settings.noise_over(features, noise_variance)
+            settings.check_ratio(told, variance)
             noises = [times * told for times in _TOLD_NOISES]
         if n > _FULL_UP_TO:
             root = pivoted_root(
@@ -230,7 +259,9 @@ def _policy(
     ]
     kernel, noise, rate, weight, told = zip(*members, strict=True)
     believes = torch.tensor(told, device=features.device)
-    mean = validation.numbers("prior_mean", prior_mean, features).expand(features.shape[-2])
+    n = features.shape[-2]
+    mean = settings.prior_mean_over(features, prior_mean)
+    validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
     rank = max(family.shape.shape[-1] for family in families)
     shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in families]
     build = LowRankMembers if len(features) > _FULL_UP_TO else ArmMembers
@@ -240,7 +271,7 @@ def _policy(
         torch.tensor(kernel, device=features.device),
         torch.stack([value.expand(replicates) for value in noise], -1),
         features.new_tensor(rate),
-        prior_mean=torch.where(believes.unsqueeze(-1), mean, 0.0),
+        prior_mean=torch.where(believes.unsqueeze(-1), mean.expand(n), 0.0),
         replicates=replicates,
     )
     return ModelAveraging(

@@ -48,9 +48,9 @@ def loss_and_densities(policy, problem, steps):
     """Play, and take down what each member's density of each reward was."""
     densities, update = [], policy.sharing.update
 
-    def noted(log_density):
-        densities.append(log_density[0].clone())
-        return update(log_density)
+    def noted(log_density, exempt, log_unit):
+        densities.append(log_density[0] - log_unit)
+        return update(log_density, exempt, log_unit)
 
     policy.sharing.update = noted
     for step in range(1, steps + 1):

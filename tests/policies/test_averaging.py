@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from bandits_torch import recipes
+from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.loop import run
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.low_rank_members import LowRankMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
+from bandits_torch.policies.policy import Pending
 from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.problems import make
 from tests.reference.arm_gp_twins import smooth
@@ -96,13 +98,15 @@ def test_agrees_with_the_plain_twin(strengths, offsets):
             f = -2 * f
         mean, variance = policy.predict(time)
         arm = policy.choose(time).arm
-        assert arm.tolist() == [twin.choose(time) for twin in twins]
+        for k, twin in enumerate(twins):  # arms of which nothing is known are level, but for rounding
+            index = twin.index(time)
+            assert float(index[arm[k]]) >= float(index.max()) - 1e-9
         for k, twin in enumerate(twins):
             m, v = twin.predict(time)
             torch.testing.assert_close(mean[k], m, rtol=0, atol=1e-8)
             torch.testing.assert_close(variance[k], v, rtol=1e-7, atol=1e-8)
         reward = f.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + 0.2 * torch.randn(S, generator=g).double()
-        if step % 20 == 7:
+        if step in (1, 7, 27, 47):
             reward = reward + 15.0
         policy.learn(Observation(time, arm, reward))
         for k, twin in enumerate(twins):
@@ -153,6 +157,120 @@ def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features)
     torch.testing.assert_close(moved[0], 5000 + 1000 * mean, rtol=1e-6, atol=1e-4)
     torch.testing.assert_close(moved[1], 1e6 * variance, rtol=1e-6, atol=1e-4)
     assert len(set(plain)) > 3  # it has looked around
+
+
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize("exponent", [60, -60, 1000, -900])
+def test_told_nothing_a_power_of_two_changes_no_bit(features, exponent):
+    x, rewards = problem_rewards(100)
+    arms = x if features else len(x)
+    plain, policy = chosen(arms, rewards)
+    other, scaled = chosen(arms, rewards * 2.0**exponent)
+    assert plain == other
+    assert torch.equal(policy.sharing.weights, scaled.sharing.weights)
+    assert torch.equal(policy.predict(200.0)[0] * 2.0**exponent, scaled.predict(200.0)[0])
+    believed = scaled.trace()
+    for name, value in policy.trace().items():
+        times = 2.0**exponent if name in ("noise_scale", "scale") else 1.0
+        assert torch.equal(believed[name], value * times)
+
+
+# -- arms never pulled ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", range(6))
+def test_the_best_arm_is_found_however_the_arms_are_ordered(order):
+    """Each arm is better than the one before it, and noise is small: the last is what no scale learned expects."""
+    g = torch.Generator().manual_seed(order)
+    means = torch.arange(6).double()
+    means = means if order == 0 else means[torch.randperm(6, generator=g)]
+    played, _ = chosen(6, means + 0.1 * torch.randn(300, 6, generator=g).double())
+    assert sum(float(5 - means[arm]) for arm in played) < 40
+    assert played[-30:] == [int(means.argmax())] * 30
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_few_arms_are_all_tried_and_not_all_at_once(features):
+    """After t observations 2 sqrt(t + 1) arms, or all that there have been; an arm that appears is one of them."""
+    g = torch.Generator().manual_seed(0)
+    policy = recipes.auto(torch.rand(15, 2, generator=g).double() if features else 15)
+    mask, played = torch.arange(15) != 2, []
+    for step in range(80):
+        few = len(set(played)) < 2 * math.sqrt(step + 1)
+        fresh = [arm for arm in range(15) if arm not in played and (arm != 2 or step >= 60)]
+        choice = policy.choose(float(step), mask if step < 60 else None)
+        if few and fresh:
+            assert int(choice.arm) == fresh[0]
+        played.append(int(choice.arm))
+        policy.learn(Observation(float(step), choice.arm, -choice.arm.double(), choice.why))
+    assert set(played) == set(range(15))
+    assert len(set(played[:40])) < 14
+    assert 2 in played[60:62]
+
+
+def test_pulls_that_are_pending_count_as_tried():
+    policy = recipes.auto(9)
+    with policy.expecting(0.0) as expect:
+        asked = []
+        for _ in range(3):
+            arm = policy.choose(0.0).arm
+            asked.append(int(arm))
+            expect(Pending(0.0, arm))
+    assert asked == [0, 1, 2]
+    assert int(policy.choose(0.0).arm) == 0  # expected no more
+
+
+# -- the first rewards ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [{0: 1000.0}, {1: 1000.0}, {0: -1000.0}, {0: 1000.0, 1: -1000.0}])
+@pytest.mark.parametrize("features", [True, False])
+def test_an_outlier_among_the_first_rewards_does_not_spoil_what_follows(bad, features):
+    total = 0.0
+    for seed in range(4):
+        g = torch.Generator().manual_seed(seed)
+        x = torch.linspace(0, 1, 12).double().unsqueeze(-1)
+        means = torch.sin(6 * x[:, 0] + seed) if features else torch.randn(12, generator=g).double()
+        rewards = means + 0.1 * torch.randn(200, 12, generator=g).double()
+        for step, error in bad.items():
+            rewards[step] += error
+        played, _ = chosen(x if features else 12, rewards)
+        total += float((means.max() - means[torch.tensor(played[50:])]).sum())
+    assert total / 4 < 30  # with the first reward as origin 100 and more
+
+
+@pytest.mark.parametrize("low_rank", [True, False])
+def test_conditioning_the_mean_is_learning_again(low_rank):
+    """What a member holds after K observations, from the prior covariances between them alone."""
+    g = torch.Generator().manual_seed(4)
+    covariances = torch.linalg.cholesky(KERNELS + 1e-9 * torch.eye(N).double()) if low_rank else KERNELS
+    kernel, noise, rate = (torch.tensor(column) for column in zip(*GRID, strict=True))
+    build = LowRankMembers if low_rank else ArmMembers
+    model = build(N, covariances, kernel, noise.double(), rate.double(), replicates=S)
+    arms, times = torch.randint(N, (S, 5), generator=g), [0.0, 0.3, 1.0, 4.0, 4.0]
+    rewards = torch.randn(S, 5, generator=g).double()
+    for j, time in enumerate(times):
+        model.observe_arms(arms[:, j : j + 1], rewards[:, j : j + 1], time)
+    expected, variance = model.marginals(6.0)
+    gram = model.prior_between(arms, times) + torch.diag_embed(noise.double()[:, None].expand(S, 8, 5))
+    weights = torch.linalg.solve(gram, rewards.unsqueeze(1).expand(S, 8, 5).unsqueeze(-1)).squeeze(-1)
+    model.mean.zero_()
+    some = torch.rand(S, 8, generator=g) < 0.5
+    model.condition_mean(some, arms, times, weights)
+    mean, same = model.marginals(6.0)
+    torch.testing.assert_close(mean[some], expected[some], rtol=0, atol=1e-9)
+    assert not bool(mean[~some].any())
+    assert torch.equal(same, variance)
+
+
+def test_a_replicate_that_starts_anew_while_rewards_are_held_keeps_the_first_as_origin():
+    policy = recipes.auto(4, replicates=2)
+    for step, y in enumerate([7.0, 1.0, 2.0, 3.0, 4.0, 5.0]):
+        if step == 2:
+            policy.reset(torch.tensor([True, False]))
+        arm = torch.full((2,), step % 4)
+        policy.learn(Observation(float(step), arm, torch.full((2,), y).double()))
+    assert policy.frame.origin.tolist() == [7.0, 3.0]
 
 
 def test_the_unit_and_the_origin_of_time_do_not_matter():
@@ -320,13 +438,28 @@ def test_a_history_tells_what_its_covariance_and_means_tell():
 
 
 def test_what_is_told_and_cannot_be_used_is_refused():
-    table = torch.randn(20, 4).double()
+    table, one = torch.randn(20, 4).double(), torch.eye(4).double()
     for name, call in {
         "noise_variance": lambda: recipes.auto(4, noise_variance=0.1),
         "prior_mean": lambda: recipes.auto(4, prior_mean=2.0),
         "kernel": lambda: recipes.auto(4, torch.eye(4).double(), history=table),
         "history": lambda: recipes.auto(4, history=table[:, :3]),
         "arms": lambda: recipes.auto(501),
+        "prior_mean must be 0": lambda: recipes.auto(4, history=table, prior_mean=3.0),
+        "prior_mean must have": lambda: recipes.auto(4, one, 0.1, prior_mean=torch.zeros(3).double()),
+        "prior_mean must have shape": lambda: recipes.auto(
+            4, one, 0.1, prior_mean=torch.zeros(2, 4).double(), replicates=2
+        ),
+        "noise_variance must have": lambda: recipes.auto(4, one, torch.ones(3).double()),
+        "noise_variance must be at least": lambda: recipes.auto(4, one, 1e-30),
+        "noise_variance must be at": lambda: recipes.auto(4, history=table, noise_variance=1e-30),
+        "arms must be float32": lambda: recipes.auto(table.half()),
+        "arms must be": lambda: recipes.auto(table.to(torch.complex128)),
+        "kernel must be real": lambda: recipes.auto(4, one.to(torch.complex128)),
+        "history must be real": lambda: recipes.auto(4, history=table.to(torch.complex128)),
+        "plausible must be left": lambda: recipes.auto(
+            Domain(torch.tensor([[0.0], [1.0]]).double()), plausible=2.0
+        ),
     }.items():
         with pytest.raises(ValueError, match=name):
             call()

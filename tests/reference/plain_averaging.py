@@ -1,6 +1,7 @@
 """Model averaging for one replicate as on a blackboard: dense refits, one member and one number at a time."""
 
 import math
+import statistics
 from typing import NamedTuple
 
 import torch
@@ -33,7 +34,8 @@ class PlainAveraging:
         self.data = [[] for _ in members]  # (arm, what was learned there, time) since the last reset
         self.score, self.n, self.q = ([0.0] * len(members) for _ in range(3))
         self.count, self.next_check = 0, 8
-        self.largest, self.origin, self.resets, self.log_loss = 0.0, None, 0, 0.0
+        self.largest, self.first = [0.0] * len(members), []
+        self.origin, self.resets, self.log_loss = None, 0, 0.0
 
     def moments(self, p, now):
         """The member's own mean and variance of every arm, in units of its covariance and about its origin."""
@@ -50,7 +52,7 @@ class PlainAveraging:
             return 1.0
         if nu + self.n[p] == 0:
             return 1.0
-        return max((nu + self.q[p]) / max(nu + self.n[p], 1.0), 1e-12 * self.largest)
+        return max((nu + self.q[p]) / max(nu + self.n[p], 1.0), 1e-12 * self.largest[p])
 
     def predict(self, now):
         """Mean and variance of the mixture, (N,) each."""
@@ -60,11 +62,12 @@ class PlainAveraging:
         v = sum(w * (self.scale(p) * parts[p][1] + (means[p] - m) ** 2) for p, w in enumerate(self.w))
         return m, v
 
-    def choose(self, now):
+    def index(self, now):
+        """What the arm to play has the most of, (N,)."""
         if self.count == self.next_check:
-            return int(self.optimistic(now).argmax())
+            return self.optimistic(now)
         m, v = self.predict(now)
-        return int((m + self.rules["width"] * v.sqrt()).argmax())
+        return m + self.rules["width"] * v.sqrt()
 
     def optimistic(self, now):
         """The largest bound of each arm under any member within ``plausible`` nats of the best by evidence."""
@@ -96,22 +99,7 @@ class PlainAveraging:
         if self.origin is None:
             self.origin = y
         share, P = self.rules["share"], len(self.members)
-        densities, learned, squares = [], [], []
-        for p in range(P):
-            mean, variance = self.moments(p, now)
-            v = float(variance[arm]) + self.members[p].prior.noise_variance
-            e = y - self.offset(p) - float(mean[arm])
-            densities.append(self.density(p, e, v))
-            nu = self.members[p].strength + self.n[p]
-            bound = self.rules["clip"] * (1 + 5 / nu) * math.sqrt(self.scale(p) * v) if nu > 0 else math.inf
-            learned.append(max(-bound, min(bound, e)))
-            squares.append(learned[p] ** 2 / v)
-            self.data[p].append((arm, float(mean[arm]) + learned[p], now))
-        for p in range(P):
-            if self.members[p].strength + self.n[p] > 0 or learned[p] != 0:
-                self.n[p] = self.rules["forget"] * self.n[p] + 1
-                self.q[p] = self.rules["forget"] * self.q[p] + squares[p]
-        self.largest = max(self.largest, *squares)
+        densities = [self.take(p, arm, y - self.offset(p), now) for p in range(P)]
         mixed = sum(w * math.exp(f) for w, f in zip(self.w, densities, strict=True))
         self.log_loss -= math.log(mixed)
         posterior = [w * math.exp(f) / mixed for w, f in zip(self.w, densities, strict=True)]
@@ -119,7 +107,39 @@ class PlainAveraging:
         self.score = [self.rules["memory"] * c + f for c, f in zip(self.score, densities, strict=True)]
         best = max(self.score)
         for p in range(P):
-            if best - self.score[p] > self.rules["behind"]:
+            settling = self.count <= 5 and self.members[p].learns_offset
+            if best - self.score[p] > self.rules["behind"] and not settling:
                 self.score[p] = best
                 self.resets += 1
                 self.data[p] = [(arm, y - self.offset(p), now)]
+        self.first.append((arm, y, now))
+        if self.count == 5:
+            self.settle()
+
+    def take(self, p, arm, y, now):
+        """Let one member learn a reward counted from its origin; the ln density it gave it."""
+        mean, variance = self.moments(p, now)
+        v = float(variance[arm]) + self.members[p].prior.noise_variance
+        e = y - float(mean[arm])
+        density = self.density(p, e, v)
+        nu = self.members[p].strength + self.n[p]
+        bound = self.rules["clip"] * (1 + 5 / nu) * math.sqrt(self.scale(p) * v) if nu > 0 else math.inf
+        learned = max(-bound, min(bound, e))
+        self.data[p].append((arm, float(mean[arm]) + learned, now))
+        if nu > 0 or learned != 0:
+            self.n[p] = self.rules["forget"] * self.n[p] + 1
+            self.q[p] = self.rules["forget"] * self.q[p] + learned**2 / v
+        self.largest[p] = max(self.largest[p], learned**2 / v)
+        return density
+
+    def settle(self):
+        """The origin becomes the median of five rewards, and who counts from it learns them again, none too far."""
+        rewards = [y for _, y, _ in self.first]
+        self.origin = statistics.median(rewards)
+        usual = statistics.median(abs(y - self.origin) for y in rewards)
+        bound = 8 * usual if usual > 0 else math.inf
+        for p, member in enumerate(self.members):
+            if member.learns_offset:
+                self.data[p], self.n[p], self.q[p], self.largest[p] = [], 0.0, 0.0, 0.0
+                for arm, y, now in self.first:
+                    self.take(p, arm, max(-bound, min(bound, y - self.origin)), now)

@@ -177,6 +177,33 @@ class ArmMembers(Described, torch.nn.Module):
         share, following = -(-len(self.kernel) // _PENDING), (turn + 1) % _PENDING
         self._absorb(slice(following * share, (following + 1) * share))
 
+    def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
+        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
+        return self._between(arms) * self._fading(self.mean.new_tensor(times).unsqueeze(-1), times)
+
+    def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
+        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
+        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        now = times[-1] if self.now is None else self.now
+        faded = weights * self._fading(self.mean.new_tensor(now), times)
+        mean = self._combined(arms, faded) / self.fade.sqrt().unsqueeze(-1)
+        self.mean.copy_(torch.where(where.unsqueeze(-1), mean, self.mean))
+
+    def _fading(self, time: Tensor, times: list[float]) -> Tensor:
+        """(1 - eps)^{|t - t'| / 2}, (P, ..., K)."""
+        gap = (time - self.mean.new_tensor(times)).abs()
+        rate = self.forgetting_rate.reshape(-1, *[1] * gap.dim())
+        return (1 - rate) ** (gap / 2)
+
+    def _between(self, arms: Tensor) -> Tensor:
+        """(S, P, K, K)."""
+        return self.covariances[:, arms.unsqueeze(-1), arms.unsqueeze(-2)][self.kernel].transpose(0, 1)
+
+    def _combined(self, arms: Tensor, weights: Tensor) -> Tensor:
+        """The sum of the prior covariances of every arm with ``arms`` by their weights, (S, P, N)."""
+        columns = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, N)
+        return (weights.unsqueeze(-2) @ columns).squeeze(-2)
+
     def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
         """The posterior covariance of everything with each replicate's arm, over sqrt(a), a = ``fade``: (S, P, N)."""
         root = fade.sqrt().unsqueeze(-1)

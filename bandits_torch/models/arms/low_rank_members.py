@@ -31,6 +31,14 @@ class LowRankMembers(ArmMembers):
         validation.shape_is("covariances", covariances, fits, f"(G, {n}, r), roots")
         return covariances.shape[-1], covariances.square().sum(-1)
 
+    def _between(self, arms: Tensor) -> Tensor:
+        rows = self.covariances[:, arms]
+        return (rows @ rows.mT)[self.kernel].transpose(0, 1)
+
+    def _combined(self, arms: Tensor, weights: Tensor) -> Tensor:
+        rows = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, r)
+        return self._over_arms((weights.unsqueeze(-2) @ rows).squeeze(-2))
+
     def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
         """(I - a (R + W^T W)) b / sqrt(a), b the row of B of the arm of each replicate: (S, P, r)."""
         root = fade.sqrt().unsqueeze(-1)

@@ -1,0 +1,106 @@
+"""Where rewards are counted from and in what: an origin and a unit, settled by the median of the first rewards."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.policies.member_scale import MemberScale
+from bandits_torch.policies.replicate_state import ReplicateState
+
+_FAR = 8.0  # median deviations from the median: about 5.4 standard deviations of normal numbers
+
+
+class RewardFrame(ReplicateState):
+    """Rewards as y' = (y - o) / u, with an origin o and a unit u of their own in every replicate.
+
+    The origin is the first reward, and the unit the least power of two above the first difference from it that is not 0
+    (1 until then), so that numbers within are near 1 whatever the unit of rewards, and the same, bit for bit, when
+    rewards are multiplied by a power of two. After K rewards ``settle`` sets both anew: the origin to their median, the
+    unit by their largest deviation.
+
+    Args:
+        like: dtype and device.
+        replicates: S.
+
+    Attributes:
+        origin: (S,) o, NaN before the first reward.
+        unit: (S,) u, NaN before the first difference.
+    """
+
+    origin: Tensor
+    unit: Tensor
+
+    def __init__(self, like: Tensor, replicates: int = 1) -> None:
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self._like = like.new_empty(0)
+        self.reset()
+
+    @property
+    def offset(self) -> Tensor:
+        """o, (S, 1); 0 before the first reward."""
+        return self.origin.nan_to_num().unsqueeze(-1)
+
+    @property
+    def factor(self) -> Tensor:
+        """u, (S, 1); 1 before the first difference."""
+        return self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+
+    def meet(self, reward: Tensor) -> None:
+        """Take the first reward, (S,), as origin, and the first difference as unit."""
+        self.origin = torch.where(self.origin.isnan(), reward, self.origin)
+        new = _power_of_two((reward - self.origin).abs())
+        self.unit = torch.where(self.unit.isnan(), new, self.unit)
+
+    def settle(self, rewards: Tensor, where: Tensor) -> Tensor:
+        """Take the median (the lower of two) of rewards (S, K) as origin in the replicates with ``where`` (S,) True.
+
+        Returns the rewards in the new frame, those further from the median than 8 times the median deviation brought to
+        that distance, (S, K). No bound where more than half of the rewards are equal.
+        """
+        origin = rewards.median(-1, keepdim=True).values
+        deviation = (rewards - origin).abs()
+        usual = deviation.median(-1, keepdim=True).values
+        bound = torch.where(usual > 0, _FAR * usual, torch.inf)
+        near = (rewards - origin).clamp(-bound, bound)
+        unit = _power_of_two(near.abs().amax(-1))
+        self.origin = torch.where(where, origin.squeeze(-1), self.origin)
+        self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
+        return near / self.factor
+
+    def _start(self) -> dict[str, Tensor]:
+        unknown = self._like.new_full((self.replicates,), torch.nan)
+        return {"origin": unknown, "unit": unknown.clone()}
+
+
+def learned_again(
+    model: ArmMembers, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[float]
+) -> tuple[MemberScale, Tensor]:
+    """What members learn of K rewards, had they met them first: the scale then, and the weights (S, P, K) of the
+    posterior means on the prior covariances with those observations (``condition_mean``).
+
+    With L L^T = K_AA + lambda I over the observations, mu_j = sum_{k < j} L_jk z_k is what is predicted of the j-th,
+    L_jj^2 its variance, z_j = (what is learned) / L_jj, and the weights are L^-T z.
+
+    Args:
+        model: the members; their state is not looked at.
+        scale: its rules.
+        arms, rewards, times: (S, K), (S, K) in the frame, K numbers.
+    """
+    seen = rewards.unsqueeze(1) - model.prior_mean[:, arms].transpose(0, 1)  # (S, P, K)
+    noise = model.noise_variance.expand(model.batch_shape).unsqueeze(-1)
+    L = torch.linalg.cholesky(model.prior_between(arms, times) + torch.diag_embed(noise.expand(seen.shape)))
+    scale, z = scale.anew(), torch.zeros_like(seen)
+    for j in range(len(times)):
+        predicted, deviation = (L[..., j, :] * z).sum(-1), L[..., j, j]
+        _, learned = scale.update(seen[..., j] - predicted, deviation.square())
+        z[..., j] = learned / deviation
+    return scale, torch.linalg.solve_triangular(L.mT, z.unsqueeze(-1), upper=True).squeeze(-1)
+
+
+def _power_of_two(size: Tensor) -> Tensor:
+    """The least power of two above ``size`` >= 0; NaN where it is 0."""
+    mantissa, _ = torch.frexp(size)
+    return size / mantissa
