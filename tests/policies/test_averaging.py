@@ -160,7 +160,7 @@ def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features)
 
 
 @pytest.mark.parametrize("features", [True, False])
-@pytest.mark.parametrize("exponent", [60, -60, 1000, -900])
+@pytest.mark.parametrize("exponent", [60, -60, 460, -900])
 def test_told_nothing_a_power_of_two_changes_no_bit(features, exponent):
     x, rewards = problem_rewards(100)
     arms = x if features else len(x)
