@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from gpytorch.constraints import Interval
 from gpytorch.kernels import (
     AdditiveKernel,
     ConstantKernel,
@@ -19,6 +20,7 @@ from gpytorch.kernels import (
     ProductKernel,
     ScaleKernel,
 )
+from gpytorch.priors import Prior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -44,12 +46,13 @@ class StateSpaceTimeKernel(TimeKernel):
         """The linear Gaussian state at the present hyperparameters, of the kernel's batch shape."""
 
     def __add__(self, other: Kernel) -> Kernel:
-        return SumOfTimeKernels(self, other) if has_state_space(other) else super().__add__(other)
+        return SumOfTimeKernels([self, other]) if has_state_space(other) else super().__add__(other)
 
     def __mul__(self, other: Kernel) -> Kernel:
-        return ProductOfTimeKernels(self, other) if has_state_space(other) else super().__mul__(other)
+        return ProductOfTimeKernels([self, other]) if has_state_space(other) else super().__mul__(other)
 
 
+@validation.names_arguments
 class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
     """Matern over time, nu = 1/2, 3/2 or 5/2: GPyTorch's ``MaternKernel``, with its state of 1, 2 or 3 numbers.
 
@@ -58,15 +61,30 @@ class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
     Args:
         lengthscale: > 0, in units of time; a number or a tensor that broadcasts to ``batch_shape x 1 x 1``.
         nu: 0.5, 1.5 or 2.5.
-        kwargs: of ``gpytorch.kernels.MaternKernel``, such as ``batch_shape`` or ``lengthscale_prior``.
+        lengthscale_prior, lengthscale_constraint, batch_shape, active_dims: of ``gpytorch.kernels.MaternKernel``.
 
     Raises ValueError for another ``nu``, and a length-scale that is not finite and > 0.
 
     Source: Hartikainen & Sarkka 2010, section 4; Rasmussen & Williams 2006, equation 4.17.
     """
 
-    def __init__(self, lengthscale: float | Tensor = 1.0, nu: float = 1.5, **kwargs: Any) -> None:
-        super().__init__(nu=_smoothness(nu), **kwargs)
+    def __init__(
+        self,
+        lengthscale: float | Tensor = 1.0,
+        nu: float = 1.5,
+        *,
+        lengthscale_prior: Prior | None = None,
+        lengthscale_constraint: Interval | None = None,
+        batch_shape: Sequence[int] = (),
+        active_dims: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(
+            nu=_smoothness(nu),
+            lengthscale_prior=lengthscale_prior,
+            lengthscale_constraint=lengthscale_constraint,
+            batch_shape=torch.Size(batch_shape),
+            active_dims=active_dims,
+        )
         _take(self, lengthscale=lengthscale)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -78,6 +96,7 @@ class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
         return StateSpace.matern(self.nu, _batch_of(self.lengthscale))
 
 
+@validation.names_arguments
 class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
     """k(s, t) = exp(-2 sin^2(pi |s - t| / period) / lengthscale): GPyTorch's ``PeriodicKernel``, with a state of
     1 + 2 J numbers for J harmonics.
@@ -89,7 +108,8 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
             as leave out at most ``tolerance`` of the variance of 1 (lengthscale 1: 12; 0.1: 26), and the kernel
             is the exact one.
         tolerance: > 0, the largest error of a covariance of the state.
-        kwargs: of ``gpytorch.kernels.PeriodicKernel``.
+        period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint, batch_shape,
+            active_dims: of ``gpytorch.kernels.PeriodicKernel``.
 
     Raises ValueError for parameters that are not finite and > 0 and an ``order`` that is no integer >= 0.
 
@@ -103,9 +123,21 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         *,
         order: int | None = None,
         tolerance: float = TOLERANCE,
-        **kwargs: Any,
+        period_length_prior: Prior | None = None,
+        period_length_constraint: Interval | None = None,
+        lengthscale_prior: Prior | None = None,
+        lengthscale_constraint: Interval | None = None,
+        batch_shape: Sequence[int] = (),
+        active_dims: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            period_length_prior=period_length_prior,
+            period_length_constraint=period_length_constraint,
+            lengthscale_prior=lengthscale_prior,
+            lengthscale_constraint=lengthscale_constraint,
+            batch_shape=torch.Size(batch_shape),
+            active_dims=active_dims,
+        )
         self.order = None if order is None else validation.natural("order", order)
         self.tolerance = validation.positive("tolerance", tolerance)
         _take(self, period_length=period_length, lengthscale=lengthscale)
@@ -124,16 +156,19 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         return StateSpace.periodic(*parameters, self.order, self.tolerance)
 
 
+@validation.names_arguments
 class SumOfTimeKernels(StateSpaceTimeKernel, AdditiveKernel):
     """The sum of kernels over time; states are stacked.
 
     Args:
-        kernels: two or more, each with a state (``state_space_of``).
+        kernels: one or more, each with a state (``state_space_of``).
 
-    Raises ValueError for a kernel without.
+    Raises ValueError for none, and for a kernel without.
+
+    Source: Solin & Sarkka 2014, section 3.4.
     """
 
-    def __init__(self, *kernels: Kernel) -> None:
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
         super().__init__(*_checked(kernels))
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -145,16 +180,19 @@ class SumOfTimeKernels(StateSpaceTimeKernel, AdditiveKernel):
         return stacked_sum([state_space_of(kernel) for kernel in self.kernels])
 
 
+@validation.names_arguments
 class ProductOfTimeKernels(StateSpaceTimeKernel, ProductKernel):
     """The product of kernels over time; the state is the Kronecker product of states.
 
     Args:
-        kernels: two or more, each with a state (``state_space_of``).
+        kernels: one or more, each with a state (``state_space_of``).
 
-    Raises ValueError for a kernel without.
+    Raises ValueError for none, and for a kernel without.
+
+    Source: Solin & Sarkka 2014, section 3.4.
     """
 
-    def __init__(self, *kernels: Kernel) -> None:
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
         super().__init__(*_checked(kernels))
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -166,6 +204,7 @@ class ProductOfTimeKernels(StateSpaceTimeKernel, ProductKernel):
         return functools.reduce(StateSpace.__mul__, [state_space_of(kernel) for kernel in self.kernels])
 
 
+@validation.names_arguments
 class QuasiPeriodicKernel(ProductOfTimeKernels):
     """A cycle that changes slowly: ``PeriodicTimeKernel`` times ``MaternTimeKernel``.
 
@@ -189,13 +228,13 @@ class QuasiPeriodicKernel(ProductOfTimeKernels):
         nu: float = 0.5,
         order: int | None = None,
         tolerance: float = TOLERANCE,
-        batch_shape: tuple[int, ...] | torch.Size = (),
+        batch_shape: Sequence[int] = (),
     ) -> None:
         batch = torch.Size(batch_shape)
         settings: dict[str, Any] = {"order": order, "tolerance": tolerance, "batch_shape": batch}
         cycle = PeriodicTimeKernel(period_length, lengthscale, **settings)
         decay = MaternTimeKernel(_positive("memory", memory, cycle.lengthscale), nu, batch_shape=batch)
-        super().__init__(cycle, decay)
+        super().__init__([cycle, decay])
 
 
 def state_space_of(kernel: Kernel) -> StateSpace:
@@ -204,6 +243,8 @@ def state_space_of(kernel: Kernel) -> StateSpace:
     Knows kernels with a ``state_space()`` (``StateSpaceTimeKernel``, ``ExponentialForgettingKernel``) and GPyTorch's
     ``MaternKernel``, ``PeriodicKernel`` (to 1e-12), ``CosineKernel``, ``ConstantKernel``, ``ScaleKernel``,
     ``AdditiveKernel`` and ``ProductKernel`` of these. Raises ValueError for any other.
+
+    Source: Hartikainen & Sarkka 2010; Solin & Sarkka 2014.
     """
     with torch.no_grad():
         if isinstance(kernel, StateSpaceTimeKernel | ExponentialForgettingKernel):
@@ -243,8 +284,9 @@ def has_state_space(kernel: Any) -> bool:
     return isinstance(kernel, (*single, ConstantKernel))
 
 
-def _checked(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    validation.require(len(kernels) > 0, "kernels", kernels, "at least one")
+def _checked(kernels: Sequence[Kernel]) -> Sequence[Kernel]:
+    some = isinstance(kernels, Sequence) and len(kernels) > 0
+    validation.require(some, "kernels", kernels, "at least one kernel, in a sequence")
     for kernel in kernels:
         validation.require(has_state_space(kernel), "kernels", type(kernel).__name__, KNOWN)
     return kernels

@@ -269,6 +269,8 @@ NO_KIND = {
     "notes": "lines that are printed",
     "capture": "a switch or a count; tests/captured",
     **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
+    **dict.fromkeys(["lengthscale_prior", "lengthscale_constraint", "active_dims"], "GPyTorch's"),
+    **dict.fromkeys(["period_length_prior", "period_length_constraint"], "GPyTorch's"),
     **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
     **dict.fromkeys(
         [
@@ -395,6 +397,17 @@ SPECS: dict[str, Spec] = {
         {"kernels": lambda: [kernel(), kernel()]},
         {"kernels": st.sampled_from([[], (), None, "rbf", 3, [kernel(), None], ["rbf"], kernel()])},
     ),
+    **{
+        f"kernels.{name}": Spec(
+            {"kernels": lambda: [kernels.MaternTimeKernel(2.0), kernels.PeriodicTimeKernel(3.0)]},
+            {
+                "kernels": st.sampled_from(
+                    [[], (), None, "rbf", 3, [kernel()], ["rbf"], kernels.MaternTimeKernel()]
+                )
+            },
+        )
+        for name in ("SumOfTimeKernels", "ProductOfTimeKernels")
+    },
     "kernels.NeuralTangentKernel": Spec({}, {"depth": bad.count}),
     "kernels.QuasiPeriodicKernel": Spec({}, {"memory": bad.positive}),
     "kernels.state_space_of": Spec({"kernel": lambda: kernels.MaternTimeKernel(2.0)}, {"kernel": bad.thing}),
