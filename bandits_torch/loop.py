@@ -10,7 +10,7 @@ from time import perf_counter
 import torch
 
 from bandits_torch import validation
-from bandits_torch.captured import MOST_STEPS, play_captured
+from bandits_torch.captured.playing import MOST_STEPS, play_captured
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
 from bandits_torch.history import History
 from bandits_torch.policies.policy import Observation, Policy

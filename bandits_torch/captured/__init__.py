@@ -14,7 +14,7 @@ look at rounding errors) falls between blocks. ``run(..., capture=True)`` uses i
 * ``playing.py``: a run in blocks.
 """
 
-from bandits_torch.captured.playing import MOST_STEPS, play_captured
+from bandits_torch.captured.playing import play_captured
 from bandits_torch.captured.steps import captured_steps
 
-__all__ = ["MOST_STEPS", "captured_steps", "play_captured"]
+__all__ = ["captured_steps", "play_captured"]
