@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Hashable, Sequence
 from typing import cast
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
 from bandits_torch.models.arms.arm_members import ArmMembers
-from bandits_torch.policies.averaging import _FIRST_CHECK, _LONGEST, ModelAveraging
+from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _HELD, _LONGEST, ModelAveraging
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.replicate_state import ReplicateState
 from bandits_torch.policies.sharing import mixture_moments
@@ -22,7 +23,7 @@ _FADED = 1e-8  # of ``ArmMembers``
 
 class AveragingSteps(CapturedSteps):
     """The steps of ``auto``: members that fall behind are reset by mask, and a step that checks the plausible members
-    is told so by a flag.
+    is told so by a flag. The first rewards, held until origin and unit of rewards are settled, take plain steps.
 
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``.
@@ -34,6 +35,8 @@ class AveragingSteps(CapturedSteps):
         if not isinstance(policy.model, ArmMembers):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         self.policy, self.model = policy, policy.model
+        self._states = [(state, state.tensors) for state in (policy.frame, policy.scale, policy.sharing)]
+        self._plain_steps = 0  # after one the policy has other tensors
 
     # -- between blocks --------------------------------------------------------------------------------
 
@@ -46,18 +49,20 @@ class AveragingSteps(CapturedSteps):
     def most(self, times: Sequence[float]) -> int:
         """To the end of the members' turns, or to a pause so long that a plain step has to rescale them."""
         policy, model = self.policy, self.model
-        if model.now is None:
-            self._fade = None
-            return 0
+        if model.now is None or policy._count < _HELD:
+            return self._plainly()
         self._turn = model._turn
         clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds
         for time in times[: _CYCLE - self._turn]:
             gaps.append(clock.tick(time) - now)
             now += gaps[-1]
-        count = self._until_faded(gaps)
-        if count == 0:
-            self._fade = None
-        return count
+        return self._until_faded(gaps) or self._plainly()
+
+    def _plainly(self) -> int:
+        """No step can be captured: the next one is a plain step."""
+        self._fade = None
+        self._plain_steps += 1
+        return 0
 
     def _until_faded(self, gaps: list[float]) -> int:
         """How many steps there are until a member fades too far."""
@@ -82,9 +87,10 @@ class AveragingSteps(CapturedSteps):
         return fade * (1 - self._rates) ** gap
 
     def given(self, times: Sequence[float]) -> Given:
-        """How much members fade from step to step, and at which steps the plausible ones are checked."""
+        """How much members fade from step to step, at which steps the plausible ones are checked, and below how many
+        arms tried a new one is."""
         policy, model = self.policy, self.model
-        fade, gaps, checks = self._fade_now(), [], []
+        fade, gaps, checks, few = self._fade_now(), [], [], []
         for j, time in enumerate(times):
             now = policy.clock.tick(time)
             gaps.append(now - cast(float, model.now))
@@ -94,6 +100,7 @@ class AveragingSteps(CapturedSteps):
             if policy._count == policy._next_check:
                 policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
             policy._count += 1
+            few.append(_FRESH * math.sqrt(policy._count))
         self._fade = self._fade_after(fade, len(times), 0.0)
         device = model.fade.device
         passed = torch.tensor(gaps, dtype=model.fade.dtype).to(device).unsqueeze(-1)
@@ -101,41 +108,49 @@ class AveragingSteps(CapturedSteps):
         self._checks = any(checks)
         if self._checks:
             given["check"] = torch.tensor(checks).to(device)
+        if policy.try_all:
+            given["few"] = torch.tensor(few).to(device)
         model.counting = self._counting if self.static else None
         return given
 
     def key(self) -> Hashable:
-        """Whose turn it is, and whether there is a check."""
-        return self._turn, self._checks
+        """Whose turn it is, whether there is a check, and which tensors the policy has."""
+        return self._turn, self._checks, self._plain_steps
 
     # -- in a block ------------------------------------------------------------------------------------
 
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
         """The policy's step, its state in place."""
         policy, model = self.policy, self.model
-        sharing, scale = policy.sharing, policy.scale
+        sharing, scale, frame = policy.sharing, policy.scale, policy.frame
         model.fade.mul_(given["kept"][j])
-        mean, variance = model.marginals()
-        members = mean + scale.offset.unsqueeze(-1), variance * scale.scale.unsqueeze(-1)
+        members = policy._members(None)
         mixed, spread = mixture_moments(sharing.weights, *members)
         index = mixed + policy.width * spread.sqrt()
         if "check" in given:
             index = torch.where(given["check"][j], policy._optimistic(*members), index)
+        if "few" in given:
+            fresh = ~policy._pulled if available is None else ~policy._pulled & available
+            few = policy._pulled.sum(-1, keepdim=True) < given["few"][j]
+            index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         arm = best_available(index.mT, available)[1]
         reward = pull(arm)
         own = reward.to(model.noise_variance)
-        held = [(state, {name: getattr(state, name) for name in state.tensors}) for state in (scale, sharing)]
-        scale.meet(own)
+        held = [(state, {name: getattr(state, name) for name in names}) for state, names in self._states]
+        log_unit = frame.factor.squeeze(-1).log() if policy._all_framed else 0.0
+        frame.meet(own)
+        seen = policy._framed_reward(own)
         mean, variance = model.at(arm)
-        residual = own.unsqueeze(-1) - scale.offset - mean
-        density, learned = scale.update(residual, variance + model.noise_variance)
-        due = sharing.update(density)
+        unit = policy._units() if policy._mixed else None
+        density, learned = scale.update(seen - mean, variance + model.noise_variance, unit)
+        due = sharing.update(density, None, log_unit)
         for state, before in held:
             _write_back(state, before)
         if self.static or bool(due.any()):
             model.reset(due)
             mean = torch.where(due, model.at(arm)[0], mean)
-            learned = torch.where(due, own.unsqueeze(-1) - scale.offset - mean, learned)
+            learned = torch.where(due, seen - mean, learned)
+        policy._pulled.scatter_(-1, arm.unsqueeze(-1), True)
         fade = model.fade
         model.learn_now(arm.unsqueeze(-1), mean + learned, (self._turn + j) % _CYCLE)
         fade.copy_(model.fade)

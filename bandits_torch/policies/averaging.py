@@ -229,10 +229,10 @@ class ModelAveraging(Policy):
         bounds = mean + self.width * variance.sqrt()
         return bounds.masked_fill(implausible.unsqueeze(-1), -torch.inf).amax(-2)
 
-    def _members(self, time: float) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm under every member, (S, P, N) each: in units of reward, or of the frame if all
-        members are in it."""
-        mean, variance = self.model.marginals(self.clock.at(time))
+    def _members(self, time: float | None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm under every member at ``time`` (None: now), (S, P, N) each: in units of
+        reward, or of the frame if all members are in it."""
+        mean, variance = self.model.marginals(None if time is None else self.clock.at(time))
         if self._mixed:
             offset = torch.where(self._framed, self.frame.offset, 0.0)
             mean = mean * self._units().unsqueeze(-1) + offset.unsqueeze(-1)

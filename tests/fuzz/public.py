@@ -280,6 +280,7 @@ NO_KIND = {
             "learn_hyperparameters",
             "progress",
             "overwrite",
+            "try_all",
             "in_seconds",
         ],
         "a switch",
