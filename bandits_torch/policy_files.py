@@ -6,10 +6,12 @@ import copy
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from bandits_torch import validation
+from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
 from bandits_torch.description import description
 from bandits_torch.differing import changeable_part, differences, shown
@@ -58,9 +60,15 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
             "mark": mark,
             "versions": versions_here(),
         }
-        own = description(policy, "policy")
-        write_state(path, "policy", header, {"built": own, "state": policy.state_dict()})
-    _saved_as.setdefault(policy, {})[place] = mark
+        with _alone(policy):
+            content = {"built": description(policy, "policy"), "state": policy.state_dict()}
+        write_state(path, "policy", header, content)
+        _saved_as.setdefault(policy, {})[place] = mark  # before another thread may save the same policy
+
+
+def _alone(policy: Any) -> AbstractContextManager[Any]:
+    """No other thread's call within: of an ``AskTell``, which alone has threads."""
+    return policy.alone() if isinstance(policy, AskTell) else nullcontext()
 
 
 def _check_stateful(policy: Any) -> None:
@@ -99,7 +107,8 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
       ``EventTriggeredRestart``; and kernel, noise variance and prior mean of an ``ArmGP`` or ``OnlineGP``, if they are
       not learned. The model then learns its observations again under its own settings, at that cost.
 
-    Neither accepts another structure (classes, arms, functions; under ``"mine"`` also windows and seeds).
+    Neither accepts another structure (classes, arms, functions; under ``"mine"`` also windows and seeds). Other threads'
+    calls of an ``AskTell`` wait meanwhile.
 
     Args:
         path: of the file that ``save_policy`` wrote.
@@ -116,28 +125,37 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     with whole_or_refused(name, "policy"):
         built, state, mark = dict(content["built"]), content["state"], str(header["mark"])
         made_by = dict(header["versions"])
-    own = description(policy, "policy")
-    found = differences(built, own)
-    if found and on_difference == "error":
-        raise ValueError(_listed(name, found, built, own))
-    changed = _changed_parts(name, policy, found, built, own) if on_difference == "mine" else []
-    with_file = found and on_difference == "file"
-    target = _as_in_file(name, policy, found, built, own) if with_file else policy
-    before = copy.deepcopy(policy.state_dict())
-    with whole_or_refused(name, "policy"):
-        try:
-            check_kinds(state, target.state_dict(), "state")
-            target.load_state_dict(state)
-            for part, settings in changed:
-                part.keep_settings(settings)
-        except Exception:
-            policy.load_state_dict(before)
-            raise
-    if target is not policy:
-        vars(policy).clear()
-        vars(policy).update(vars(target))
+    with _alone(policy):
+        own = description(policy, "policy")
+        found = differences(built, own)
+        if found and on_difference == "error":
+            raise ValueError(_listed(name, found, built, own))
+        changed = _changed_parts(name, policy, found, built, own) if on_difference == "mine" else []
+        with_file = found and on_difference == "file"
+        target = _as_in_file(name, policy, found, built, own) if with_file else policy
+        before = copy.deepcopy(policy.state_dict())
+        with whole_or_refused(name, "policy"):
+            try:
+                check_kinds(state, target.state_dict(), "state")
+                target.load_state_dict(state)
+                for part, settings in changed:
+                    part.keep_settings(settings)
+            except Exception:
+                policy.load_state_dict(before)
+                raise
+        if target is not policy:
+            _become(policy, target)
     _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
     warn_of_versions(name, made_by)
+
+
+def _become(policy: Stateful, made: Stateful) -> None:
+    """``policy`` is ``made`` from now on."""
+    if isinstance(policy, AskTell) and isinstance(made, AskTell):
+        policy.take_over(made)
+        return
+    vars(policy).clear()
+    vars(policy).update(vars(made))
 
 
 def _changed_parts(
