@@ -7,6 +7,7 @@ import operator
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, cast, overload
 
@@ -208,6 +209,16 @@ class AskTell(Described):
             for id in old:
                 del self._open[id]
             return len(old)
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Within the block calls of other threads wait: for several calls that must not be parted."""
+        return self._turn.any_process()
+
+    def take_over(self, other: AskTell) -> None:
+        """Be what ``other`` is, which is not used any more; threads that wait for a call of this one go on with it."""
+        with self.alone():
+            vars(self).update({name: value for name, value in vars(other).items() if name != "_turn"})
+            self._turn.own()
 
     def state_dict(self) -> dict[str, Any]:
         """The policy's state and the open questions."""

@@ -66,7 +66,8 @@ class Described:
     Attributes:
         changeable: arguments that may differ from those of a state it takes up: nothing in a state is computed with
             them, or ``keep_settings`` computes it anew. None unless a class says so.
-        opaque: whether no part below may have such arguments, since this one learns them.
+        opaque: whether no part below may have such arguments, since this one learns them, or remembers what rests on
+            them.
     """
 
     changeable: ClassVar[tuple[str, ...]] = ()

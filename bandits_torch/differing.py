@@ -68,18 +68,20 @@ def shown(leaf: Any) -> str:
     return f"a tensor of shape {tuple(leaf.shape)}, {hashlib.sha256(leaf.numpy().tobytes()).hexdigest()[:6]}"
 
 
-def changeable_part(thing: Any, path: str) -> Described | None:
-    """The part on the way to ``path``, which begins with a name of ``thing``, that lets the setting there differ."""
+def changeable_part(thing: Any, path: str) -> tuple[Described, Any] | None:
+    """The part on the way to ``path``, which begins with a name of ``thing``, that lets the setting there differ; and
+    what holds that part."""
+    above = None
     while isinstance(thing, (Described, list, tuple)):
         found = _next(thing, path)
         if found is None:
             return None
         name, part, path = found
         if isinstance(thing, Described) and name in thing.changeable:
-            return thing
+            return thing, above
         if isinstance(thing, Described) and thing.opaque:
             return None
-        thing = part
+        above, thing = thing, part
     return None
 
 

@@ -6,14 +6,19 @@ import copy
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
+
 from bandits_torch import validation
+from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
 from bandits_torch.description import description
 from bandits_torch.differing import changeable_part, differences, shown
 from bandits_torch.files import remove_parts, writing_alone
+from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.rebuilding import rebuilt
 from bandits_torch.recorder import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
@@ -58,9 +63,15 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
             "mark": mark,
             "versions": versions_here(),
         }
-        own = description(policy, "policy")
-        write_state(path, "policy", header, {"built": own, "state": policy.state_dict()})
-    _saved_as.setdefault(policy, {})[place] = mark
+        with _alone(policy):
+            content = {"built": description(policy, "policy"), "state": policy.state_dict()}
+        write_state(path, "policy", header, content)
+        _saved_as.setdefault(policy, {})[place] = mark  # before another thread may save the same policy
+
+
+def _alone(policy: Any) -> AbstractContextManager[Any]:
+    """No other thread's call within: of an ``AskTell``, which alone has threads."""
+    return policy.alone() if isinstance(policy, AskTell) else nullcontext()
 
 
 def _check_stateful(policy: Any) -> None:
@@ -97,9 +108,11 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     * ``"mine"``: the policy keeps its own settings and takes the learned state. Only settings on which no learned state
       depends may differ: width, acquisition and search; a schedule of fits; the thresholds of
       ``EventTriggeredRestart``; and kernel, noise variance and prior mean of an ``ArmGP`` or ``OnlineGP``, if they are
-      not learned. The model then learns its observations again under its own settings, at that cost.
+      not learned. The model then learns its observations again under its own settings, at that cost, and what else was
+      judged by it begins anew, as after a fit: eliminated priors, accounts of observations dropped.
 
-    Neither accepts another structure (classes, arms, functions; under ``"mine"`` also windows and seeds).
+    Neither accepts another structure (classes, arms, functions; under ``"mine"`` also windows and seeds). Meanwhile
+    the calls of other threads wait (``AskTell``).
 
     Args:
         path: of the file that ``save_policy`` wrote.
@@ -116,42 +129,59 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     with whole_or_refused(name, "policy"):
         built, state, mark = dict(content["built"]), content["state"], str(header["mark"])
         made_by = dict(header["versions"])
-    own = description(policy, "policy")
-    found = differences(built, own)
-    if found and on_difference == "error":
-        raise ValueError(_listed(name, found, built, own))
-    changed = _changed_parts(name, policy, found, built, own) if on_difference == "mine" else []
-    with_file = found and on_difference == "file"
-    target = _as_in_file(name, policy, found, built, own) if with_file else policy
-    before = copy.deepcopy(policy.state_dict())
-    with whole_or_refused(name, "policy"):
-        try:
-            check_kinds(state, target.state_dict(), "state")
-            target.load_state_dict(state)
-            for part, settings in changed:
-                part.keep_settings(settings)
-        except Exception:
-            policy.load_state_dict(before)
-            raise
-    if target is not policy:
-        vars(policy).clear()
-        vars(policy).update(vars(target))
+    with _alone(policy):
+        own = description(policy, "policy")
+        found = differences(built, own)
+        if found and on_difference == "error":
+            raise ValueError(_listed(name, found, built, own))
+        changed = _changed_parts(name, policy, found, built, own) if on_difference == "mine" else []
+        with_file = found and on_difference == "file"
+        target = _as_in_file(name, policy, found, built, own) if with_file else policy
+        before = copy.deepcopy(policy.state_dict())
+        with whole_or_refused(name, "policy"):
+            try:
+                check_kinds(state, target.state_dict(), "state")
+                target.load_state_dict(state)
+                for part, settings, above in changed:
+                    part.keep_settings(settings)
+                    _tell_of_other_settings(part, above)
+            except Exception:
+                policy.load_state_dict(before)
+                raise
+        if target is not policy:
+            _become(policy, target)
     _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
     warn_of_versions(name, made_by)
 
 
+def _become(policy: Stateful, made: Stateful) -> None:
+    """``policy`` is ``made`` from now on."""
+    if isinstance(policy, AskTell) and isinstance(made, AskTell):
+        policy.take_over(made)
+        return
+    vars(policy).clear()
+    vars(policy).update(vars(made))
+
+
 def _changed_parts(
     name: str, policy: Stateful, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]
-) -> list[tuple[Any, Any]]:
-    """The parts whose settings are kept, with copies of them; ValueError if some difference lies elsewhere."""
+) -> list[tuple[Any, Any, Any]]:
+    """The parts whose settings are kept, with copies of them and what holds them; ValueError if some difference lies
+    elsewhere."""
     parts = {path: changeable_part(policy, path) for path in found}
     fixed = [path for path, part in parts.items() if part is None]
     if fixed:
         raise ValueError(
             _listed(name, fixed, built, own, "cannot be kept, since what was learned rests on it: ")
         )
-    unique = {id(part): part for part in parts.values()}
-    return [(part, copy.deepcopy(part)) for part in unique.values()]
+    unique = {id(found[0]): found for found in parts.values() if found is not None}
+    return [(part, copy.deepcopy(part), above) for part, above in unique.values()]
+
+
+def _tell_of_other_settings(part: Any, above: Any) -> None:
+    """The policy of a model hears that its hyperparameters are others than those that its records rest on."""
+    if isinstance(part, OnlineModel) and hasattr(above, "refitted"):
+        above.refitted(torch.ones(above.replicates, dtype=torch.bool, device=part.noise_variance.device))
 
 
 def _as_in_file(

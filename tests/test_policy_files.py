@@ -310,10 +310,57 @@ def test_mine_relearns_what_was_held_under_the_policy_s_own_settings(over, tmp_p
     assert float(torch.as_tensor(mine.trace()["width"]).max()) == 3.0
 
 
+def over_the_square(**changes):
+    """Over points with exponential forgetting, which drops what is stale."""
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    square = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+    search = {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}
+    settings = {"noise_variance": 0.05, "forgetting_rate": 0.5, "width": 1.0, "stale": 1e-2} | changes
+    return recipes.tv_gp_ucb(square, kernel, search=search, **settings)
+
+
+@pytest.mark.parametrize("changes", [{"forgetting_rate": 0.02}, {"noise_variance": 1e-3}, {"width": 2.0}])
+def test_mine_counts_anew_what_stale_observations_cost(changes, tmp_path):
+    """Accounts of a kernel say nothing of another; a width is nothing to them."""
+    saved, mine = over_the_square(), over_the_square(**changes)
+    play(saved, 45)
+    accounts = saved.trace()
+    assert accounts["dropped"] > 0 < accounts["stale_mean"]
+    save_policy(tmp_path / "file", saved)
+    load_policy(tmp_path / "file", mine, on_difference="mine")
+    for name in ("stale_mean", "stale_variance"):
+        assert torch.equal(
+            mine.trace()[name], accounts[name] if "width" in changes else torch.zeros(1).double()
+        )
+    assert mine.trace()["dropped"] == accounts["dropped"]
+
+
+def test_mine_scores_windows_and_judges_priors_by_the_model_it_keeps(tmp_path):
+    window = {"window": {"candidates": (3, 6), "every": 2}}
+    saved, mine = built("sw_gp_ucb", **window), built("sw_gp_ucb", noise_variance=0.5, **window)
+    play(saved, 20)
+    save_policy(tmp_path / "windows", saved)
+    load_policy(tmp_path / "windows", mine, on_difference="mine")
+    scores = bits(mine.forgetting.state_dict())
+    assert scores != bits(saved.forgetting.state_dict())
+    mine.refitted(torch.tensor([True, True]))
+    assert bits(mine.forgetting.state_dict()) == scores
+    saved, mine = built("pe_gp_ucb"), built("pe_gp_ucb", noise_variance=0.5)
+    play(saved, 20)
+    saved.surviving[0, 0] = False
+    save_policy(tmp_path / "priors", saved)
+    load_policy(tmp_path / "priors", mine, on_difference="mine")
+    assert bool(mine.surviving.all())
+
+
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
         ("sw_gp_ucb", {"window": 5}),
+        ("regret_balancing", {"noise_variance": 0.5}),
+        ("regret_balancing", {"width": 2.0}),
+        ("ada_opkb_calibrated", {"noise_variance": 0.5}),
         ("gp_ts", {"seed": 9}),
         ("bkb", {"growth": 9.0}),
         ("r_gp_ucb", {"interval": 3}),

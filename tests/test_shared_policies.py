@@ -128,3 +128,86 @@ def test_numbers_of_numpy_and_torch_are_numbers():
         asked.ask(1.0)
         assert asked.tell(id, reward), reward
     assert asked.policy.model.train_targets.tolist() == [[1.0] * 11]
+
+
+def in_threads(*works):
+    """What went wrong where these run at once, changing in the middle of calls."""
+    faults, before = [], sys.getswitchinterval()
+
+    def kept(work):
+        try:
+            work()
+        except Exception as error:
+            faults.append(f"{type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=kept, args=(work,)) for work in works]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    return faults
+
+
+def test_threads_that_save_one_policy_are_not_refused_for_each_other_s_saves(tmp_path):
+    shared = AskTell(RandomPolicy(3))
+
+    def save():
+        for _ in range(12):
+            shared.tell(shared.ask(1.0).id, 1.0)
+            save_policy(tmp_path / "file", shared)
+
+    assert in_threads(*[save] * 6) == []
+    other = AskTell(RandomPolicy(3))
+    load_policy(tmp_path / "file", other)
+    assert other.asked == shared.asked == 72
+    save_policy(tmp_path / "file", shared)
+
+
+def live(noise_variance=0.1):
+    arms = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+    return AskTell(recipes.gp_ucb(arms, RBFKernel().double(), noise_variance, width=1.0))
+
+
+def test_a_file_is_loaded_between_the_calls_of_threads_not_within(tmp_path):
+    """Its settings too, for which the policy is built anew."""
+    save_policy(tmp_path / "file", live(0.3))
+    shared, ended = live(), threading.Event()
+
+    def load():
+        for _ in range(6):
+            load_policy(tmp_path / "file", shared, on_difference="file")
+        ended.set()
+
+    def work():
+        while not ended.is_set():
+            shared.ask(1.0)
+            shared.drop(before=float("inf"))
+
+    turn = shared._turn
+    assert in_threads(load, work, work, work) == []
+    assert shared._turn is turn
+    assert float(shared.policy.model.noise_variance.max()) == 0.3
+    assert shared.ask(2.0).id == shared.asked - 1
+
+
+def test_a_load_that_fails_loses_nothing_that_others_learn_meanwhile(tmp_path, monkeypatch):
+    saved, shared = live(), live()
+    save_policy(tmp_path / "file", saved)
+    question = shared.ask(1.0)
+    told = threading.Thread(target=lambda: shared.tell(question.id, 1.0))
+
+    def fails(*wrong):
+        told.start()
+        told.join(0.2)  # it waits, or has been told by now and is forgotten
+        raise ValueError("damaged")
+
+    monkeypatch.setattr("bandits_torch.policy_files.check_kinds", fails)
+    with pytest.raises(ValueError, match="damaged"):
+        load_policy(tmp_path / "file", shared)
+    told.join()
+    assert int(shared.policy.model.num_observations) == 1
+    assert shared.open == ()

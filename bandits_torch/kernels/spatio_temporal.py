@@ -12,6 +12,7 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels.temporal import MarkovTimeKernel
 
 
 @validation.names_arguments
@@ -63,8 +64,21 @@ class SpatioTemporalKernel(Kernel):
         """Covariance ``... x n x m`` (``... x n`` with ``diag``)."""
         validation.shape_is("x1", x1, x1.shape[-1] >= 2, "(..., n, d + 1) with d >= 1, the last column time")
         space = self.space_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params)
-        time = self.time_kernel(x1[..., -1:], x2[..., -1:], diag=diag, **params)
+        time = self.time_kernel(*self._times(x1, x2), diag=diag, **params)
         return to_dense(space) * to_dense(time)
+
+    def _times(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
+        """The last columns; of GPyTorch's stationary kernels from the latest time on, since some of them divide by a
+        length-scale before they subtract, and at a clock of 1e9 seconds would lose what tells two times apart."""
+        s, t = x1[..., -1:], x2[..., -1:]
+        if (
+            not self.time_kernel.is_stationary
+            or isinstance(self.time_kernel, MarkovTimeKernel)
+            or not t.numel()
+        ):
+            return s, t
+        latest = t.detach().amax()
+        return s - latest, t - latest
 
     def __getitem__(self, index: Any) -> SpatioTemporalKernel:
         """The kernels at ``index`` of the batch."""

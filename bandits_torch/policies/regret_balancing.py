@@ -42,6 +42,8 @@ class RegretBalancing(Policy):
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
 
+    opaque = True  # the records of the policies rest on their models and widths
+
     def __init__(
         self,
         policies: Sequence[IndexPolicy],

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import PeriodicKernel, RBFKernel
 
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -175,3 +176,43 @@ def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, wind
         assert told.pop() == rows
     for m, noise in enumerate(noises):
         assert torch.equal(play(noises=[noise] * len(noises))[m], said[m])
+
+
+def of_gpytorch(name, lengthscale):
+    kernel = RBFKernel() if name == "squared exponential" else PeriodicKernel()
+    kernel = kernel.double()
+    kernel.lengthscale = torch.tensor(lengthscale if name == "squared exponential" else 1.0).double()
+    if name == "periodic":
+        kernel.period_length = torch.tensor(lengthscale).double()
+    return kernel.requires_grad_(False)
+
+
+def differences_first(kernel):
+    length = precise.precise(kernel.lengthscale.item())
+    if isinstance(kernel, RBFKernel):
+        return lambda s, t: np.exp(-(((s - t) / length) ** 2) / 2)
+    period = precise.precise(kernel.period_length.item())
+    return lambda s, t: np.exp(-2 * np.sin(np.pi * precise.precise(1.0) * (s - t) / period) ** 2 / length)
+
+
+@pytest.mark.parametrize("name", ["squared exponential", "periodic"])
+@pytest.mark.parametrize(("t0", "step"), CLOCKS)
+def test_kernels_of_gpytorch_over_time_are_right_at_any_clock(t0, step, name):
+    """They divide times by a length-scale or a period before they subtract: 1e12 s over 5e-3 s has 16 digits too."""
+    kernel = of_gpytorch(name, 7.3 * step)
+    model = OnlineGP(SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), kernel), NOISE, input_dim=2)
+    arm, reward, times = data(t0, step)
+    X = torch.stack([arm.double(), torch.tensor(times, dtype=torch.float64)], -1)
+    for k in range(STEPS):
+        model.observe(X[k : k + 1], reward[k].reshape(1, 1))
+    points = torch.stack(
+        [torch.arange(N).double(), torch.full((N,), times[-1] + step / 2, dtype=torch.float64)], -1
+    )
+    with torch.no_grad():
+        posterior = model.posterior(points.unsqueeze(-2))
+    k, s, t = differences_first(kernel), precise.precise(times), precise.precise(points[0, -1].item())
+    one = precise.precise(1.0)
+    K = precise.precise(smooth(N, 0.3).numpy())
+    right = precise.gp(K, arm.tolist(), reward.tolist(), NOISE, k(s[:, None], s), k(s, t), one)
+    assert np.abs(posterior.mean.flatten().numpy() - right.mean).max() < 1e-10
+    assert np.abs(posterior.variance.flatten().numpy() - np.diagonal(right.covariance)).max() < 1e-10
