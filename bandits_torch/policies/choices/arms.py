@@ -49,7 +49,7 @@ class Arms(Choices):
         )
         for name in told:
             right = right and type(value := why.get(name)) is Tensor and value.shape == S
-        if not (right and self._inside(arm)):
+        if not (right and self._inside(arm) and observation.outcomes is None):
             self._check_closely(observation, *told)
 
     def check_available(self, available: Tensor) -> None:

@@ -70,6 +70,8 @@ class Choices(ABC):
         validation.finite_number("time", observation.time)
         validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
         self.check_choice(arm)
+        outcomes, expected = observation.outcomes, "None for a policy that learns the reward alone"
+        validation.require(outcomes is None, "outcomes", outcomes, expected)
         S = self.replicates
         validation.shape_is("reward", reward, reward.shape == (S,), f"({S},)")
         for name in told:
