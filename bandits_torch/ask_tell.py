@@ -138,13 +138,16 @@ class AskTell(Described):
             self._asked += len(questions)
             return questions[0] if count is None else questions
 
-    def tell(self, id: int, reward: float | Tensor) -> bool:
+    def tell(self, id: int, reward: float | Tensor, *, outcomes: Any = None) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, or one that the
-        policy can no longer learn.
+        ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
+        or (S,), or numbers in their order, (m,) or (S, m).
+
+        Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, one that the
+        policy can no longer learn, and outcomes that lack or that the policy does not learn.
         """
-        value = _numbers("reward", reward)
+        value, measured = _numbers("reward", reward), self._outcomes(outcomes)
         with self._turn:
             id = self._known(id)
             if id not in self._open:
@@ -153,9 +156,30 @@ class AskTell(Described):
             value = value.to(choice.arm.device)
             ok = value.shape in ((), (self.replicates,))
             validation.shape_is("reward", value, ok, f"() or ({self.replicates},)")
-            self.policy.learn(Observation(time, choice.arm, value.expand(self.replicates), choice.why))
+            rewards = value.expand(self.replicates)
+            measured = None if measured is None else measured.to(choice.arm.device)
+            self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured))
             del self._open[id]
             return True
+
+    def _outcomes(self, given: Any) -> Tensor | None:
+        """Outcomes (S, m) in the order of the policy's ``outcome_names``."""
+        if given is None:
+            return None
+        names, S = self.policy.outcome_names, self.replicates
+        validation.require(len(names) > 0, "outcomes", given, "None: the policy learns the reward alone")
+        if isinstance(given, Mapping):
+            validation.known_names("outcomes", given, names)
+            validation.require(set(given) == set(names), "outcomes", tuple(given), f"all of {names}")
+            columns = [_numbers(f"outcomes[{name!r}]", given[name]) for name in names]
+            for name, column in zip(names, columns, strict=True):
+                fits = column.shape in ((), (S,))
+                validation.shape_is(f"outcomes[{name!r}]", column, fits, f"() or ({S},)")
+            return torch.stack([column.expand(S) for column in columns], -1)
+        values = _numbers("outcomes", given)
+        fits = values.shape in ((len(names),), (S, len(names)))
+        validation.shape_is("outcomes", values, fits, f"({len(names)},) or ({S}, {len(names)}), {names}")
+        return values.expand(S, len(names))
 
     def _known(self, id: Any) -> int:
         """A number of a question asked."""
