@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.outcome_constraint import check_limits
 from bandits_torch.policies.choices.arms import ModelArms, best_available
 from bandits_torch.policies.forgetting import KeepEverything
-from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
 from bandits_torch.policies.safe_sets import (
     Bounded,
     Limits,
@@ -111,6 +112,7 @@ class SafePolicy(Policy):
         self._scale = {name: one.marginals()[1].amax().sqrt() for name, one in models.items()}
         self._clock: int | Tensor = 0
         self._told: dict[str, Tensor | float] = {}
+        self._learned: dict[str, Bounded] | None = None
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -122,12 +124,13 @@ class SafePolicy(Policy):
         """
         if available is not None:
             self.choices.check_available(available)
-        functions = self._functions(time)
-        certain = safe_set(list(functions.values()))
+        functions = self._functions(time)  # with what is pending, if anything is
+        learned = functions if self._learned is None else self._learned
+        certain = safe_set(list(learned.values()))
         safe = certain | self._vouched()
         allowed = safe if available is None else safe & available
         lost = ~allowed.any(-1)
-        played = torch.where(lost.unsqueeze(-1), self._fallback(functions, available, lost), allowed)
+        played = torch.where(lost.unsqueeze(-1), self._fallback(learned, available, lost), allowed)
         mean, variance = self.choices.marginals(time)
         half = self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
         if self.explore == "ucb":
@@ -198,6 +201,22 @@ class SafePolicy(Policy):
         """The widest of an arm's bounds, in prior standard deviations, (S, N)."""
         deviations = {"reward": deviation} | {name: one.deviation for name, one in functions.items()}
         return torch.stack([value / self._scale[name] for name, value in deviations.items()]).amax(0)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Pending pulls lower the variances that score arms; the safe set is of what has been learned alone, since a
+        measurement that is only expected makes nothing safer."""
+        with ExitStack() as stack, torch.no_grad():
+            self._learned = self._functions(time)
+            stack.callback(setattr, self, "_learned", None)
+            each = [stack.enter_context(one.provisional()) for one in (self.choices, *self._others.values())]
+
+            @torch.no_grad()
+            def expect(pending: Pending) -> None:
+                for one in each:
+                    one(pending.arm, pending.time)
+
+            yield expect
 
     # -- learning --------------------------------------------------------------------------------------
 

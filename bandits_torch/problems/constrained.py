@@ -46,6 +46,7 @@ class SafeTVGPDraws(TVGPDraws):
     """
 
     outcome_names = ("load",)
+    noise_is_added = False  # what is measured is drawn beside it
 
     def __init__(
         self,

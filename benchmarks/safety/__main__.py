@@ -46,8 +46,8 @@ Written by `python -m benchmarks.safety`; run it again rather than edit it.
 
 Problem `safe-tv-gp`: the reward and a measured outcome are independent draws of a Gaussian process that drifts, the
 outcome's limit is half of its standard deviation. "Safe in the middle": the outcome's prior mean, which is known, is 4
-deviations lower there. {{S}} draws (seed {SEED}), 50 arms, {{T}} steps, delta = {DELTA}, one arm known to be safe at the
-first step; after that the safe set is the models' alone.
+deviations lower there. {{S}} draws (seed {SEED}), 50 arms, {{T}} steps, delta = {DELTA}, one arm known to be safe at
+the first step; after that the safe set is the models' alone.
 
 * *broken*: share of steps at which the arm's true outcome is above the limit; *of steps in the safe set*: without those
   at which no arm was certain and the likeliest was played (*fallback*), for which nothing is claimed.

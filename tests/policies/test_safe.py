@@ -1,6 +1,7 @@
 """Safe policies: the safe set is that of dense Gaussian processes, limits are kept, and nothing is taken unsaid."""
 
 import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from bandits_torch.checkpoint import described
 from bandits_torch.loop import run
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.policy import Observation, Pending
 from bandits_torch.policies.safe import NoSafeArmError, SafePolicy
+from bandits_torch.policies.safe_sets import Bounded, expanders, safe_set
 from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.problems import make
 from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
@@ -100,14 +102,16 @@ def test_safe_set_and_choices_are_those_of_dense_gaussian_processes(explore, lea
         arm = int(choice.arm[0])
         for one, value in ((reward, y[0]), (heat, measured[0, 0]), (flow, measured[0, 1])):
             one.data.append((arm, time, float(value)))
-    assert len(sizes) >= 3 and lost < 10  # the set grew and shrank, and was there
+    assert len(sizes) >= 3
+    assert lost < 10
 
 
 def test_an_unmeasured_arm_leaves_the_safe_set_as_time_passes():
     ours = policy()
     play(ours, 8)
     sizes = [int(ours.safe_set(8.0 + wait).sum()) for wait in (0, 5, 20, 80)]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[-1]
 
 
 # -- the guarantee --------------------------------------------------------------------------------------
@@ -154,7 +158,8 @@ def impossible(**options):
 def test_where_no_arm_is_safe_the_likeliest_is_played_and_counted():
     ours = impossible(safe_arms=None)
     choice = ours.choose(1.0)
-    assert choice.arm.tolist() == [0] and not bool(choice.why["certain"])
+    assert choice.arm.tolist() == [0]
+    assert not bool(choice.why["certain"])
     assert float(ours.trace()["fallback"]) == 1.0
     without_first = torch.ones(N, dtype=torch.bool)
     without_first[0] = False
@@ -168,11 +173,13 @@ def test_the_fallback_may_be_the_arms_vouched_for_or_a_stop():
     stops = impossible(when_empty="raise")
     for ours in (vouched, stops):  # at first they are the safe set
         choice = ours.choose(1.0)
-        assert bool(told[choice.arm]) and bool(choice.why["certain"])
+        assert bool(told[choice.arm])
+        assert bool(choice.why["certain"])
         ours.learn(
             Observation(1.0, choice.arm, torch.ones(1).double(), choice.why, torch.zeros(1, 1).double())
         )
-    assert bool(told[vouched.choose(2.0).arm]) and float(vouched.trace()["fallback"]) == 1.0
+    assert bool(told[vouched.choose(2.0).arm])
+    assert float(vouched.trace()["fallback"]) == 1.0
     before = described(stops.state_dict())
     with pytest.raises(NoSafeArmError, match=r"no arm .* in replicates \[0\]"):
         stops.choose(2.0)
@@ -180,7 +187,63 @@ def test_the_fallback_may_be_the_arms_vouched_for_or_a_stop():
     always = impossible(trust="always")
     play_one = always.choose(1.0)
     always.learn(Observation(1.0, play_one.arm, torch.ones(1).double(), {}, torch.zeros(1, 1).double()))
-    assert bool(FIRST[always.choose(2.0).arm]) and float(always.trace()["fallback"]) == 0.0
+    assert bool(FIRST[always.choose(2.0).arm])
+    assert float(always.trace()["fallback"]) == 0.0
+
+
+@pytest.mark.parametrize("explore", ["ucb", "safeopt"])
+def test_open_questions_make_no_arm_safer_and_are_not_asked_again(explore):
+    ours = policy(explore)
+    play(ours, 8)
+    asked, safe = AskTell(ours), ours.safe_set(20.0)[0]
+    before = described(ours.state_dict())
+    questions = asked.ask(20.0, count=6)
+    assert described(ours.state_dict()) == before
+    assert all(bool(safe[q.arm]) for q in questions)
+    with ours.expecting(20.0) as expect:
+        for q in questions:
+            expect(Pending(20.0, q.arm))
+        hoped = ours.safe_set(20.0)[0]
+    assert bool((hoped & ~safe).any())  # what would be safe if the means were measured: not played
+    assert len({int(q.arm) for q in questions}) > 1
+
+
+def test_expanders_are_those_of_copies_that_observed_the_favourable_outcome():
+    """Over random posteriors with two outcomes, one of them limited from both sides."""
+    torch.manual_seed(3)
+    found = []
+    for _ in range(12):
+        models = [ArmGP(ARMS, kernel(0.3), 0.05), ArmGP(ARMS, kernel(0.5), 0.1)]
+        for model in models:
+            for arm in torch.randint(N, (3,)):
+                model.observe_arms(arm, torch.randn(()).double() * 0.4)
+        limits, w = [(-0.6, math.inf), (-1.0, 1.1)], 1.0
+
+        def bounded(index, model, limits=limits, w=w):
+            mean, variance = model.marginals()
+            width = torch.full((1, 1), w).double()
+            return Bounded(mean[None], variance.sqrt()[None], width, limits[index])
+
+        functions = [bounded(i, m) for i, m in enumerate(models)]
+        safe = safe_set(functions)
+        noise = [m.noise_variance.reshape(1, 1) for m in models]
+        ours = expanders(safe, functions, [m.joint()[1][None] for m in models], noise)[0].tolist()
+        for x in range(N):
+            reached = ~safe[0]
+            for i, model in enumerate(models):
+                for side in (0, 1):
+                    if math.isinf(limits[i][side]):
+                        continue
+                    half = w * functions[i].deviation[0, x]
+                    value = functions[i].mean[0, x] + (half if side == 0 else -half)
+                    copy = deepcopy(model)
+                    copy.observe_arms(torch.tensor(x), value)
+                    after = bounded(i, copy)
+                    one = after.mean - w * after.deviation if side == 0 else after.mean + w * after.deviation
+                    reached &= (one >= limits[i][0] if side == 0 else one <= limits[i][1])[0]
+            assert ours[x] == (bool(safe[0, x]) and bool(reached.any()))
+        found += ours
+    assert 5 < sum(found) < len(found) - 5
 
 
 # -- state, replicates, masks ---------------------------------------------------------------------------
