@@ -138,29 +138,44 @@ class AskTell(Described):
             self._asked += len(questions)
             return questions[0] if count is None else questions
 
-    def tell(self, id: int, reward: float | Tensor, *, outcomes: Any = None) -> bool:
+    def tell(
+        self,
+        id: int,
+        reward: float | Tensor,
+        *,
+        outcomes: Any = None,
+        noise_variance: float | Tensor | None = None,
+    ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
         ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
-        or (S,), or numbers in their order, (m,) or (S, m).
+        or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
+        for a policy that learns it exactly (``IndexPolicy``); in squared units of reward.
 
         Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, one that the
-        policy can no longer learn, and outcomes that lack or that the policy does not learn.
+        policy can no longer learn, and outcomes or a noise variance that lack or that the policy does not learn.
         """
         value, measured = _numbers("reward", reward), self._outcomes(outcomes)
+        noise = None if noise_variance is None else _numbers("noise_variance", noise_variance)
+        if noise is not None:
+            validation.own_noise(noise)
         with self._turn:
             id = self._known(id)
             if id not in self._open:
                 return False
             time, choice = self._open[id]
-            value = value.to(choice.arm.device)
-            ok = value.shape in ((), (self.replicates,))
-            validation.shape_is("reward", value, ok, f"() or ({self.replicates},)")
-            rewards = value.expand(self.replicates)
+            rewards = self._each("reward", value, choice)
             measured = None if measured is None else measured.to(choice.arm.device)
-            self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured))
+            own = None if noise is None else self._each("noise_variance", noise, choice)
+            self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             del self._open[id]
             return True
+
+    def _each(self, name: str, value: Tensor, choice: Choice) -> Tensor:
+        """A number of each replicate, (S,), beside the choice."""
+        fits = value.shape in ((), (self.replicates,))
+        validation.shape_is(name, value, fits, f"() or ({self.replicates},)")
+        return value.to(choice.arm.device).expand(self.replicates)
 
     def _outcomes(self, given: Any) -> Tensor | None:
         """Outcomes (S, m) in the order of the policy's ``outcome_names``."""

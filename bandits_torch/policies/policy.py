@@ -39,6 +39,8 @@ class Observation:
         why: the ``why`` of the choice.
         outcomes: (S, m) quantities measured beside the reward, in the order of the policy's ``outcome_names``; None for
             a policy that learns none.
+        noise_variance: (S,), of these rewards alone; None: that of the policy's model. Policies that cannot use it
+            refuse it.
     """
 
     time: float
@@ -46,6 +48,7 @@ class Observation:
     reward: Tensor
     why: Mapping[str, Any] = field(default_factory=dict)
     outcomes: Tensor | None = None
+    noise_variance: Tensor | None = None
 
 
 @dataclass(frozen=True)
