@@ -17,7 +17,9 @@ from torch import Tensor
 from bandits_torch import recipes, validation
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
+from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.policies.standardised import StandardisedPolicy
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,25 @@ class AskTell(Described):
 
     Args:
         policy: chooses and learns; use it only through this object.
+        rewards: ``"numbers"``; or ``"binary"`` or ``"counts"``, for a policy over log-odds or the logarithm of a rate
+            (``LatentRewards``).
+        standardise: whether the policy learns rewards minus their mean over their standard deviation, for a policy that
+            is not told their unit (``StandardisedPolicy``); ``unit`` says by what.
+
+    Raises ValueError for a policy that does not learn such rewards, or the unit by itself, and both of the two.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, *, rewards: str = "numbers", standardise: bool = False) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
+        validation.require(
+            rewards in ("numbers", *KINDS), "rewards", rewards, "'numbers', 'binary' or 'counts'"
+        )
+        alone = rewards == "numbers" or not standardise
+        validation.require(alone, "standardise", standardise, f"False for rewards={rewards!r}")
+        if rewards != "numbers":
+            policy = LatentRewards(policy, rewards)
+        elif standardise:
+            policy = StandardisedPolicy(policy)
         self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
@@ -95,6 +112,14 @@ class AskTell(Described):
     def name(self) -> str:
         """What policy it is."""
         return f"AskTell({type(self.policy).__name__})"
+
+    @property
+    def unit(self) -> tuple[Tensor, Tensor] | None:
+        """What the policy learns of a reward y is (y - offset) / scale: offset and scale now, (S,) each; None without
+        ``standardise``."""
+        with self._turn.any_process():
+            policy = self.policy
+            return (policy.offset, policy.scale) if isinstance(policy, StandardisedPolicy) else None
 
     @property
     def open(self) -> tuple[int, ...]:
@@ -170,6 +195,37 @@ class AskTell(Described):
             self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             del self._open[id]
             return True
+
+    def tell_many(
+        self,
+        ids: Sequence[int],
+        rewards: Any,
+        *,
+        outcomes: Sequence[Any] | None = None,
+        noise_variance: Sequence[Any] | None = None,
+    ) -> list[bool]:
+        """``tell`` of each of several questions, in this order: all of them or, with a ValueError, none.
+
+        ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, where given.
+        Cost: that of each, and a copy of the policy's state.
+        """
+        ids, given = list(ids), {"rewards": rewards, "outcomes": outcomes, "noise_variance": noise_variance}
+        columns = {name: [None] * len(ids) if each is None else list(each) for name, each in given.items()}
+        for name, each in columns.items():
+            validation.require(
+                len(each) == len(ids), name, given[name], f"one for each of the {len(ids)} ids"
+            )
+        with self._turn:
+            before, still_open = self.policy.state_dict(), dict(self._open)
+            try:
+                return [
+                    self.tell(id, reward, outcomes=measured, noise_variance=noise)
+                    for id, reward, measured, noise in zip(ids, *columns.values(), strict=True)
+                ]
+            except Exception:
+                self.policy.load_state_dict(before)
+                self._open = still_open
+                raise
 
     def _each(self, name: str, value: Tensor, choice: Choice) -> Tensor:
         """A number of each replicate, (S,), beside the choice."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
-_TINY = torch.finfo(torch.float64).tiny  # counts may be fractions: of observations with more noise than lambda
+# Counts may be fractions: an observation of more noise than lambda counts for less than one.
+_TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)

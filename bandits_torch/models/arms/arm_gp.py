@@ -151,9 +151,10 @@ class ArmGP(ArmModel):
         return self._belief.prior_mean.reshape(*self._batch_shape, -1)
 
     def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The observations held, oldest first, of one noise variance: arm, reward, time and whether a row is one, (b, n) each.
+        """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
 
-        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last.
+        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last. Raises
+        ValueError where rewards have a noise variance of their own.
         """
         self._check_one_noise()
         return self._belief.observations.held()

@@ -101,7 +101,7 @@ class CovarianceForm(ResizableState):
         where: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> None:
-        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: its own variance (b, 1), not lambda."""
+        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: its own variance (b, 1)."""
         (column, variance), noise = self.told_by(arm), self.noise_variance if noise is None else noise
         total = variance + noise
         scale, left = total.rsqrt(), noise / total

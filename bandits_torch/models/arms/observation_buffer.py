@@ -20,7 +20,7 @@ class ObservationBuffer(ResizableState):
     Attributes:
         arm, reward, time: (b, capacity); member k holds columns ``start[k] .. end[k] - 1``.
         start, end: (b,) integers.
-        noise: (b, capacity), noise variances of single observations, NaN for that of the model; None until there is one.
+        noise: (b, capacity), noise variances of single observations, NaN for the model's; None until there is one.
     """
 
     arm: Tensor
