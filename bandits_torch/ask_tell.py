@@ -18,7 +18,9 @@ from torch import Tensor
 from bandits_torch import recipes, validation
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
+from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.policies.standardised import StandardisedPolicy
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,25 @@ class AskTell(Described):
 
     Args:
         policy: chooses and learns; use it only through this object.
+        rewards: ``"numbers"``; or ``"binary"`` or ``"counts"``, for a policy over log-odds or the logarithm of a rate
+            (``LatentRewards``).
+        standardise: whether the policy learns rewards minus their mean over their standard deviation, for a policy that
+            is not told their unit (``StandardisedPolicy``); ``unit`` says by what.
+
+    Raises ValueError for a policy that does not learn such rewards, or the unit by itself, and both of the two.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, *, rewards: str = "numbers", standardise: bool = False) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
+        validation.require(
+            rewards in ("numbers", *KINDS), "rewards", rewards, "'numbers', 'binary' or 'counts'"
+        )
+        alone = rewards == "numbers" or not standardise
+        validation.require(alone, "standardise", standardise, f"False for rewards={rewards!r}")
+        if rewards != "numbers":
+            policy = LatentRewards(policy, rewards)
+        elif standardise:
+            policy = StandardisedPolicy(policy)
         self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
@@ -96,6 +113,14 @@ class AskTell(Described):
     def name(self) -> str:
         """What policy it is."""
         return f"AskTell({type(self.policy).__name__})"
+
+    @property
+    def unit(self) -> tuple[Tensor, Tensor] | None:
+        """What the policy learns of a reward y is (y - offset) / scale: offset and scale now, (S,) each; None without
+        ``standardise``."""
+        with self._turn.any_process():
+            policy = self.policy
+            return (policy.offset, policy.scale) if isinstance(policy, StandardisedPolicy) else None
 
     @property
     def open(self) -> tuple[int, ...]:
@@ -139,24 +164,94 @@ class AskTell(Described):
             self._asked += len(questions)
             return questions[0] if count is None else questions
 
-    def tell(self, id: int, reward: float | Tensor) -> bool:
+    def tell(
+        self,
+        id: int,
+        reward: float | Tensor,
+        *,
+        outcomes: Any = None,
+        noise_variance: float | Tensor | None = None,
+    ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, or one that the
-        policy can no longer learn.
+        ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
+        or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
+        for a policy that learns it exactly (``IndexPolicy``); in squared units of reward.
+
+        Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, one that the
+        policy can no longer learn, and outcomes or a noise variance that lack or that the policy does not learn.
         """
-        value = _numbers("reward", reward)
+        value, measured = _numbers("reward", reward), self._outcomes(outcomes)
+        noise = None if noise_variance is None else _numbers("noise_variance", noise_variance)
+        if noise is not None:
+            validation.own_noise(noise)
         with self._turn:
             id = self._known(id)
             if id not in self._open:
                 return False
             time, choice = self._open[id]
-            value = value.to(choice.arm.device)
-            ok = value.shape in ((), (self.replicates,))
-            validation.shape_is("reward", value, ok, f"() or ({self.replicates},)")
-            self.policy.learn(Observation(time, choice.arm, value.expand(self.replicates), choice.why))
+            rewards = self._each("reward", value, choice)
+            measured = None if measured is None else measured.to(choice.arm.device)
+            own = None if noise is None else self._each("noise_variance", noise, choice)
+            self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             del self._open[id]
             return True
+
+    def tell_many(
+        self,
+        ids: Sequence[int],
+        rewards: Any,
+        *,
+        outcomes: Sequence[Any] | None = None,
+        noise_variance: Sequence[Any] | None = None,
+    ) -> list[bool]:
+        """``tell`` of each of several questions, in this order: all of them or, with a ValueError, none.
+
+        ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, where given.
+        Cost: that of each, and a copy of the policy's state.
+        """
+        ids, given = list(ids), {"rewards": rewards, "outcomes": outcomes, "noise_variance": noise_variance}
+        columns = {name: [None] * len(ids) if each is None else list(each) for name, each in given.items()}
+        for name, each in columns.items():
+            validation.require(
+                len(each) == len(ids), name, given[name], f"one for each of the {len(ids)} ids"
+            )
+        with self._turn:
+            before, still_open = self.policy.state_dict(), dict(self._open)
+            try:
+                return [
+                    self.tell(id, reward, outcomes=measured, noise_variance=noise)
+                    for id, reward, measured, noise in zip(ids, *columns.values(), strict=True)
+                ]
+            except Exception:
+                self.policy.load_state_dict(before)
+                self._open = still_open
+                raise
+
+    def _each(self, name: str, value: Tensor, choice: Choice) -> Tensor:
+        """A number of each replicate, (S,), beside the choice."""
+        fits = value.shape in ((), (self.replicates,))
+        validation.shape_is(name, value, fits, f"() or ({self.replicates},)")
+        return value.to(choice.arm.device).expand(self.replicates)
+
+    def _outcomes(self, given: Any) -> Tensor | None:
+        """Outcomes (S, m) in the order of the policy's ``outcome_names``."""
+        if given is None:
+            return None
+        names, S = self.policy.outcome_names, self.replicates
+        validation.require(len(names) > 0, "outcomes", given, "None: the policy learns the reward alone")
+        if isinstance(given, Mapping):
+            validation.known_names("outcomes", given, names)
+            validation.require(set(given) == set(names), "outcomes", tuple(given), f"all of {names}")
+            columns = [_numbers(f"outcomes[{name!r}]", given[name]) for name in names]
+            for name, column in zip(names, columns, strict=True):
+                fits = column.shape in ((), (S,))
+                validation.shape_is(f"outcomes[{name!r}]", column, fits, f"() or ({S},)")
+            return torch.stack([column.expand(S) for column in columns], -1)
+        values = _numbers("outcomes", given)
+        fits = values.shape in ((len(names),), (S, len(names)))
+        validation.shape_is("outcomes", values, fits, f"({len(names)},) or ({S}, {len(names)}), {names}")
+        return values.expand(S, len(names))
 
     def _known(self, id: Any) -> int:
         """A number of a question asked."""

@@ -98,10 +98,13 @@ def run(
             choosing = perf_counter() - start
             recorder.chosen(step, choice.arm)
             reward = problem.pull(step, choice.arm, streams)
+            measured = problem.measure(step, choice.arm, streams)
+            outcomes = measured if policy.outcome_names else None
             recorder.pulled(step, choice.arm, reward, available)
             start = perf_counter()
-            policy.learn(Observation(time, choice.arm, reward, choice.why))
-            recorder.learnt(step, time, choosing + perf_counter() - start, policy.trace())
+            policy.learn(Observation(time, choice.arm, reward, choice.why, outcomes))
+            told = policy.trace() | problem.trace(step, choice.arm)
+            recorder.learnt(step, time, choosing + perf_counter() - start, told)
             played(step)
 
         if capture:
@@ -138,6 +141,9 @@ def _check_sizes(policy: Policy, problem: Problem, horizon: int) -> None:
     validation.require(policy.dim == problem.dim, "policy.dim", policy.dim, expected)
     expected = f"the problem's {problem.num_arms}"
     validation.require(policy.num_arms == problem.num_arms, "policy.num_arms", policy.num_arms, expected)
+    named, measured = policy.outcome_names, problem.outcome_names
+    expected = f"() or what the problem measures, {measured}"
+    validation.require(named in ((), measured), "policy.outcome_names", named, expected)
 
 
 def _wall_clock(device: torch.device) -> float:

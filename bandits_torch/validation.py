@@ -167,6 +167,16 @@ def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tenso
     return value
 
 
+def own_noise(value: Any) -> Tensor:
+    """Noise variances of single rewards: real numbers, finite and above 0 (seen on a CPU only)."""
+    tensor("noise_variance", value)
+    require(value.is_floating_point(), "noise_variance", value.dtype, "real numbers")
+    if value.is_cpu:
+        finite_tensor("noise_variance", value)
+        require(bool((value > 0).all()), "noise_variance", value, "above 0")
+    return value
+
+
 def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
     """Raise a ValueError that shows the tensor's shape beside the expected one."""
     tensor(name, value)

@@ -33,6 +33,7 @@ Written by `python -m benchmarks.results` from the result files; run it again ra
 """
 _OTHERS = {
     "speed/RESULTS.md": "[Speed]({}): a step's time against arms, observations, replicates, window, beside BoTorch's.",
+    "safety/results/RESULTS.md": "[Safety]({}): limits on a measured outcome that drifts, broken and kept.",
     "leaderboard/results/RESULTS.md": "[Leaderboard]({}): every recipe on many environments, with settings fixed once.",
 }
 _PAPERS = """

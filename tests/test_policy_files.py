@@ -16,6 +16,7 @@ from bandits_torch.description import Described, description
 from bandits_torch.differing import differences
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.policies.random import RandomPolicy
@@ -28,6 +29,7 @@ OTHERS = {
     "changes": 7.0,
     "chunk_size": 5,
     "constants": "theory",
+    "constraints": (OutcomeConstraint("load", high=2.0),),
     "delta": 0.25,
     "depth": 4,
     "discount": 0.8,
@@ -38,11 +40,13 @@ OTHERS = {
     "forgetting_rate": 0.2,
     "form": "factor",
     "growth": 3.0,
+    "guarantee": "step",
     "hidden": 8,
     "history": torch.rand(30, 12, generator=torch.Generator().manual_seed(0)).double(),
     "horizon": T + 7,
     "interval": 5,
     "learn_hyperparameters": {"every": 7},
+    "least_reward": -0.5,
     "likelihood": "gaussian",
     "margin": 0.5,
     "noise_scale": 0.7,
@@ -56,6 +60,8 @@ OTHERS = {
     "reward_range": (-3.0, 2.0),
     "rkhs_bound": 3.0,
     "run_length": 1e3,
+    "safe_arms": torch.arange(12) == 4,
+    "safety_width": 1.5,
     "search": {"num_restarts": 3},
     "seed": 9,
     "share": 0.1,
@@ -65,7 +71,9 @@ OTHERS = {
     "thresholds": "theory",
     "time_kernel": ExponentialForgettingKernel(torch.tensor(0.3).double()),
     "training_steps": 3,
+    "trust": "always",
     "variation_budget": 2.0,
+    "when_empty": "raise",
     "width": 1.5,
     "width_form": "printed",
     "window": 8,

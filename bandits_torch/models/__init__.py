@@ -8,6 +8,7 @@ from bandits_torch.models.at_time import AtTime
 from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.point_members import PointMembers
@@ -23,6 +24,7 @@ __all__ = [
     "MemberMixture",
     "OnlineGP",
     "OnlineModel",
+    "OutcomeConstraint",
     "PointMembers",
     "SketchedGP",
     "arm_gp_of_prior",

@@ -3,6 +3,7 @@
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.centred import CentredPolicy
+from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -31,8 +32,10 @@ from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
+from bandits_torch.policies.safe import SafePolicy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.stale_observations import StaleObservations
+from bandits_torch.policies.standardised import StandardisedPolicy
 from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
 
 __all__ = [
@@ -51,6 +54,7 @@ __all__ = [
     "ForgettingRule",
     "IndexPolicy",
     "KeepEverything",
+    "LatentRewards",
     "LearnedHyperparameters",
     "LikeliestPriorPolicy",
     "LikelihoodWindow",
@@ -67,8 +71,10 @@ __all__ = [
     "PriorElimination",
     "RandomPolicy",
     "RegretBalancing",
+    "SafePolicy",
     "SlidingWindow",
     "StaleObservations",
+    "StandardisedPolicy",
     "UnknownPriorPolicy",
     "WassersteinForgetting",
 ]

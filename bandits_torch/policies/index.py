@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -14,6 +14,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import AtStep
 from bandits_torch.domain import Domain
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
@@ -46,6 +47,10 @@ class IndexPolicy(Policy):
     Late rewards: under drift a model that is an ``ArmGP`` learns a reward of the past exactly, at the cost of learning
     all it holds again, and a window then goes by time; for an ``OnlineGP`` it costs nothing extra. Windows and restarts
     otherwise go by arrival.
+
+    Rewards with a noise variance of their own (``Observation.noise_variance``) are learned exactly by an ``ArmGP``
+    whose form is not ``"factor"``, with no forgetting rule; elsewhere they are refused. Widths, and the information gain that
+    some of them read, then count each with its own.
 
     Raises ValueError for a model with a batch beside replicates, for ``choices`` that do not fit the model, for an
     acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
@@ -95,6 +100,8 @@ class IndexPolicy(Policy):
         self._clock: int | Tensor = 0
         self._restarts = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
         self._width: Tensor | None = None
+        takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
+        self.choices.takes_noise = takes and type(self.forgetting) is KeepEverything
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -127,7 +134,13 @@ class IndexPolicy(Policy):
     def learn(self, observation: Observation) -> None:
         """Restart where the observation refutes the model, observe, then forget what the rule says."""
         self.choices.check(observation)
-        self.learn_checked(observation)
+        (self.learn_checked if observation.noise_variance is None else self._learn_noisy)(observation)
+
+    def _learn_noisy(self, observation: Observation) -> None:
+        """A reward with a noise variance of its own, by a model that takes it and forgets nothing."""
+        told = observation
+        self.choices.observe_noisy(told.arm, told.reward, told.time, cast(Tensor, told.noise_variance))
+        self._clock = self._clock + 1
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""

@@ -37,12 +37,18 @@ class Observation:
         arm: (S,) integers or (S, d) points, as chosen.
         reward: (S,) rewards; the replicates learn together.
         why: the ``why`` of the choice.
+        outcomes: (S, m) quantities measured beside the reward, in the order of the policy's ``outcome_names``; None for
+            a policy that learns none.
+        noise_variance: (S,), of these rewards alone; None: that of the policy's model. Policies that cannot use it
+            refuse it.
     """
 
     time: float
     arm: Tensor
     reward: Tensor
     why: Mapping[str, Any] = field(default_factory=dict)
+    outcomes: Tensor | None = None
+    noise_variance: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -82,11 +88,13 @@ class Policy(Described, ABC):
         replicates: S.
         num_arms: N; 0 on a continuous domain.
         dim: d, the dimension of a point; 0 with arms.
+        outcome_names: what it learns beside the reward; others refuse an observation with outcomes.
     """
 
     replicates: int
     num_arms: int
     dim: int = 0
+    outcome_names: tuple[str, ...] = ()
 
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:

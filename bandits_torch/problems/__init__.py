@@ -1,5 +1,6 @@
 """What is optimised: simulated reward functions and tables of real rewards."""
 
+from bandits_torch.problems.constrained import SafeTVGPDraws
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.datasets import (
     BeijingPM25,
@@ -58,6 +59,7 @@ __all__ = [
     "Replay",
     "RewardTable",
     "Rosenbrock",
+    "SafeTVGPDraws",
     "SimulatedProblem",
     "SphereOneSwitch",
     "SphereTwoSwitches",

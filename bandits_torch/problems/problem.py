@@ -14,6 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.problems.scoring import ArmScores
 from bandits_torch.streams import ReplicateStreams
 
@@ -36,6 +37,8 @@ class Knowledge:
             when k(x, x) <= 1.
         priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields
             above. None: no candidates.
+        constraints: what is measured beside the reward and must stay within limits.
+        safe_arms: arms within the limits at the first step, (N,) or (replicates, N) booleans; None if none is known.
     """
 
     kernel: Kernel
@@ -45,6 +48,8 @@ class Knowledge:
     forgetting_rate: float = 0.03
     variation_budget: float | Tensor | None = None
     priors: Sequence[CandidatePrior] | None = None
+    constraints: Sequence[OutcomeConstraint] | None = None
+    safe_arms: Tensor | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> Knowledge:
         """A copy with its tensors moved as by ``Tensor.to``; the kernel itself is moved in place.
@@ -55,6 +60,8 @@ class Knowledge:
         moved: dict[str, Any] = {
             name: v.to(*args, **kwargs) for name, v in values.items() if isinstance(v, Tensor | Kernel)
         }
+        if self.safe_arms is not None:  # a mask, whatever the dtype of the rest
+            moved["safe_arms"] = moved["safe_arms"].bool()
         return replace(self, **moved)
 
 
@@ -74,6 +81,7 @@ class Problem(ABC):
         dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.
         noise_is_added: whether ``noise`` depends on the step and the streams alone, never on the arms, so that it can
             be drawn before they are chosen (``run(..., capture=True)``).
+        outcome_names: of what is measured beside the reward.
     """
 
     arms: Tensor
@@ -82,6 +90,7 @@ class Problem(ABC):
     horizon: int | None = None
     true_prior: CandidatePrior | None = None
     dim: int = 0
+    outcome_names: tuple[str, ...] = ()
     noise_is_added: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -120,6 +129,14 @@ class Problem(ABC):
     @abstractmethod
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Noise (S,) on the rewards of the arms (S,)."""
+
+    def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor | None:
+        """Outcomes (S, m) measured beside the rewards of the arms (S,) pulled; None where nothing is."""
+        return None
+
+    def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
+        """What the record of a run keeps of the arms (S,) pulled, beside what the policy tells."""
+        return {}
 
     def available(self, step: int) -> Tensor | None:
         """Mask (N,) or (S, N) of the arms that can be pulled at this step; None: all of them."""

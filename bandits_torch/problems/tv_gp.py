@@ -75,8 +75,7 @@ class TVGPDraws(SimulatedProblem):
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
         super().__init__(arms, replicates, noise_scale, horizon)
         root = covariance_root(covariance(k, arms))
-        self._path = _DriftingPath(root, forgetting_rate, (seed, replicates, first_replicate))
-        self._blocks: dict[int, Tensor] = {}
+        self._path = DriftingPath(root, forgetting_rate, (seed, replicates, first_replicate))
         rank, x = root.shape[1], math.log((horizon or 10_000) / _FAILURE_PROBABILITY)
         self.knowledge = Knowledge(
             kernel=k,
@@ -88,18 +87,10 @@ class TVGPDraws(SimulatedProblem):
     def expected_rewards(self, step: int) -> Tensor:
         """f_step, (replicates, N): a view of the block the step lies in."""
         self.check_step(step)
-        number, place = divmod(step - 1, _BLOCK_STEPS)
-        if number not in self._blocks:
-            self._blocks[number] = self._path.block(number).to(self.arms)
-            for old in [n for n in self._blocks if n not in (number - 1, number)]:
-                del self._blocks[old]
-        block = self._blocks[number]
-        if block.device != self.arms.device or block.dtype != self.arms.dtype:  # the problem was moved since
-            block = self._blocks[number] = block.to(self.arms)
-        return block[place]
+        return self._path.at(step, self.arms)
 
 
-class _DriftingPath:
+class DriftingPath:
     """The path f_1, f_2, ... block by block, always on the CPU in float64: the same path on every device.
 
     Args:
@@ -110,6 +101,7 @@ class _DriftingPath:
 
     def __init__(self, root: Tensor, rate: float, source: tuple[int, int, int]) -> None:
         self._root, self._rate, self._source = root, rate, source
+        self._blocks: dict[int, Tensor] = {}
         # Row i of a block: f = (1-eps)^{(i+1)/2} f_before + sqrt(eps) sum_{j<=i} (1-eps)^{(i-j)/2} g_j
         ages = torch.arange(_BLOCK_STEPS, dtype=torch.float64)
         self._fade = (1 - rate) ** ((ages + 1) / 2)
@@ -122,6 +114,18 @@ class _DriftingPath:
         # One step before the first block: f_0 ~ GP(0, k), so that f_1 has the stationary law too.
         self._last = gp_draws(self._root, self._streams.normal(len(self._root)))  # (replicates, N)
         self._next = 0
+
+    def at(self, step: int, like: Tensor) -> Tensor:
+        """f_step, (replicates, N), on the device and in the dtype of ``like``: a view of the block it lies in."""
+        number, place = divmod(step - 1, _BLOCK_STEPS)
+        if number not in self._blocks:
+            self._blocks[number] = self.block(number).to(like)
+            for old in [n for n in self._blocks if n not in (number - 1, number)]:
+                del self._blocks[old]
+        block = self._blocks[number]
+        if block.device != like.device or block.dtype != like.dtype:  # the problem was moved since
+            block = self._blocks[number] = block.to(like)
+        return block[place]
 
     def block(self, number: int) -> Tensor:
         """Steps number * 128 + 1, ..., (number + 1) * 128: (128, replicates, N)."""

@@ -63,6 +63,7 @@ from bandits_torch.recipes.index_policies import (
 from bandits_torch.recipes.parts import memory_length
 from bandits_torch.recipes.registration import Recipe, recipe
 from bandits_torch.recipes.registry import RECIPES, build, options_of, registered
+from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
 from bandits_torch.recipes.setup import Setup
 from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
@@ -109,6 +110,8 @@ __all__ = [
     "recipe",
     "registered",
     "regret_balancing",
+    "safe_gp_ucb",
+    "safe_opt",
     "sliding_window_ucb",
     "sw_gp_ucb",
     "tv_gp_ucb",

@@ -211,8 +211,8 @@ def tv_gp_ucb(
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
             return gp_ucb(setup, delta=delta, width=width)
-        time_kernel = ExponentialForgettingKernel(_float64("forgetting_rate", forgetting_rate))
-    setup = _drifting(setup, time_kernel)
+        time_kernel = ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate))
+    setup = drifting(setup, time_kernel)
     if rule is None:
         return gp_ucb(setup, delta=delta, width=width)
     model = model_over(setup)
@@ -233,8 +233,8 @@ def ui_gp_ucb(
     A random walk instead of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); ``WienerKernel`` has the
     equation.
     """
-    walk = WienerKernel(_float64("drift_variance", drift_variance))
-    return gp_ucb(_drifting(setup, walk), delta=delta, width=width)
+    walk = WienerKernel(in_float64("drift_variance", drift_variance))
+    return gp_ucb(drifting(setup, walk), delta=delta, width=width)
 
 
 @recipe(takes=GP, points=True, quick={"delta": 0.5}, race=OWN_WIDTH_AND_CONSTANT)
@@ -252,12 +252,12 @@ def et_gp_ucb(
     return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
 
 
-def _drifting(setup: Setup, time_kernel: Kernel) -> Setup:
+def drifting(setup: Setup, time_kernel: Kernel) -> Setup:
     """The same with rewards that correlate over time as ``time_kernel`` says."""
     kernel = ArmCovarianceKernel(setup.kernel) if isinstance(setup.kernel, Tensor) else setup.kernel
     return replace(setup, kernel=SpatioTemporalKernel(cast(Kernel, kernel), time_kernel))
 
 
-def _float64(name: str, value: float) -> Tensor:
+def in_float64(name: str, value: float) -> Tensor:
     """A hyperparameter as it was written: GPyTorch would round a Python number to its default dtype."""
     return validation.numbers(name, value, torch.zeros((), dtype=torch.float64))

@@ -20,7 +20,7 @@ from bandits_torch.recipes.setup import DEFAULTS, Setup
 RUN = ("replicates", "seed", "first_replicate")  # fields of a setup that every recipe takes
 GP = (*RUN, "prior_mean", "form", "search", "learn_hyperparameters")
 OWN_WIDTH_AND_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}  # to race with
-_KNOWLEDGE = ("horizon", "rkhs_bound", "forgetting_rate", "variation_budget")
+_KNOWLEDGE = ("horizon", "rkhs_bound", "forgetting_rate", "variation_budget", "constraints", "safe_arms")
 _EMPTY = inspect.Parameter.empty
 
 

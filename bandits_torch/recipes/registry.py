@@ -13,12 +13,21 @@ from bandits_torch.naming import unknown_name
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import adaptive, averaging, classical, index_policies, sketched, unknown_prior
+from bandits_torch.recipes import (
+    adaptive,
+    averaging,
+    classical,
+    index_policies,
+    safe,
+    sketched,
+    unknown_prior,
+)
 from bandits_torch.recipes.registration import REGISTERED, Recipe
 
 _MODULES = (
     averaging,
     index_policies,
+    safe,
     sketched,
     unknown_prior,
     adaptive,

@@ -19,6 +19,7 @@ from bandits_torch.theory.prior_widths import (
     SrinivasContinuousWidth,
     elimination_xi,
 )
+from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
 from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import (
     ConstantWidth,
@@ -40,6 +41,7 @@ __all__ = [
     "GrowthBound",
     "IGPWidth",
     "MaximumGain",
+    "PosteriorSafetyWidth",
     "PriorEliminationContinuousWidth",
     "PriorEliminationFiniteWidth",
     "RealisedGain",

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# Counts may be fractions: an observation of more noise than lambda counts for less than one.
+_TINY = torch.finfo(torch.float64).tiny
+
 
 @dataclass(frozen=True)
 class CountsPosterior:
@@ -61,7 +64,7 @@ class CountsPosterior:
 
     def surprise(self, count: Tensor, total: Tensor, squares: Tensor, noise: Tensor) -> Tensor:
         """r^T (K_t + lambda I)^{-1} r of residuals r whose squares add up to ``squares``."""
-        within = squares - (total.square() / count.clamp_min(1.0)).sum()
+        within = squares - (total.square() / count.clamp_min(_TINY)).sum()
         return within.clamp_min(0.0) / noise.squeeze() + self.whitened.square().sum()
 
 
@@ -85,7 +88,7 @@ def posterior_of_counts(K: Tensor, count: Tensor, total: Tensor, noise: Tensor) 
         values, vectors = torch.linalg.eigh(K)
         K = (vectors * values.clamp_min(0.0)) @ vectors.mT
         factor = torch.linalg.cholesky(_lifted(root, K))
-    scaled = torch.where(count > 0, total / (noise * count.clamp_min(1.0)).sqrt(), 0.0)
+    scaled = torch.where(count > 0, total / (noise * count.clamp_min(_TINY)).sqrt(), 0.0)
     whitened = torch.linalg.solve_triangular(factor, scaled.unsqueeze(-1), upper=False).squeeze(-1)
     return CountsPosterior(root, factor, whitened, K)
 

@@ -161,12 +161,20 @@ class ArmGP(ArmModel):
     def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
 
-        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last.
+        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last. Raises
+        ValueError where rewards have a noise variance of their own.
         """
+        self._check_one_noise()
         return self._belief.observations.held()
 
+    def _check_one_noise(self) -> None:
+        """Raise ValueError where some of the rewards held have a noise variance of their own."""
+        held = self._belief.observations.noise
+        expected = "the model's for every reward held"
+        validation.require(held is None, "noise_variance of single rewards", held, expected)
+
     def _rectangular(self) -> tuple[Tensor, Tensor, Tensor]:
-        arm, reward, time, valid = self.held()
+        arm, reward, time, valid = self._belief.observations.held()
         same = bool(valid.all())
         validation.require(
             same, "num_observations", self.num_observations, "the same in every batch member to list them"
@@ -200,6 +208,7 @@ class ArmGP(ArmModel):
         where: Tensor | None = None,
         *,
         late: bool = False,
+        noise_variance: Tensor | None = None,
     ) -> None:
         """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
 
@@ -210,6 +219,9 @@ class ArmGP(ArmModel):
             where: booleans of ``batch_shape``.
             late: accept a time before the latest observation. Exact, at the cost of learning all observations again;
                 ``forget`` then removes the oldest by time.
+            noise_variance: of these rewards alone, numbers that broadcast to ``batch_shape``, in place of the model's:
+                exact, in the covariance form (which ``form="auto"`` then takes), without ``where``; a model that has
+                learned such rewards cannot ``forget`` single ones.
 
         Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
         with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
@@ -231,6 +243,10 @@ class ArmGP(ArmModel):
             validation.rewards("reward", reward, self.arms.dtype)
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
+        if noise_variance is not None:
+            self._check_own_noise(noise_variance, where)
+            self.take_noisy(arm, reward, moment, noise_variance)
+            return
         learn = self._belief.learn_late if late and self.drifts else self._belief.learn
         learn(
             inputs.flat("arm", arm, self._batch_shape),
@@ -267,6 +283,27 @@ class ArmGP(ArmModel):
         """``expect`` of one pull per member, integers that broadcast to ``batch_shape``."""
         self._belief.expect(inputs.flat("arm", arm, self._batch_shape), float(time))
 
+    @property
+    def takes_noise(self) -> bool:
+        """Whether rewards may come with a noise variance of their own: in the covariance form, or where that may be."""
+        return self.form != "factor" and not self._belief.forgets
+
+    def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
+        """``take``, late rewards too, of rewards with a noise variance of their own, all checked."""
+        late = self.drifts and self.now is not None and time < self.now
+        flat = [
+            value.expand(self._batch_shape).reshape(-1)
+            for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
+        ]
+        moment = float(time) if self.drifts else 0.0
+        self._belief.learn_noisy(flat[0], flat[1], moment, flat[2], late=late)
+
+    def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
+        expected = "None for form='factor', and for a model that forgets"
+        validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
+        validation.require(where is None, "where", where, "None with a noise_variance")
+        validation.own_noise(noise_variance)
+
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
 
@@ -280,6 +317,7 @@ class ArmGP(ArmModel):
             self.form,
             "'factor' or 'auto': under drift the covariance form cannot forget",
         )
+        self._check_one_noise()
         mask = self._mask(where)
         if mask is None:
             held = int(self._belief.observations.count.min())
@@ -289,6 +327,7 @@ class ArmGP(ArmModel):
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
+        self._check_one_noise()
         self._belief.forget(1, self._belief.observations.count > window)
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -486,7 +525,8 @@ class ArmGP(ArmModel):
         belief = model._belief
         belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
         belief.forgets = self._belief.forgets
-        belief.relearn(self._belief.form_name if belief.forgets else belief.form_name)
+        keeps_form = belief.forgets or belief.observations.noise is not None
+        belief.relearn(self._belief.form_name if keeps_form else belief.form_name)
         return model
 
     def _load_from_state_dict(self, *args: Any) -> None:

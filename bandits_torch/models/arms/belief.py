@@ -92,16 +92,40 @@ class ArmBelief(RoundingWatch):
             )
             validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
 
-    def learn(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
-        """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True."""
+    def learn(
+        self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None, *noise: Tensor
+    ) -> None:
+        """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True.
+
+        ``noise``: its own variance (b, 1), in the covariance form.
+        """
         if time != self.now:
             self._move_to(time)
         residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        self.form.add(arm, residual, time, where)
+        self.form.add(arm, residual, time, where, *noise)
         self.observations.append(arm, reward, time, where)
         self._learned += 1
         if self._learned >= self._next_look:
             self._mend(time, [look <= self._learned for look in self._looks])
+
+    def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
+        """``learn``, or ``learn_late``, of rewards with a noise variance (b,) of their own.
+
+        The covariance form alone takes them: a form that may change does so here.
+        """
+        if isinstance(self.form, FactorForm):
+            if self.drifts:
+                self.relearn("covariance")
+            else:
+                self._change_over(self.form)
+        self.observations.note_noise(noise)
+        if late:
+            self.learn_late(arm, reward, time)
+        else:
+            self.learn(arm, reward, time, None, self._as_form(noise))
+
+    def _as_form(self, noise: Tensor) -> Tensor:
+        return noise.to(self.noise_variance).unsqueeze(-1)
 
     # -- the form --------------------------------------------------------------------------------------
 
@@ -201,14 +225,26 @@ class ArmBelief(RoundingWatch):
     def relearn(self, form: str) -> None:
         """Start over in the given form, with the prior as it is now, and learn the observations held again."""
         arm, reward, time, valid = self.observations.held()
+        noise = self.observations.noises(torch.nan)
         latest = self.now
         self.start(form)
         for moment in torch.unique(time[valid]).tolist():
             at_moment = valid & (time == moment)
             for k in torch.nonzero(at_moment.any(0)).flatten().tolist():
-                self.learn(arm[:, k], reward[:, k], moment, at_moment[:, k])
+                self._learn_again(arm[:, k], reward[:, k], moment, at_moment[:, k], noise, k)
         if latest is not None:
             self._move_to(latest)
+
+    def _learn_again(
+        self, arm: Tensor, reward: Tensor, time: float, where: Tensor, noise: Tensor | None, k: int
+    ) -> None:
+        """Column k of what was held; ``noise``: of all of it, NaN (or None) for lambda."""
+        if noise is None:
+            self.learn(arm, reward, time, where)
+            return
+        own = self._as_form(noise[:, k])
+        self.observations.note_noise(noise[:, k], where)
+        self.learn(arm, reward, time, where, torch.where(own.isnan(), self.noise_variance, own))
 
     def _move_to(self, time: float) -> None:
         if self.now is None:
@@ -252,6 +288,9 @@ class ArmBelief(RoundingWatch):
         """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
         n = self.observations.count
         constant = n * torch.log(2 * math.pi * self.noise_variance.squeeze(-1)) / 2
+        noise = self.observations.noises(self.noise_variance)
+        if noise is not None:  # rows beyond a member's count are of lambda, whose ratio to itself is 1
+            constant = constant + torch.log(noise / self.noise_variance).sum(-1) / 2
         return self._own(-self.form.surprise / 2 - self.form.gain - constant)
 
     # -- predicting ------------------------------------------------------------------------------------

@@ -93,17 +93,24 @@ class CovarianceForm(ResizableState):
         self.covariance.mul_((kept * kept).unsqueeze(-1))
         self._by_prior(self.covariance).addcmul_(self.prior_covariance, self._by_prior(gained.unsqueeze(-1)))
 
-    def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
-        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,)."""
-        column, variance = self.told_by(arm)
-        total = variance + self.noise_variance
-        scale, left = total.rsqrt(), self.noise_variance / total
-        ratio = variance / self.noise_variance
+    def add(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        now: float,
+        where: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> None:
+        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: its own variance (b, 1)."""
+        (column, variance), noise = self.told_by(arm), self.noise_variance if noise is None else noise
+        total = variance + noise
+        scale, left = total.rsqrt(), noise / total
+        ratio = variance / noise
         if where is not None:
             mask = where.unsqueeze(-1)
             scale, left, ratio = scale * mask, torch.where(mask, left, 1.0), ratio * mask
         if self.root is not None:
-            self._turn_root(self.root, arm, 1, where)
+            self._turn_root(self.root, arm, 1, where, noise)
         innovation = self.revise(arm, residual, column, scale, left, 1)
         self.surprise.add_(innovation.square())
         self.gain.add_(torch.log1p(ratio).squeeze(-1), alpha=0.5)
@@ -116,7 +123,7 @@ class CovarianceForm(ResizableState):
         rest = (self.noise_variance - variance).clamp_min(eps * self.noise_variance)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         if self.root is not None:
-            self._turn_root(self.root, arm, -1, where)
+            self._turn_root(self.root, arm, -1, where, self.noise_variance)
         gone = self.revise(arm, residual, column, scale, left, -1).square()
         self.surprise.sub_(gone)
         lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
@@ -147,12 +154,12 @@ class CovarianceForm(ResizableState):
         self.covariance[self._member, :, arm] = row
         return innovation.squeeze(-1)
 
-    def _turn_root(self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None) -> None:
+    def _turn_root(self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None, noise: Tensor) -> None:
         """The root after an observation (sign 1) or a removal (-1) of ``arm``, in place."""
         column = root[self._member, :, arm]  # f, (b, N)
-        tiny = torch.finfo(column.dtype).eps * self.noise_variance
-        total = (self.noise_variance + sign * column.square().sum(-1, keepdim=True)).clamp_min(tiny)
-        scale = sign / (total + (self.noise_variance * total).sqrt())
+        tiny = torch.finfo(column.dtype).eps * noise
+        total = (noise + sign * column.square().sum(-1, keepdim=True)).clamp_min(tiny)
+        scale = sign / (total + (noise * total).sqrt())
         scale = scale if where is None else scale * where.unsqueeze(-1)
         root.addcmul_((column * scale).unsqueeze(-1), column.unsqueeze(-2) @ root, value=-1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ class ObservationBuffer(ResizableState):
     Attributes:
         arm, reward, time: (b, capacity); member k holds columns ``start[k] .. end[k] - 1``.
         start, end: (b,) integers.
+        noise: (b, capacity), noise variances of single observations, NaN for the model's; None until there is one.
     """
 
     arm: Tensor
@@ -26,6 +28,7 @@ class ObservationBuffer(ResizableState):
     time: Tensor
     start: Tensor
     end: Tensor
+    noise: Tensor | None
 
     def __init__(self, batch: int, dtype: torch.dtype, device: torch.device, capacity: int = 64) -> None:
         super().__init__()
@@ -34,6 +37,7 @@ class ObservationBuffer(ResizableState):
         self.register_buffer("time", torch.zeros(batch, capacity, dtype=torch.float64, device=device))
         self.register_buffer("start", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("end", torch.zeros(batch, dtype=torch.long, device=device))
+        self.register_buffer("noise", None)
         self._end_bound = 0  # no member's end exceeds it; known without asking the device
 
     @property
@@ -73,6 +77,28 @@ class ObservationBuffer(ResizableState):
         self.end.add_(k)
         self._end_bound += k
 
+    def note_noise(self, noise: Tensor, where: Tensor | None = None) -> None:
+        """The observation that is added next, to the members with ``where`` True, has this noise variance, (b,)."""
+        if self._end_bound == self.arm.shape[-1]:
+            self._make_room()
+        if self.noise is None:
+            self.noise = torch.full_like(self.reward, torch.nan)
+        told = noise.to(self.noise)
+        told = told if where is None else torch.where(where, told, torch.nan)
+        self.noise.scatter_(-1, self.end.unsqueeze(-1), told.unsqueeze(-1))
+
+    def noises(self, otherwise: Tensor | float, length: int | None = None) -> Tensor | None:
+        """The noise variances of what is ``held``, (b, n), ``otherwise`` (b, 1) where none was told; None if none ever
+        was."""
+        if self.noise is None:
+            return None
+        length = int(self.count.max()) if length is None else length
+        column = torch.arange(length, device=self.end.device)
+        at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
+        told = self.noise.gather(-1, at)
+        usual = told.isnan() | (column >= self.count.unsqueeze(-1))
+        return torch.where(usual, torch.as_tensor(otherwise).to(told), told)
+
     def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Remove the oldest observation of the members with ``where`` True that hold any.
 
@@ -93,6 +119,7 @@ class ObservationBuffer(ResizableState):
             self.start.zero_()
             self.end.zero_()
             self._end_bound = 0
+            self.noise = None
         else:
             self.start.copy_(torch.where(where, self.end, self.start))
 
@@ -114,10 +141,14 @@ class ObservationBuffer(ResizableState):
     def _pack(self, length: int, capacity: int) -> None:
         """Every member to the front, none of which holds more than ``length``."""
         arm, reward, time, _ = self.held(length)
+        noise = self.noises(torch.nan, length)
         for name, packed in (("arm", arm), ("reward", reward), ("time", time)):
             column = packed.new_zeros(packed.shape[0], capacity)
             column[:, :length] = packed
             setattr(self, name, column)
+        if noise is not None:
+            self.noise = torch.full_like(self.reward, torch.nan)
+            self.noise[:, :length] = noise
         self.end.copy_(self.count)
         self.start.zero_()
         self._end_bound = length
@@ -128,6 +159,11 @@ class ObservationBuffer(ResizableState):
         super()._apply(fn, recurse)
         self.time = exact.to(self.time.device)
         return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        incoming = state_dict.get(prefix + "noise")
+        self.noise = None if incoming is None else torch.empty_like(self.reward)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def get_extra_state(self) -> int:
         """What the tensors alone do not tell."""

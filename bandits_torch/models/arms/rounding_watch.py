@@ -55,12 +55,19 @@ class RoundingWatch(torch.nn.Module):
         self._next_look = min(self._looks)
 
     def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64."""
+        """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64.
+
+        An observation of noise variance r counts lambda / r times.
+        """
         arm, reward, _, valid = self.observations.held()
         residual = (reward - self.prior_mean.gather(-1, arm)).double() * valid
         zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
-        count = zeros.scatter_add(-1, arm, valid.double())
-        return count, zeros.scatter_add(-1, arm, residual), residual.square().sum(-1)
+        times, lam = valid.double(), self.form.noise_variance.double()
+        noise = self.observations.noises(lam)
+        if noise is not None:
+            times = times * lam / noise.double()
+        count = zeros.scatter_add(-1, arm, times)
+        return count, zeros.scatter_add(-1, arm, residual * times), (residual.square() * times).sum(-1)
 
     def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
         """Sums of the residuals at each point, (b, n), from what is held; ``total``: by arm. Those that the form counts

@@ -13,6 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
@@ -49,7 +50,7 @@ class Arms(Choices):
         )
         for name in told:
             right = right and type(value := why.get(name)) is Tensor and value.shape == S
-        if not (right and self._inside(arm)):
+        if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
             self._check_closely(observation, *told)
 
     def check_available(self, available: Tensor) -> None:
@@ -167,6 +168,11 @@ class ModelArms(ArmsWithModel):
 
     def _expect(self, arm: Tensor, time: float) -> None:
         self.model.expect_arms(arm.reshape(self._first), time)
+
+    def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
+        """By an ``ArmGP``."""
+        own = (value.reshape(self._first) for value in (arm, reward))
+        cast(ArmGP, self.model).take_noisy(*own, time, noise_variance.reshape(self._first))
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""

@@ -70,7 +70,14 @@ class Choices(ABC):
         validation.finite_number("time", observation.time)
         validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
         self.check_choice(arm)
-        S = self.replicates
+        outcomes, expected = observation.outcomes, "None for a policy that learns the reward alone"
+        validation.require(outcomes is None, "outcomes", outcomes, expected)
+        S, noise = self.replicates, observation.noise_variance
+        if noise is not None:
+            expected = "None: this policy, or its model, has one noise variance for all rewards"
+            validation.require(self.takes_noise, "noise_variance", noise, expected)
+            validation.own_noise(noise)
+            validation.shape_is("noise_variance", noise, noise.shape == (S,), f"({S},)")
         validation.shape_is("reward", reward, reward.shape == (S,), f"({S},)")
         for name in told:
             value = observation.why.get(name)
@@ -82,6 +89,7 @@ class Choices(ABC):
     def _inside(self, arm: Tensor) -> bool:
         """Whether choices of the right shape and dtype are any of these. Looks at values."""
 
+    takes_noise: bool = False  # whether the policy learns rewards that have a noise variance of their own
     _shape: tuple[int, ...]  # of a choice
     _dtypes: tuple[torch.dtype, ...]  # that it may have
     _expected: str  # what it must be, for an error
@@ -137,6 +145,10 @@ class ModelChoices(Choices):
     def _expect(self, arm: Tensor, time: float) -> None:
         """The model expects the reward of a choice."""
         self.model.expect(self.inputs_of(arm, time))
+
+    def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
+        """``observe``, late too, of rewards with noise variances (S,) of their own, where ``takes_noise``."""
+        raise ValueError("noise_variance must be None: this model has one for all rewards")
 
     @abstractmethod
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:

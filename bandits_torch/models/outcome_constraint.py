@@ -1,0 +1,54 @@
+"""What is known of a quantity that is measured beside the reward, and within which limits it must stay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeConstraint:
+    """A measured outcome g with low <= g(x, t) <= high, and its prior: a Gaussian process over the arms.
+
+    Attributes:
+        name: of the outcome; ``"reward"`` is taken by the reward itself.
+        low, high: limits in the outcome's unit, at least one finite.
+        kernel: prior covariance over the arms, static; None: that of the reward.
+        noise_variance: of a measurement; None: that of the reward.
+        prior_mean: a number or (N,).
+        forgetting_rate: epsilon of exponential forgetting, per unit of time; None: that of the reward; 0: no drift.
+
+    Raises ValueError for limits that leave nothing or limit nothing, a name that is taken, and a negative noise.
+    """
+
+    name: str
+    low: float = -math.inf
+    high: float = math.inf
+    kernel: Kernel | Tensor | None = None
+    noise_variance: float | Tensor | None = None
+    prior_mean: float | Tensor = 0.0
+    forgetting_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        ok = isinstance(self.name, str) and self.name not in ("", "reward")
+        validation.require(ok, "name", self.name, "a name of an outcome, other than 'reward'")
+        check_limits(self.name, (self.low, self.high))
+        if isinstance(self.noise_variance, float | int):
+            validation.positive("noise_variance", self.noise_variance)
+        if self.forgetting_rate is not None:
+            validation.below_one("forgetting_rate", self.forgetting_rate)
+
+
+def check_limits(name: str, limits: tuple[float, float]) -> tuple[float, float]:
+    """(low, high) as floats, low < high, one of them finite; ValueError that names the outcome."""
+    expected = "(low, high), two numbers with low < high, at least one finite"
+    ok = isinstance(limits, tuple) and len(limits) == 2
+    ok = ok and all(isinstance(x, float | int) and not isinstance(x, bool) for x in limits)
+    ok = ok and limits[0] < limits[1] and any(math.isfinite(x) for x in limits)
+    validation.require(ok, f"limits of {name!r}", limits, expected)
+    return float(limits[0]), float(limits[1])

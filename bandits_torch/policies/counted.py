@@ -1,0 +1,150 @@
+"""Rewards that are 0 or 1, or counts: learned by a Gaussian process over their log-odds or log-rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+
+KINDS = ("binary", "counts")
+_STEPS, _NODES = 80, 200  # of the search for a mode; of the quadrature about it
+
+
+class LatentRewards(Policy):
+    """An index policy over f, told of y ~ Bernoulli(1 / (1 + exp(-f))), or y ~ Poisson(exp f), in place of f + noise.
+
+    Assumed density filtering: with N(m, v) what is believed of f at the arm played, the reward is learned as the
+    Gaussian observation (z, r), of noise variance r of its own, after which mean and variance of f there are those of
+    N(f; m, v) p(y | f), by quadrature about the mode:
+
+        1/r = 1/v' - 1/v,    z = r (m'/v' - m/v).
+
+    What an observation does to f at the arm played is so exact up to quadrature, and to other arms by the prior's
+    correlations; that the belief is Gaussian again before the next is the approximation. Both functions of f grow, so
+    the best arm is that of the largest f.
+
+    Kernel, prior mean and widths of the policy are those of f, a log-odds or a logarithm of a rate, and its
+    ``noise_variance`` is not used. No theorem for the policy's width covers it.
+
+    Args:
+        policy: an ``IndexPolicy`` over an ``ArmGP`` that takes rewards with a noise variance of their own.
+        rewards: ``"binary"``, each 0 or 1, or ``"counts"``, integers >= 0.
+
+    Source: Opper 1998; Rasmussen & Williams 2006, section 3.6 (a single pass of expectation propagation). Raises
+    ValueError for another policy, and other ``rewards``. Under drift late rewards are refused.
+    """
+
+    def __init__(self, policy: Policy, rewards: str) -> None:
+        takes = isinstance(policy, IndexPolicy) and policy.choices.takes_noise
+        expected = "an IndexPolicy over an ArmGP, not of form='factor', that forgets nothing"
+        validation.require(takes, "policy", policy, expected)
+        validation.require(rewards in KINDS, "rewards", rewards, "'binary' or 'counts'")
+        assert isinstance(policy, IndexPolicy)
+        self.policy: IndexPolicy = policy
+        self.rewards = rewards
+        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """As the policy inside chooses."""
+        return self.policy.choose(time, available)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """As the policy inside: a pending reward counts as one of noise ``noise_variance``."""
+        with self.policy.expecting(time) as expect:
+            yield expect
+
+    def learn(self, observation: Observation) -> None:
+        """Learn what the reward tells of f."""
+        self.policy.choices.check(observation)
+        y = observation.reward
+        noise = observation.noise_variance
+        validation.require(
+            noise is None, "noise_variance", noise, "None: it follows from the kind of rewards"
+        )
+        if y.is_cpu:
+            whole = bool(((y >= 0) & (y == y.round())).all())
+            right = whole and (self.rewards == "counts" or bool((y <= 1).all()))
+            expected = "0 or 1" if self.rewards == "binary" else "integers >= 0"
+            validation.require(right, "reward", y, expected)
+        mean, deviation = self.policy.predict(observation.arm, observation.time)
+        z, r = as_gaussian(self.rewards, y, mean, deviation.square())
+        self.policy.learn(replace(observation, reward=z.to(y), noise_variance=r.to(y)))
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """As the policy inside."""
+        self.policy.reset(where)
+
+    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of f for every arm, (S, N) each."""
+        return self.policy.marginals(time)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """What the policy inside tells."""
+        return self.policy.trace()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the policy inside."""
+        return self.policy.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.policy.load_state_dict(state)
+
+
+def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """The observation z and its noise variance r, (S,) each, that change N(mean, variance) as the reward y does."""
+    y, mean, variance = y.double(), mean.double(), variance.double()
+    mode = _mode(kind, y, mean, variance)
+    curvature = _slopes(kind, y, mode)[1]
+    spread = (1 / variance + curvature).rsqrt()
+    # The trapezoidal rule in u, f = mode + spread sinh u, from 10 prior deviations below the mode to 10 above.
+    reach = torch.asinh(10 * variance.sqrt() / spread).unsqueeze(-1)
+    u = reach * torch.linspace(-1, 1, _NODES, dtype=mean.dtype, device=mean.device)  # (S, nodes)
+    f = mode.unsqueeze(-1) + spread.unsqueeze(-1) * torch.sinh(u)
+    log_density = _log_likelihood(kind, y.unsqueeze(-1), f)
+    log_density = log_density - (f - mean.unsqueeze(-1)).square() / (2 * variance.unsqueeze(-1))
+    share = torch.softmax(log_density + torch.cosh(u).log(), -1)
+    after = (share * f).sum(-1)
+    narrowed = (share * (f - after.unsqueeze(-1)).square()).sum(-1)
+    # A reward that tells nothing to the last figure is one of very much noise.
+    precision = (1 / narrowed - 1 / variance).clamp_min(1e-12 / variance)
+    return (after / narrowed - mean / variance) / precision, 1 / precision
+
+
+def _log_likelihood(kind: str, y: Tensor, f: Tensor) -> Tensor:
+    if kind == "binary":
+        return y * f - torch.nn.functional.softplus(f)
+    return y * f - f.exp()
+
+
+def _slopes(kind: str, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+    """First derivative of the log-likelihood, and minus the second."""
+    if kind == "binary":
+        p = torch.sigmoid(f)
+        return y - p, p * (1 - p)
+    return y - f.exp(), f.exp()
+
+
+def _mode(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Where N(f; mean, variance) p(y | f) is largest: Newton's steps, halving a bracket where they leave it."""
+    pull = variance * _slopes(kind, y, mean)[0]
+    low, high = torch.minimum(mean, mean + pull), torch.maximum(mean, mean + pull)
+    if kind == "counts":  # where exp f = y the likelihood has its own maximum, which the mode does not pass
+        high = torch.where(pull > 0, torch.minimum(high, y.log()), high)
+    f = high.clone()
+    for _ in range(_STEPS):
+        slope, curvature = _slopes(kind, y, f)
+        rise = slope - (f - mean) / variance
+        low, high = torch.where(rise > 0, f, low), torch.where(rise > 0, high, f)
+        step = f + rise / (curvature + 1 / variance)
+        f = torch.where((step > low) & (step < high), step, (low + high) / 2)
+    return f

@@ -1,0 +1,132 @@
+"""A policy told of rewards in units of their own spread, about their own mean, learned as the first of them come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.point_averaging import PointAveraging
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+
+
+class StandardisedPolicy(Policy):
+    """The policy inside learns (reward - ``offset``) / ``scale``, the mean and standard deviation of the first rewards.
+
+    After rewards number 1, 2, 4, ..., ``warm_up`` the two are computed anew from all rewards so far, and the policy is
+    reset and learns those again in the new unit; then they stay. So what it believes is at every moment exactly that of
+    a policy built with the prior mean offset + scale m, the covariance scale^2 k and the noise variance scale^2 lambda
+    (m, k, lambda its own), told of the rewards as they are, and choices do not depend on unit and origin of rewards.
+    While all rewards are equal, ``scale`` is 1. Each replicate has its own.
+
+    A level or spread that changes later is not followed: take ``recipes.auto``, which learns both for good.
+
+    Args:
+        policy: any that learns an observation anew after ``reset``, but those that learn the unit by themselves.
+        warm_up: rewards that unit and origin are learned from.
+
+    Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, when the rewards kept
+    for it are dropped. Widths for functions of bounded norm, or noise of known scale, then mean units of ``scale``.
+
+    Source: no paper's; an affine change of a Gaussian process. Raises ValueError for another policy, and a ``warm_up``
+    below 2.
+    """
+
+    def __init__(self, policy: Policy, *, warm_up: int = 64) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
+        itself = isinstance(policy, ModelAveraging | PointAveraging | StandardisedPolicy)
+        expected = "one that does not learn the unit of rewards by itself"
+        validation.require(not itself, "policy", type(policy).__name__, expected)
+        enough = validation.positive_integer("warm_up", warm_up) >= 2
+        validation.require(enough, "warm_up", warm_up, "an integer >= 2")
+        self.policy, self.warm_up = policy, warm_up
+        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.outcome_names = policy.outcome_names
+        self._begin()
+
+    def _begin(self) -> None:
+        self.offset = torch.zeros(self.replicates, dtype=torch.float64)
+        self.scale = torch.ones(self.replicates, dtype=torch.float64)
+        self._told: list[Observation] = []
+        self._count = 0
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """As the policy inside chooses."""
+        return self.policy.choose(time, available)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """As the policy inside."""
+        with self.policy.expecting(time) as expect:
+            yield expect
+
+    def learn(self, observation: Observation) -> None:
+        """Learn the reward in the unit of now; then, if it is time, all of them in a new unit."""
+        reward = validation.tensor("reward", observation.reward)
+        fits = reward.shape == (self.replicates,)
+        validation.shape_is("reward", reward, fits, f"({self.replicates},)")
+        self.policy.learn(self._standard(observation))
+        self._count += 1
+        if self._count > self.warm_up:
+            return
+        self._told.append(observation)
+        if self._count & (self._count - 1) == 0 or self._count == self.warm_up:
+            self._change_unit()
+        if self._count == self.warm_up:
+            self._told = []
+
+    def _standard(self, observation: Observation) -> Observation:
+        reward, noise = observation.reward, observation.noise_variance
+        offset, scale = self.offset.to(reward), self.scale.to(reward)
+        noise = None if noise is None else noise / scale.square()
+        return replace(observation, reward=(reward - offset) / scale, noise_variance=noise)
+
+    def _change_unit(self) -> None:
+        rewards = torch.stack([one.reward.double() for one in self._told])
+        self.offset = rewards.mean(0)
+        spread = rewards.std(0, correction=0)
+        rounding = 1e-12 * rewards.abs().amax(0)
+        self.scale = torch.where(spread > rounding, spread, 1.0)
+        self.policy.reset()
+        for one in self._told:
+            self.policy.learn(self._standard(one))
+
+    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm in units of reward, (S, N) each, if the policy inside has them."""
+        mean, variance = self.policy.marginals(time)  # type: ignore[attr-defined]
+        offset, scale = self.offset.to(mean).unsqueeze(-1), self.scale.to(mean).unsqueeze(-1)
+        return offset + scale * mean, scale.square() * variance
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """As the policy inside; with all replicates the unit is learned anew, with some it stays."""
+        self.policy.reset(where)
+        if where is None or bool(where.all()):
+            self._begin()
+        else:
+            self._told, self._count = [], self.warm_up
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """What the policy inside tells, ``offset`` and ``scale``."""
+        return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the policy inside, the unit, and the rewards that it is learned from."""
+        told = [
+            {"time": one.time, "arm": one.arm, "reward": one.reward, "why": dict(one.why)}
+            | {"outcomes": one.outcomes, "noise_variance": one.noise_variance}
+            for one in self._told
+        ]
+        unit = {"offset": self.offset.clone(), "scale": self.scale.clone()}
+        return {"policy": self.policy.state_dict(), "told": told, "count": self._count, **unit}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.policy.load_state_dict(state["policy"])
+        self.offset, self.scale = state["offset"].clone(), state["scale"].clone()
+        self._told, self._count = [Observation(**one) for one in state["told"]], state["count"]

@@ -1,0 +1,247 @@
+"""Rewards as they come: in any unit, 0 and 1, counts, several at once."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes
+from bandits_torch.ask_tell import AskTell
+from bandits_torch.checkpoint import described
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.policies.counted import as_gaussian
+from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.policy_files import load_policy, save_policy
+
+N = 7
+ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
+KERNEL = RBFKernel().double()
+KERNEL.lengthscale = 0.3
+DOUBLE = {"dtype": torch.float64}
+
+
+def play(asked, steps, reward, first=0):
+    arms = []
+    for step in range(first, first + steps):
+        question = asked.ask(float(step))
+        asked.tell(question.id, reward(question.arm, step))
+        arms.append(question.arm.tolist())
+    return arms
+
+
+def wave(arm, step):
+    return torch.sin(1.7 * arm.double() + 0.3 * step)
+
+
+# -- standardised ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 16, 64, 90])
+def test_belief_is_that_of_the_prior_moved_and_stretched_told_of_the_rewards_as_they_are(steps):
+    """Through the warm-up and past it, each replicate by its own unit."""
+    asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1, prior_mean=0.2, replicates=2), standardise=True)
+    seen = []
+
+    def reward(arm, step):
+        value = torch.tensor([5000.0, -3.0], **DOUBLE) + torch.tensor([800.0, 0.02], **DOUBLE) * wave(
+            arm, step
+        )
+        seen.append((arm, value))
+        return value
+
+    play(asked, steps, reward)
+    offset, scale = asked.unit
+    counted = min(64, 2 ** int(math.log2(steps)))
+    first = torch.stack([value for _, value in seen[:counted]])
+    torch.testing.assert_close(offset, first.mean(0))
+    torch.testing.assert_close(scale, first.std(0, correction=0) if steps > 1 else torch.ones(2, **DOUBLE))
+    mean, variance = asked.policy.marginals(float(steps))
+    with torch.no_grad():
+        K = KERNEL(ARMS).to_dense()
+    for s in range(2):
+        own = ArmGP(
+            N,
+            float(scale[s]) ** 2 * K,
+            0.1 * float(scale[s]) ** 2,
+            prior_mean=float(offset[s] + 0.2 * scale[s]),
+        )
+        for arm, value in seen:
+            own.observe_arms(arm[s], value[s])
+        expected = own.marginals()
+        torch.testing.assert_close(mean[s], expected[0], rtol=1e-9, atol=1e-9 * float(scale[s]))
+        torch.testing.assert_close(variance[s], expected[1], rtol=1e-7, atol=1e-9 * float(scale[s]) ** 2)
+
+
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "sw_gp_ucb", "ucb1"])
+def test_choices_do_not_depend_on_the_unit(name):
+    def made():
+        about = recipes.registered(name)
+        options = {"horizon": 50, **about.quick} if "horizon" in about.options else {}
+        belief = () if about.belief is None else (KERNEL, 0.1)
+        return AskTell(getattr(recipes, name)(ARMS, *belief, **options), standardise=True)
+
+    plain = play(made(), 40, wave)
+    far = play(made(), 40, lambda arm, step: 1e4 + 1024.0 * wave(arm, step))
+    assert plain == far
+    assert len({str(arm) for arm in plain}) > 1
+
+
+def test_a_standardised_policy_is_saved_in_its_warm_up_and_goes_on(tmp_path):
+    def made():
+        return AskTell(recipes.tv_gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
+
+    one, other = made(), made()
+    play(one, 21, wave)
+    save_policy(tmp_path / "live", one)
+    load_policy(tmp_path / "live", other)
+    assert play(one, 60, wave, first=21) == play(other, 60, wave, first=21)
+    assert torch.equal(one.unit[1], other.unit[1])
+
+
+def test_equal_rewards_leave_the_scale_at_1_and_noise_is_in_units_of_reward():
+    asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
+    play(asked, 8, lambda arm, step: torch.tensor([1e6 + 0.1], **DOUBLE))
+    assert asked.unit[1].tolist() == [1.0]
+    asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
+    for step, reward in enumerate((10.0, 30.0)):
+        asked.tell(asked.ask(float(step)).id, reward, noise_variance=25.0)
+    own = ArmGP(ARMS, KERNEL, 0.1)
+    offset, scale = (float(x) for x in asked.unit)
+    assert (offset, scale) == (20.0, 10.0)
+    arms = asked.policy.policy.model.train_inputs[0].flatten().long().tolist()
+    for arm, reward in zip(arms, (-1.0, 1.0), strict=True):
+        own.observe_arms(torch.tensor(arm), torch.tensor(reward, **DOUBLE), noise_variance=torch.tensor(0.25))
+    torch.testing.assert_close(asked.policy.policy.model.marginals()[1][0], own.marginals()[1])
+
+
+# -- 0 and 1, and counts --------------------------------------------------------------------------------
+
+
+def by_quadrature(kind, rewards, mean, variance):
+    """Mean and variance of f given rewards of one arm, on a grid."""
+    half = 12 * math.sqrt(variance) + 12
+    f = torch.linspace(mean - half, mean + half, 400_001, **DOUBLE)
+    log = -((f - mean) ** 2) / (2 * variance)
+    for y in rewards:
+        log = log + (y * f - torch.nn.functional.softplus(f) if kind == "binary" else y * f - f.exp())
+    share = torch.softmax(log, -1)
+    after = (share * f).sum()
+    return float(after), float((share * (f - after) ** 2).sum())
+
+
+@pytest.mark.parametrize("kind", ["binary", "counts"])
+@pytest.mark.parametrize("variance", [0.01, 1.0, 25.0])
+@pytest.mark.parametrize("mean", [-4.0, 0.0, 2.5])
+def test_one_reward_changes_the_belief_as_quadrature_says(kind, variance, mean):
+    for y in (0.0, 1.0) if kind == "binary" else (0.0, 1.0, 7.0, 300.0):
+        z, r = as_gaussian(kind, *(torch.tensor([x], **DOUBLE) for x in (y, mean, variance)))
+        precision = 1 / variance + 1 / float(r)
+        exact = by_quadrature(kind, [y], mean, variance)
+        assert 1 / precision == pytest.approx(exact[1], rel=2e-5)
+        found = (mean / variance + float(z / r)) / precision
+        assert found == pytest.approx(exact[0], abs=2e-5 * math.sqrt(exact[1]) + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rewards"), [("binary", [1, 0, 1, 1, 1, 0, 1, 1] * 4), ("counts", [3, 5, 4, 6, 2, 4, 3, 5])]
+)
+def test_many_rewards_of_an_arm_agree_with_quadrature_to_a_tenth_of_a_deviation(kind, rewards):
+    """The approximation: the belief is taken for a Gaussian after each of them."""
+    asked = AskTell(recipes.gp_ucb(1, torch.eye(1, **DOUBLE), 0.1), rewards=kind)
+    for step, reward in enumerate(rewards):
+        asked.tell(asked.ask(float(step)).id, reward)
+    mean, variance = (float(x) for x in asked.policy.marginals(0.0))
+    exact = by_quadrature(kind, rewards, 0.0, 1.0)
+    assert abs(mean - exact[0]) < 0.1 * math.sqrt(exact[1])
+    assert variance == pytest.approx(exact[1], rel=0.1)
+    assert exact[1] < 0.3  # much was learned
+
+
+@pytest.mark.parametrize("kind", ["binary", "counts"])
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb"])
+def test_the_best_arm_is_found(kind, name):
+    S, generator = 16, torch.Generator().manual_seed(1)
+    policy = getattr(recipes, name)(ARMS, KERNEL, 0.1, replicates=S, width=1.5)
+    asked = AskTell(policy, rewards=kind)
+    f = 1.5 * torch.cos(6 * ARMS[:, 0] - 2)
+    rate = torch.sigmoid(f) if kind == "binary" else f.exp()
+    share = []
+    for step in range(250):
+        question = asked.ask(0.01 * step)
+        draw = torch.bernoulli if kind == "binary" else torch.poisson
+        asked.tell(question.id, draw(rate[question.arm], generator=generator))
+        share.append((rate[question.arm] > 0.9 * rate.max()).double().mean())
+    assert float(torch.stack(share[200:]).mean()) > 0.75
+    assert float(torch.stack(share[:5]).mean()) < 0.7
+
+
+# -- several at once ------------------------------------------------------------------------------------
+
+
+def test_several_rewards_at_once_are_those_told_one_by_one():
+    one, many = (AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1)) for _ in range(2))
+    for asked in (one, many):
+        asked.ask(1.0, count=4)
+    noise = [0.1, None, 0.5, 0.2]
+    for id, r in zip((2, 0, 3, 1), noise, strict=True):
+        one.tell(id, float(id), noise_variance=r)
+    assert many.tell_many([2, 0, 3, 1, 2], [2.0, 0.0, 3.0, 1.0, 9.0], noise_variance=[*noise, None]) == [
+        *[True] * 4,
+        False,
+    ]
+    assert described(one.state_dict()) == described(many.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("ids", "rewards", "options", "message"),
+    [
+        ([0, 1], [1.0, math.nan], {}, "reward must be finite"),
+        ([0, 9], [1.0, 2.0], {}, "id must be of a question asked"),
+        ([0, 1], [1.0], {}, "rewards must be one for each of the 2 ids"),
+        ([0, 1], [1.0, 2.0], {"noise_variance": [0.1, -0.1]}, "noise_variance must be above 0"),
+        ([0, 1], [1.0, 2.0], {"outcomes": [None, [1.0]]}, "outcomes must be None"),
+    ],
+)
+def test_several_rewards_are_learned_all_or_none(ids, rewards, options, message):
+    asked = AskTell(recipes.tv_gp_ucb(ARMS, KERNEL, 0.1))
+    asked.ask(1.0, count=3)
+    before = described(asked.state_dict())
+    with pytest.raises(ValueError, match=message):
+        asked.tell_many(ids, rewards, **options)
+    assert described(asked.state_dict()) == before
+
+
+def test_what_does_not_fit_is_refused_by_name():
+    gp = recipes.gp_ucb(ARMS, KERNEL, 0.1)
+    cases = [
+        (lambda: AskTell(gp, rewards="stars"), "rewards must be 'numbers', 'binary' or 'counts'"),
+        (lambda: AskTell(gp, rewards="counts", standardise=True), "standardise must be False"),
+        (lambda: AskTell(recipes.ucb1(N), rewards="binary"), "policy must be an IndexPolicy"),
+        (
+            lambda: AskTell(recipes.auto(N), standardise=True),
+            "policy must be one that does not learn the unit",
+        ),
+        (
+            lambda: AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1, form="factor"), rewards="binary"),
+            "form='factor'",
+        ),
+        (lambda: StandardisedPolicy(gp, warm_up=1), "warm_up must be an integer >= 2"),
+    ]
+    for act, message in cases:
+        with pytest.raises(ValueError, match=message):
+            act()
+    for kind, reward, message in (
+        ("binary", 2.0, "reward must be 0 or 1"),
+        ("counts", 1.5, "reward must be integers"),
+    ):
+        asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), rewards=kind)
+        question = asked.ask(1.0)
+        before = described(asked.state_dict())
+        for told, text in (({"noise_variance": 0.1}, "noise_variance must be None"), ({}, message)):
+            with pytest.raises(ValueError, match=text):
+                asked.tell(question.id, 1.0 if told else reward, **told)
+        with pytest.raises(ValueError, match="reward must be"):
+            asked.tell(question.id, -1.0)
+        assert described(asked.state_dict()) == before
+    assert AskTell(gp).unit is None
