@@ -2,6 +2,7 @@
 
 from bandits_torch.kernels import fourier_features  # noqa: F401  # registers
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
+from bandits_torch.kernels.contextual import PeriodKernel, arm_context_kernel
 from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
 from bandits_torch.kernels.smooth_time import (
     MaternTimeKernel,
@@ -25,11 +26,13 @@ __all__ = [
     "PeriodicTimeKernel",
     "ProductOfTimeKernels",
     "QuasiPeriodicKernel",
+    "PeriodKernel",
     "SpatioTemporalKernel",
     "StackedKernel",
     "StateSpaceTimeKernel",
     "SumOfTimeKernels",
     "WienerKernel",
+    "arm_context_kernel",
     "estimate_covariance",
     "state_space_of",
 ]

@@ -15,7 +15,7 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import AtStep
 from bandits_torch.domain import Domain
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.choices import choices_over
+from bandits_torch.policies.choices import ModelChoices, choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Choice, Expect, Observation, Policy, copied_state
 from bandits_torch.streams import ReplicateStreams
@@ -74,7 +74,7 @@ class IndexPolicy(Policy):
             validation.instance("width", width, Width, "a Width")
         if forgetting is not None:
             validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
-        own = choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
+        own = self._choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
         if width is None:
             _check_needs_no_width(acquisition, model)
         self.forgetting = (forgetting or KeepEverything()).begin(model)
@@ -95,6 +95,11 @@ class IndexPolicy(Policy):
         self._clock: int | Tensor = 0
         self._restarts = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
         self._width: Tensor | None = None
+
+    def _choices_over(
+        self, model: OnlineModel, choices: Tensor | Domain | None, **search: Any
+    ) -> ModelChoices:
+        return choices_over(model, choices, **search)
 
     # -- one step --------------------------------------------------------------------------------------
 

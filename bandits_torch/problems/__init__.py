@@ -1,5 +1,6 @@
 """What is optimised: simulated reward functions and tables of real rewards."""
 
+from bandits_torch.problems.contextual import ContextualGPDraws
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.datasets import (
     BeijingPM25,
@@ -36,6 +37,7 @@ from bandits_torch.problems.tv_gp import TVGPDraws
 __all__ = [
     "PROBLEMS",
     "BeijingPM25",
+    "ContextualGPDraws",
     "ContinuousProblem",
     "DriftingCosine",
     "DynamicFunction",

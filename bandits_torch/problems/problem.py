@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.scoring import ArmScores
@@ -36,6 +37,8 @@ class Knowledge:
             when k(x, x) <= 1.
         priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields
             above. None: no candidates.
+        context_dim: numbers of the context that comes with every step (``ArmContext``); 0: none.
+        context_kernel: prior covariance over contexts, which multiplies ``kernel``; None without a context.
     """
 
     kernel: Kernel
@@ -45,6 +48,8 @@ class Knowledge:
     forgetting_rate: float = 0.03
     variation_budget: float | Tensor | None = None
     priors: Sequence[CandidatePrior] | None = None
+    context_dim: int = 0
+    context_kernel: Kernel | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> Knowledge:
         """A copy with its tensors moved as by ``Tensor.to``; the kernel itself is moved in place.
@@ -121,8 +126,10 @@ class Problem(ABC):
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Noise (S,) on the rewards of the arms (S,)."""
 
-    def available(self, step: int) -> Tensor | None:
-        """Mask (N,) or (S, N) of the arms that can be pulled at this step; None: all of them."""
+    def available(self, step: int) -> Tensor | ArmContext | None:
+        """Mask (N,) or (S, N) of the arms that can be pulled at this step; None: all of them.
+
+        An ``ArmContext`` where a context, or features of the arms, come with the step."""
         return None
 
     def time(self, step: int) -> float:

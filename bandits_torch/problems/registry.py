@@ -9,6 +9,7 @@ from typing import Any
 from bandits_torch import validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.problems import (
+    contextual,
     datasets,
     drifting,
     dynamic_functions,
@@ -28,6 +29,7 @@ _SIMULATED = (
     synthetic,
     drifting,
     tv_gp,
+    contextual,
     standard_functions,
     moving_peaks,
     dynamic_functions,

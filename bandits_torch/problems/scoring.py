@@ -7,10 +7,12 @@ import math
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext, mask_of
 
 
-def available_rewards(expected: Tensor, available: Tensor | None) -> Tensor:
+def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -> Tensor:
     """The expected rewards ((R, N) or (S, N)), minus infinity where an arm is not available."""
+    available = mask_of(available)
     return expected if available is None else expected.masked_fill(~available, -math.inf)
 
 
@@ -27,8 +29,11 @@ class ArmScores:
         self._expected_seen: tuple[Tensor | None, int] = (None, 0)
         self._mask_seen: tuple[Tensor | None, int] = (None, 0)
 
-    def __call__(self, expected: Tensor, arm: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, expected: Tensor, arm: Tensor, available: Tensor | ArmContext | None
+    ) -> tuple[Tensor, Tensor]:
         """Expected rewards (S,) of the arms (S,), and of the best available, (S,) or (1,)."""
+        available = mask_of(available)
         if not (_unchanged(expected, self._expected_seen) and _unchanged(available, self._mask_seen)):
             validation.shape_is("expected_rewards", expected, expected.shape == self._shape, f"{self._shape}")
             self._rewards = available_rewards(expected, available)

@@ -75,8 +75,7 @@ class TVGPDraws(SimulatedProblem):
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
         super().__init__(arms, replicates, noise_scale, horizon)
         root = covariance_root(covariance(k, arms))
-        self._path = _DriftingPath(root, forgetting_rate, (seed, replicates, first_replicate))
-        self._blocks: dict[int, Tensor] = {}
+        self._blocks = DriftingBlocks(root, forgetting_rate, (seed, replicates, first_replicate))
         rank, x = root.shape[1], math.log((horizon or 10_000) / _FAILURE_PROBABILITY)
         self.knowledge = Knowledge(
             kernel=k,
@@ -88,14 +87,29 @@ class TVGPDraws(SimulatedProblem):
     def expected_rewards(self, step: int) -> Tensor:
         """f_step, (replicates, N): a view of the block the step lies in."""
         self.check_step(step)
+        return self._blocks.at(step, self.arms)
+
+
+class DriftingBlocks:
+    """The path of a drifting draw at any step, simulated in blocks, of which the last two are kept.
+
+    Args: see ``_DriftingPath``.
+    """
+
+    def __init__(self, root: Tensor, rate: float, source: tuple[int, int, int]) -> None:
+        self._path = _DriftingPath(root, rate, source)
+        self._blocks: dict[int, Tensor] = {}
+
+    def at(self, step: int, like: Tensor) -> Tensor:
+        """f_step, (replicates, N), with the dtype and device of ``like``: a view of the block the step lies in."""
         number, place = divmod(step - 1, _BLOCK_STEPS)
         if number not in self._blocks:
-            self._blocks[number] = self._path.block(number).to(self.arms)
+            self._blocks[number] = self._path.block(number).to(like)
             for old in [n for n in self._blocks if n not in (number - 1, number)]:
                 del self._blocks[old]
         block = self._blocks[number]
-        if block.device != self.arms.device or block.dtype != self.arms.dtype:  # the problem was moved since
-            block = self._blocks[number] = block.to(self.arms)
+        if block.device != like.device or block.dtype != like.dtype:  # the problem was moved since
+            block = self._blocks[number] = block.to(like)
         return block[place]
 
 

@@ -13,12 +13,21 @@ from bandits_torch.naming import unknown_name
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recipes import adaptive, averaging, classical, index_policies, sketched, unknown_prior
+from bandits_torch.recipes import (
+    adaptive,
+    averaging,
+    classical,
+    contextual,
+    index_policies,
+    sketched,
+    unknown_prior,
+)
 from bandits_torch.recipes.registration import REGISTERED, Recipe
 
 _MODULES = (
     averaging,
     index_policies,
+    contextual,
     sketched,
     unknown_prior,
     adaptive,
@@ -65,6 +74,11 @@ def build(
     known |= options
     if "prior_mean" not in options:
         known["prior_mean"] = _prior_mean(about, known["prior_mean"])
+    if problem.knowledge.context_dim and not about.contexts:
+        raise ValueError(
+            f"policy {name} must be one for arms under a context, such as cgp_ucb, tv_cgp_ucb or random, for "
+            f"{type(problem).__name__}, which gives one at every step; {name} takes none"
+        )
     if about.belief is not None:
         _check_belief(about, known[about.belief], problem)
     wanted = {

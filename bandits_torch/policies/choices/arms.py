@@ -13,6 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
@@ -61,6 +62,9 @@ class Arms(Choices):
 
     def _check_mask(self, available: Tensor) -> None:
         shapes = ((self.num_arms,), (self.replicates, self.num_arms))
+        if isinstance(available, ArmContext):
+            expected = "a mask of arms alone: this policy takes no context"
+            validation.require(False, "available", available, expected)
         validation.tensor("available", available)
         validation.shape_is("available", available, available.shape in shapes, f"{shapes[0]} or {shapes[1]}")
         validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
@@ -204,9 +208,12 @@ class ListedArms(ArmsWithModel):
 
     def _rows(self, time: float) -> Tensor:
         """N x D."""
-        rows = self.arms
+        return self._timed(self.arms, time)
+
+    def _timed(self, rows: Tensor, time: float) -> Tensor:
+        """Rows ``... x d``, with the time behind if the model has one input more."""
         if cast(int, self.model.input_dim) > rows.shape[-1]:
-            rows = torch.cat([rows, torch.full_like(rows[:, :1], time)], -1)
+            rows = torch.cat([rows, torch.full_like(rows[..., :1], time)], -1)
         return rows
 
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
