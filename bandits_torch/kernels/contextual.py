@@ -82,7 +82,9 @@ class PeriodKernel(Kernel):
 
     variance: Tensor
 
-    def __init__(self, variance: float | Tensor = 1.0, batch_shape: Sequence[int] = (), **kwargs: Any) -> None:
+    def __init__(
+        self, variance: float | Tensor = 1.0, batch_shape: Sequence[int] = (), **kwargs: Any
+    ) -> None:
         super().__init__(batch_shape=torch.Size(batch_shape), **kwargs)
         like = variance if isinstance(variance, Tensor) else torch.empty((), dtype=torch.float64)
         value = validation.finite_tensor("variance", validation.numbers("variance", variance, like))

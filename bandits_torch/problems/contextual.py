@@ -59,7 +59,7 @@ class ContextualGPDraws(SimulatedProblem):
         *,
         num_contexts: int = 40,
         context_dim: int = 1,
-        context_lengthscale: float = 0.3,
+        context_lengthscale: float = 0.2,
         forgetting_rate: float = 0.0,
         horizon: int | None = None,
         noise_scale: float = 0.1,
@@ -75,7 +75,9 @@ class ContextualGPDraws(SimulatedProblem):
     ) -> None:
         validation.positive_integer("num_contexts", num_contexts)
         validation.positive_integer("context_dim", context_dim)
-        validation.require(forgetting_rate == 0 or 0 < forgetting_rate < 1, "forgetting_rate", forgetting_rate, "in [0, 1)")
+        validation.require(
+            forgetting_rate == 0 or 0 < forgetting_rate < 1, "forgetting_rate", forgetting_rate, "in [0, 1)"
+        )
         validation.non_negative("noise_scale", noise_scale)
         if horizon is not None:
             validation.positive_integer("horizon", horizon)

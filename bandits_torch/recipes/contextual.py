@@ -55,9 +55,7 @@ def cgp_ucb(
 
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
-    return _contextual(
-        setup, None, context_dim, context_kernel, combine, num_contexts, window, delta, width
-    )
+    return _contextual(setup, None, context_dim, context_kernel, combine, num_contexts, window, delta, width)
 
 
 @recipe(takes=_TAKES, one_mean=True, contexts=True, quick={"window": 9}, race={})
@@ -101,13 +99,17 @@ def _contextual(
     delta: float,
     width: float | Width | None,
 ) -> Policy:
-    validation.require(setup.domain is None, "arms", setup.choices, "arms: over points a context is a fixed feature")
+    validation.require(
+        setup.domain is None, "arms", setup.choices, "arms: over points a context is a fixed feature"
+    )
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
     kernel, arms = _over_arms(setup, arms)
     validation.natural("context_dim", context_dim)
     expected = "a kernel over the context" if context_dim else "None without a context (context_dim 0)"
-    validation.require((context_kernel is not None) == (context_dim > 0), "context_kernel", context_kernel, expected)
+    validation.require(
+        (context_kernel is not None) == (context_dim > 0), "context_kernel", context_kernel, expected
+    )
     if context_kernel is not None:
         kernel = arm_context_kernel(kernel, context_kernel, arms.shape[-1], context_dim, combine)
     own = CGPUCBWidth(len(arms), num_contexts, delta)
