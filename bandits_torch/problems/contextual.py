@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -86,7 +85,7 @@ class ContextualGPDraws(SimulatedProblem):
         h = make_kernel(kernel, context_lengthscale, nu)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_CONTEXTS,)))
         self.contexts = torch.from_numpy(rng.uniform(size=(num_contexts, context_dim)))
-        self._seed, self._order = seed, lru_cache(2)(self._drawn)
+        self._seed, self._ahead = seed, (-1, [0])  # block, its contexts
         root = torch.kron(covariance_root(covariance(k, arms)), covariance_root(covariance(h, self.contexts)))
         source = (seed, replicates, first_replicate)
         self._drifting = DriftingBlocks(root, forgetting_rate, source) if forgetting_rate > 0 else None
@@ -105,11 +104,11 @@ class ContextualGPDraws(SimulatedProblem):
         """The number, 0 to M - 1, of the context of a step."""
         self.check_step(step)
         block, place = divmod(step - 1, _CONTEXTS_AHEAD)
-        return int(self._order(block)[place])
-
-    def _drawn(self, block: int) -> np.ndarray:
-        sequence = np.random.SeedSequence(self._seed, spawn_key=(_CONTEXTS, block))
-        return np.random.default_rng(sequence).integers(len(self.contexts), size=_CONTEXTS_AHEAD)
+        if self._ahead[0] != block:
+            sequence = np.random.SeedSequence(self._seed, spawn_key=(_CONTEXTS, block))
+            drawn = np.random.default_rng(sequence).integers(len(self.contexts), size=_CONTEXTS_AHEAD)
+            self._ahead = block, drawn.tolist()
+        return self._ahead[1][place]
 
     def available(self, step: int) -> ArmContext:
         """The context of the step, for all arms."""

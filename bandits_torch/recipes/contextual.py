@@ -17,6 +17,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     arm_context_kernel,
 )
+from bandits_torch.kernels.contextual import COMBINATIONS
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.contextual import ContextualPolicy
@@ -106,6 +107,7 @@ def _contextual(
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
     kernel, arms = _over_arms(setup, arms)
     validation.natural("context_dim", context_dim)
+    validation.require(combine in COMBINATIONS, "combine", combine, f"one of {', '.join(COMBINATIONS)}")
     expected = "a kernel over the context" if context_dim else "None without a context (context_dim 0)"
     validation.require(
         (context_kernel is not None) == (context_dim > 0), "context_kernel", context_kernel, expected

@@ -98,6 +98,7 @@ class ContextualArms(ListedArms):
         inputs = observation.why.get(INPUTS)
         fits = isinstance(inputs, Tensor) and inputs.shape == shape and inputs.is_floating_point()
         validation.require(fits, name, inputs, f"a tensor {shape}, the inputs that the choice was made with")
+        assert isinstance(inputs, Tensor)
         if inputs.is_cpu:
             validation.finite_tensor(name, inputs)
 
