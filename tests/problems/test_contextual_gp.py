@@ -10,7 +10,9 @@ from bandits_torch.problems.simulated import covariance
 def test_functions_have_the_covariance_that_is_told() -> None:
     """Over 4 000 replicates: products of expected rewards of (arm, context, step) against k h (1 - eps)^(lag / 2)."""
     rate, draws = 0.2, 4000
-    problem = make("contextual-gp", replicates=draws, num_arms=3, num_contexts=3, forgetting_rate=rate, seed=3)
+    problem = make(
+        "contextual-gp", replicates=draws, num_arms=3, num_contexts=3, forgetting_rate=rate, seed=3
+    )
     known, steps = problem.knowledge, (1, 2, 3, 5, 9)
     f = torch.stack([problem.expected_rewards(step) for step in steps])  # steps x S x N
     k = covariance(known.kernel, problem.arms)
