@@ -94,19 +94,14 @@ def theirs(problem: CobaProblem, name: str, exploration: float) -> Tensor:
 
     means = []
     for seed, interactions in enumerate(problem.interactions):
-        learner: Any
-        if name == "random":
-            learner = coba.RandomLearner()
-        else:
-            learner = getattr(coba, name)(exploration, seed=seed + 1)
+        learner: Any = None if name == "random" else getattr(coba, name)(exploration, seed=seed + 1)
         total, draw = 0.0, coba.CobaRandom(seed)
         for one in interactions:
             context, actions = one["context"], one["actions"]
-            told = learner.predict(context, actions)
-            if name == "random":
-                action, probability = draw.choice(actions), 1 / len(actions)
-            else:
-                action, probability = told[:2]
+            if learner is None:
+                total += one["rewards"](draw.choice(actions))
+                continue
+            action, probability = learner.predict(context, actions)[:2]
             reward = one["rewards"](action)
             learner.learn(context, action, reward, probability)
             total += reward

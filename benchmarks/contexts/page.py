@@ -87,9 +87,9 @@ def _coba(table: pd.DataFrame) -> list[str]:
     return [
         "Environments that `coba` generates (five actions, five features of context and action each, all new at every",
         f"step; rewards in [0, 1]), {seeds} seeds: mean regret a step, with its standard error over seeds.",
-        f"Settings are the best, on two other seeds and half the steps, of {len(OURS)} for ours (lengthscale over",
-        f"median distance, width) and {len(EXPLORATION)} for each of theirs. Their policies see the products of context",
-        "and action (`1, a, xa`), which is the true model in `linear`.",
+        f"Settings are the best, on two other seeds and half the steps, of {len(OURS)} for ours (lengthscale",
+        f"over median distance, width) and {len(EXPLORATION)} for each of theirs. Their policies see the products of",
+        "context and action (`1, a, xa`), which is the true model in `linear`.",
         "",
         _markdown(rows),
         "",
