@@ -74,9 +74,9 @@ class ContextualGPDraws(SimulatedProblem):
     ) -> None:
         validation.positive_integer("num_contexts", num_contexts)
         validation.positive_integer("context_dim", context_dim)
-        validation.require(
-            forgetting_rate == 0 or 0 < forgetting_rate < 1, "forgetting_rate", forgetting_rate, "in [0, 1)"
-        )
+        if validation.finite_number("forgetting_rate", forgetting_rate) != 0:
+            validation.probability("forgetting_rate", forgetting_rate)
+        validation.positive("context_lengthscale", context_lengthscale)
         validation.non_negative("noise_scale", noise_scale)
         if horizon is not None:
             validation.positive_integer("horizon", horizon)

@@ -121,7 +121,7 @@ def _contextual(
     mean.constant.data.fill_(one_prior_mean(setup))
     model = OnlineGP(
         kernel,
-        torch.as_tensor(cast(Number, setup.noise_variance), dtype=arms.dtype, device=arms.device),
+        cast(Number, setup.noise_variance),  # None is refused by name where it is used
         prior_mean=mean.requires_grad_(False),
         input_dim=arms.shape[-1] + context_dim + (time_kernel is not None),
         batch_shape=(setup.replicates,),

@@ -410,6 +410,7 @@ SPECS: dict[str, Spec] = {
     "kernels.state_space_of": Spec({"kernel": lambda: kernels.MaternTimeKernel(2.0)}, {"kernel": bad.thing}),
     "kernels.estimate_covariance": Spec({"table": lambda: torch.rand(6, N).double()}),
     # theory
+    "theory.CGPUCBWidth": Spec({"num_contexts": 3}),
     "theory.BKBWidth": Spec({}, _TWO_FORMS),
     "theory.DriftAwareWidth": Spec({"base": lambda: theory.ConstantWidth(1.0)}),
     "theory.GPBUCBWidth": Spec(

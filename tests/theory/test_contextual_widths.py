@@ -27,7 +27,7 @@ def test_it_is_the_formula_over_pairs() -> None:
     ("arms", "contexts", "delta"), [(0, 3, 0.1), (3, 0, 0.1), (3, 3, 0.0), (3, 1.5, 0.1)]
 )
 def test_bad_numbers_are_refused(arms, contexts, delta) -> None:
-    with pytest.raises(ValueError, match="num_arms|num_contexts|delta"):
+    with pytest.raises(ValueError, match=r"num_arms|num_contexts|delta"):
         CGPUCBWidth(arms, contexts, delta)
 
 
