@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from bandits_torch.policies.choices import ModelChoices
 from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Choice, Observation
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
 from bandits_torch.theory.widths import Width
 
 
@@ -86,6 +87,17 @@ class ContextualPolicy(IndexPolicy):
         """See ``IndexPolicy``, with the inputs of the choice."""
         with self.choices.as_chosen(observation.why[INPUTS]):
             super().learn_checked(observation)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""
+        with super().expecting(time) as expect:
+
+            def told(pending: Pending) -> None:
+                with self.choices.as_chosen(pending.why[INPUTS]):
+                    expect(pending)
+
+            yield told
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor | ArmContext | None = None) -> tuple[Tensor, Tensor]:

@@ -21,9 +21,10 @@ from bandits_torch.kernels.contextual import COMBINATIONS
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.contextual import ContextualPolicy
-from bandits_torch.policies.forgetting import KeepEverything, SlidingWindow
+from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything, SlidingWindow
 from bandits_torch.policies.policy import Policy
-from bandits_torch.recipes.parts import as_width, one_prior_mean
+from bandits_torch.policies.stale_observations import StaleObservations
+from bandits_torch.recipes.parts import STALE, as_width, one_prior_mean
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Setup
 from bandits_torch.theory.contextual_widths import CGPUCBWidth
@@ -69,24 +70,35 @@ def tv_cgp_ucb(
     context_kernel: Kernel | None = None,
     combine: str = "product",
     num_contexts: int = 1,
+    stale: float | None = STALE,
     window: int | None = None,
     delta: float = 0.1,
     width: float | Width | None = None,
 ) -> Policy:
     """CGP-UCB whose function of arm and context drifts: times (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
 
-    ``time_kernel``: any other kernel over time instead, Markov or not. ``forgetting_rate`` 0 is ``cgp_ucb``. What is
-    older than about 10 / eps steps hardly counts, so that such a ``window`` makes a step cheap and loses next to
-    nothing. Other arguments: as ``cgp_ucb``.
+    ``time_kernel``: any other kernel over time instead, Markov or not. ``forgetting_rate`` 0 is ``cgp_ucb``.
 
-    Raises ValueError as ``cgp_ucb``, and for a ``time_kernel`` that is not a kernel.
+    ``stale``: under exponential forgetting observations are dropped once no mean can change by more than so many
+    prior standard deviations (``StaleObservations``), so that a step does not slow down; None keeps all. ``window``:
+    observations held, instead. Other arguments: as ``cgp_ucb``.
+
+    Raises ValueError as ``cgp_ucb``, for a ``time_kernel`` that is not a kernel, and a ``stale`` that is not > 0.
     """
     if time_kernel is None and forgetting_rate != 0:
         rate = validation.numbers("forgetting_rate", forgetting_rate, torch.zeros((), dtype=torch.float64))
         time_kernel = ExponentialForgettingKernel(rate)
+    if stale is not None:
+        validation.positive("stale", stale)
+    drops = stale is not None and window is None and isinstance(time_kernel, ExponentialForgettingKernel)
+    rule = StaleObservations(stale) if drops and stale is not None else _window(window)
     return _contextual(
-        setup, time_kernel, context_dim, context_kernel, combine, num_contexts, window, delta, width
+        setup, time_kernel, context_dim, context_kernel, combine, num_contexts, rule, delta, width
     )
+
+
+def _window(window: int | None) -> ForgettingRule:
+    return KeepEverything() if window is None else SlidingWindow(window)
 
 
 def _contextual(
@@ -96,7 +108,7 @@ def _contextual(
     context_kernel: Kernel | None,
     combine: str,
     num_contexts: int,
-    window: int | None,
+    forgetting: ForgettingRule,
     delta: float,
     width: float | Width | None,
 ) -> Policy:
@@ -134,7 +146,7 @@ def _contextual(
         choices=arms,
         context_dim=context_dim,
         width=as_width(width) or own,
-        forgetting=KeepEverything() if window is None else SlidingWindow(window),
+        forgetting=forgetting,
         seed=setup.seed,
         first_replicate=setup.first_replicate,
     )

@@ -8,7 +8,6 @@ tables there are. ``--only fixed|drifting|coba``: that part; ``--seed``: that se
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from benchmarks.contexts import dense, linear
 from benchmarks.contexts.page import write_page
 
 RESULTS = Path(__file__).parent / "results"
-SIZE, SMALL = dense.Size(2000, 2), dense.Size(40, 2)
+SIZE, SMALL = dense.Size(2000, 1), dense.Size(40, 2)
 
 
 def _tell(line: str) -> None:
@@ -33,7 +32,6 @@ def main() -> None:
     parser.add_argument("--only", choices=(*dense.PROBLEMS, "coba"))
     parser.add_argument("--seed", type=int)
     asked = parser.parse_args()
-    os.nice(10)
     torch.set_num_threads(1)
     results = Path(tempfile.mkdtemp()) if asked.fast else RESULTS
     results.mkdir(exist_ok=True)

@@ -18,8 +18,9 @@ from bandits_torch.policies import Choice, Observation, Policy
 from bandits_torch.problems import Problem
 from bandits_torch.streams import ReplicateStreams
 
-WIDTH, WINDOW, DRIFT = 2.0, 400, 0.02
+WIDTH, WINDOW, STALE, DRIFT = 2.0, 400, 0.01, 0.02
 DENSE, WINDOWED, WHOLE = "dense refit", f"ours, window {WINDOW}", "ours, all held"
+DROPPED = f"ours, stale {STALE}"
 BLIND, RANDOM = "blind to the context", "random"
 PROBLEMS = {"fixed": 0.0, "drifting": DRIFT}
 
@@ -110,13 +111,12 @@ def policies(problem: Problem, horizon: int, window: int = WINDOW) -> dict[str, 
     def built(**options: Any) -> Policy:
         return recipes.build("tv_cgp_ucb", problem, replicates=1, horizon=horizon, width=WIDTH, **options)
 
-    whole = built()
+    whole = built(stale=None)
     kernel: Any = whole.model.kernel  # type: ignore[attr-defined]
     if known.forgetting_rate == 0:  # inputs without time
         kernel = _Without(kernel)
-    return {
-        WHOLE: whole,
-        WINDOWED: built(window=window),
+    bounded = {DROPPED: built(stale=STALE), WINDOWED: built(window=window)}
+    return (bounded if known.forgetting_rate else {WHOLE: whole}) | {
         DENSE: DenseRefit(problem.arms, kernel, float(known.noise_variance), WIDTH),
         BLIND: Blind(
             recipes.tv_gp_ucb(

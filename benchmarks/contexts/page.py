@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from bandits_torch.files import atomic_write
-from benchmarks.contexts.dense import DENSE, DRIFT, PROBLEMS, WIDTH, WINDOW
+from benchmarks.contexts.dense import DENSE, DRIFT, PROBLEMS, STALE, WIDTH, WINDOW
 from benchmarks.contexts.linear import EXPLORATION, OURS
 from benchmarks.speed.page import markdown
 
@@ -63,7 +63,8 @@ def _dense(table: pd.DataFrame) -> list[str]:
         f"step), {horizon} steps, {seeds} seeds. All take every step in turn, in one process on one thread, with the",
         f"same kernel and width {WIDTH}; the dense refit holds all data, computes its kernel matrix and factors it at",
         f"every step. Asked: regret at most {ASKED_REGRET} times its own, in 1/{ASKED_TIME} of its time.",
-        f"The window of {WINDOW} bounds the cost; for a function that does not change it throws away what is true.",
+        f"Under drift observations are dropped once no mean can change by more than {STALE} prior deviations",
+        f"(`StaleObservations`), or but for the last {WINDOW}; what is fixed has no old observations to drop.",
         "",
         _markdown(rows),
         "",
