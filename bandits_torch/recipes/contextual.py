@@ -57,7 +57,9 @@ def cgp_ucb(
 
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
-    return _contextual(setup, None, context_dim, context_kernel, combine, num_contexts, window, delta, width)
+    return _contextual(
+        setup, None, context_dim, context_kernel, combine, num_contexts, _window(window), delta, width
+    )
 
 
 @recipe(takes=_TAKES, one_mean=True, contexts=True, quick={"window": 9}, race={})

@@ -113,6 +113,69 @@ def test_late_rewards_are_learned_with_the_context_of_their_question(name, tmp_p
         assert mean[s].tolist() == pytest.approx(plain_mean, abs=1e-9)
 
 
+def test_open_questions_count_with_their_own_context() -> None:
+    """Eight questions of two contexts: each choice is that of a twin that has seen its own mean for the others."""
+    live = AskTell(policy_of())
+    twins = twins_of()
+    for time, step, features, contexts, _ in steps_of(6):
+        question = live.ask(time, step)
+        chosen = features[torch.arange(S), question.arm]
+        reward = reward_of(chosen, contexts)
+        live.tell(question.id, reward)
+        for s, twin in enumerate(twins):
+            twin.learn(chosen[s].tolist(), contexts[s].tolist(), time, float(reward[s]))
+    told = [([0.1, 0.9], 4), ([0.8, 0.2], 4)]
+    for context, count in told:
+        questions = live.ask(7.0, ArmContext(torch.tensor(context).double()), count=count)
+        for question in questions:
+            for s, twin in enumerate(twins):
+                mean, deviation = twin.posterior(ARMS.tolist(), context, 7.0)
+                arm = int((mean + twin.width(7) * deviation).argmax())
+                assert int(question.arm[s]) == arm
+                twin.learn(ARMS[arm].tolist(), context, 7.0, float(mean[arm]))
+    assert len(live.open) == 8
+
+
+def test_what_will_be_best_is_asked_under_a_context() -> None:
+    live, step = AskTell(policy_of()), ArmContext(torch.tensor([0.3, 0.4]).double())
+    live.tell(live.ask(1.0, step).id, 2.0)
+    mean, deviation = live.predict(5.0, context=step)
+    expected, variance = live.policy.marginals(5.0, step)
+    assert torch.equal(mean, expected)
+    assert torch.equal(deviation, variance.sqrt())
+    for bad, match in ((None, "context must be a tensor"), (torch.zeros(C), "context must be an ArmContext")):
+        with pytest.raises(ValueError, match=match):
+            live.predict(5.0, context=bad)
+    with pytest.raises(ValueError, match="context must be None"):
+        AskTell(recipes.gp_ucb(ARMS, rbf(0.4), NOISE)).predict(5.0, context=step)
+
+
+def test_stale_observations_are_dropped_and_what_is_lost_is_bounded() -> None:
+    problem = make("contextual-gp", forgetting_rate=0.1, num_arms=6, seed=5)
+    settings = {"replicates": 1, "horizon": 300, "width": 2.0}
+    bounded, whole = (recipes.build("tv_cgp_ucb", problem, **settings, stale=s) for s in (1e-3, None))
+    history = run(bounded, problem, 300)
+    for step in range(1, 301):
+        time, available = problem.time(step), problem.available(step)
+        inputs = torch.cat([problem.arms[history.arms[0, step - 1]], available.context]).unsqueeze(0)
+        why = {"inputs": inputs}
+        whole.learn(Observation(time, history.arms[:, step - 1], history.rewards[:, step - 1], why))
+    held = [int(policy.model.num_observations[0]) for policy in (bounded, whole)]
+    assert held[0] < 200 < held[1] == 300
+    means = [policy.marginals(301.0, problem.available(301))[0] for policy in (bounded, whole)]
+    assert (means[0] - means[1]).abs().max() < 1e-3
+
+
+def test_steps_under_a_context_are_not_captured() -> None:
+    problem = make("contextual-gp", horizon=20)
+    policy = recipes.build("cgp_ucb", problem, replicates=1, horizon=20)
+    with pytest.raises(ValueError, match="ContextualPolicy cannot be captured"):
+        run(policy, problem, 20, capture=True)
+    blind = recipes.gp_ucb(problem.arms, problem.knowledge.kernel, 0.01)
+    with pytest.raises(ValueError, match="a context comes with every step"):
+        run(blind, problem, 20, capture=True)
+
+
 def test_without_a_context_it_is_gp_ucb() -> None:
     problem = make("gp", replicates=3, num_arms=20, seed=4)
     one, other = (recipes.build(name, problem, replicates=3, horizon=60) for name in ("cgp_ucb", "gp_ucb"))
