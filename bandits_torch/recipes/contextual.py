@@ -62,7 +62,7 @@ def cgp_ucb(
     )
 
 
-@recipe(takes=_TAKES, one_mean=True, contexts=True, quick={"window": 9}, race={})
+@recipe(takes=_TAKES, one_mean=True, contexts=True, race={})
 def tv_cgp_ucb(
     setup: Setup,
     *,
@@ -85,15 +85,20 @@ def tv_cgp_ucb(
     prior standard deviations (``StaleObservations``), so that a step does not slow down; None keeps all. ``window``:
     observations held, instead. Other arguments: as ``cgp_ucb``.
 
-    Raises ValueError as ``cgp_ucb``, for a ``time_kernel`` that is not a kernel, and a ``stale`` that is not > 0.
+    Raises ValueError as ``cgp_ucb``, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not > 0 or
+    has nothing to do.
     """
     if time_kernel is None and forgetting_rate != 0:
         rate = validation.numbers("forgetting_rate", forgetting_rate, torch.zeros((), dtype=torch.float64))
         time_kernel = ExponentialForgettingKernel(rate)
+    exponential = isinstance(time_kernel, ExponentialForgettingKernel)
     if stale is not None:
         validation.positive("stale", stale)
-    drops = stale is not None and window is None and isinstance(time_kernel, ExponentialForgettingKernel)
-    rule = StaleObservations(stale) if drops and stale is not None else _window(window)
+        fits = stale == STALE or (exponential and window is None)
+        expected = "left as it is, or None, with a window or without exponential forgetting"
+        validation.require(fits, "stale", stale, expected)
+    drops = stale is not None and exponential and window is None
+    rule = StaleObservations(cast(float, stale)) if drops else _window(window)
     return _contextual(
         setup, time_kernel, context_dim, context_kernel, combine, num_contexts, rule, delta, width
     )

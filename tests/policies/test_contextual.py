@@ -8,6 +8,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
 from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch.kernels import PeriodKernel
 from bandits_torch.models import OnlineGP
 from bandits_torch.policies import ContextualPolicy, Observation
 from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se
@@ -284,6 +285,9 @@ def test_what_takes_no_context_says_so(name) -> None:
         ({"combine": "both"}, "combine"),
         ({"num_contexts": 0}, "num_contexts"),
         ({"window": 0}, "window"),
+        ({"name": "tv_cgp_ucb", "stale": 0.0}, "stale"),
+        ({"name": "tv_cgp_ucb", "stale": 0.1, "window": 5}, "stale"),
+        ({"name": "tv_cgp_ucb", "stale": 0.1, "forgetting_rate": 0}, "stale"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_by_name(options, name) -> None:
@@ -313,3 +317,32 @@ def test_the_loop_passes_contexts_and_the_policy_makes_use_of_them() -> None:
     blind = rewards.amax(-1).sum(0) - rewards.sum(0).amax(-1)
     assert regret["cgp_ucb"] < 0.5 * blind.mean()
     assert blind.mean() < regret["random"]
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_offsets_of_periods_are_seen_through(control) -> None:
+    """Six arms, periods of six steps, each with an offset five times as large as what differs between arms."""
+    replicates, count, length, steps = 8, 6, 6, 150
+    draw = torch.Generator().manual_seed(6)
+    effects = torch.randn(replicates, count, generator=draw, dtype=torch.float64)
+    K = torch.eye(count, dtype=torch.float64)
+    if control:
+        K[0, 0] = effects[:, 0] = 0
+    offsets = 5 * torch.randn(replicates, steps // length, generator=draw, dtype=torch.float64)
+    noise = 0.1 * torch.randn(replicates, steps, generator=draw, dtype=torch.float64)
+    known = {"context_dim": 1, "context_kernel": PeriodKernel(25.0), "combine": "sum"}
+    seeing = recipes.cgp_ucb(count, K, 0.01, replicates=replicates, width=2.0, **known)
+    blind = recipes.gp_ucb(count, K, 25.0, replicates=replicates, width=2.0)  # an offset is noise to it
+    regret = {}
+    for policy, sees in ((seeing, True), (blind, False)):
+        lost = torch.zeros(replicates).double()
+        for k in range(steps):
+            period = k // length
+            step = ArmContext(torch.tensor([float(period)])) if sees else None
+            choice = policy.choose(float(k), step)
+            effect = effects.gather(1, choice.arm.unsqueeze(1)).squeeze(1)
+            reward = effect + offsets[:, period] + noise[:, k]
+            policy.learn(Observation(float(k), choice.arm, reward, choice.why))
+            lost += effects.amax(1) - effect
+        regret[sees] = lost.mean()
+    assert regret[True] < 0.25 * regret[False]
