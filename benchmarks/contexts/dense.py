@@ -115,8 +115,10 @@ def policies(problem: Problem, horizon: int, window: int = WINDOW) -> dict[str, 
     kernel: Any = whole.model.kernel  # type: ignore[attr-defined]
     if known.forgetting_rate == 0:  # inputs without time
         kernel = _Without(kernel)
-    bounded = {DROPPED: built(stale=STALE), WINDOWED: built(window=window)}
-    return (bounded if known.forgetting_rate else {WHOLE: whole}) | {
+    ours = {WHOLE: whole}
+    if known.forgetting_rate:
+        ours = {DROPPED: built(stale=STALE), WINDOWED: built(window=window)}
+    return ours | {
         DENSE: DenseRefit(problem.arms, kernel, float(known.noise_variance), WIDTH),
         BLIND: Blind(
             recipes.tv_gp_ucb(
