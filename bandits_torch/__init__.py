@@ -16,6 +16,7 @@ from bandits_torch._version import __version__
 if TYPE_CHECKING:
     from bandits_torch import recipes
     from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
+    from bandits_torch.arm_context import ArmContext
     from bandits_torch.ask_tell import AskTell, Question
     from bandits_torch.domain import Domain
     from bandits_torch.history import History
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bandits_torch.problems import Problem, make
 
 __all__ = [
+    "ArmContext",
     "ArmGP",
     "AskTell",
     "Domain",
@@ -48,6 +50,7 @@ __all__ = [
 # Where a name is found; what is not listed is a module itself.
 _HOMES = {
     "acquisition": ("ThompsonSampling", "UpperConfidenceBound"),
+    "arm_context": ("ArmContext",),
     "ask_tell": ("AskTell", "Question"),
     "domain": ("Domain",),
     "history": ("History",),

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from bandits_torch import recipes, validation
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
+from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
@@ -135,17 +137,20 @@ class AskTell(Described):
             return self._asked
 
     @overload
-    def ask(self, time: float, available: Tensor | Domain | None = None) -> Question: ...
+    def ask(self, time: float, available: Tensor | Domain | ArmContext | None = None) -> Question: ...
 
     @overload
     def ask(
-        self, time: float, available: Tensor | Domain | None = None, *, count: int
+        self, time: float, available: Tensor | Domain | ArmContext | None = None, *, count: int
     ) -> tuple[Question, ...]: ...
 
     def ask(
-        self, time: float, available: Tensor | Domain | None = None, *, count: int | None = None
+        self, time: float, available: Tensor | Domain | ArmContext | None = None, *, count: int | None = None
     ) -> Question | tuple[Question, ...]:
         """Choose at ``time`` among the arms with ``available`` True; see ``Policy.choose_many``.
+
+        ``available``: a mask of arms, the ``Domain`` of this step, or the ``ArmContext`` that comes with it, with which
+        the reward is learned whenever it is told.
 
         ``count``: q >= 1 questions, as a tuple, each of which counts those before it and all that are open, as repeated
         calls would; None: one question by itself. Cost: a step for each question asked or open, and, where any is open,
@@ -260,7 +265,9 @@ class AskTell(Described):
         validation.require(known, "id", id, f"of a question asked, 0 to {self._asked - 1}")
         return operator.index(id)
 
-    def predict(self, at: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict(
+        self, at: float, points: Tensor | None = None, *, context: ArmContext | None = None
+    ) -> tuple[Tensor, Tensor]:
         """What is believed of the rewards at time ``at``: mean and standard deviation of every arm, (S, N) each.
 
         ``at`` may lie ahead: in an hour, tomorrow. How far ahead it tells anything depends on the kernel over time:
@@ -269,6 +276,7 @@ class AskTell(Described):
         Args:
             at: a time, not before that of the latest reward learned, if the rewards drift.
             points: (N, d) points of a domain, where points are played.
+            context: under which, for arms whose steps come with one.
 
         Raises ValueError for a policy without such beliefs (classical ones, the OPKB family, several priors), a time
         that is past or not finite, points over arms and none over a domain. Changes nothing.
@@ -281,7 +289,11 @@ class AskTell(Described):
             marginals = getattr(self.policy, "marginals", None)
             believes = "one that predicts: an IndexPolicy, or an average over members"
             validation.require(marginals is not None, "policy", type(self.policy).__name__, believes)
-            mean, variance = marginals(at, points)  # type: ignore[misc]
+            if context is not None:
+                validation.instance("context", context, ArmContext, "an ArmContext")
+                takes = isinstance(self.policy, ContextualPolicy)
+                validation.require(takes, "context", context, f"None: {self.name} takes none")
+            mean, variance = marginals(at, points if context is None else context)  # type: ignore[misc]
             return mean, variance.clamp_min(0.0).sqrt()
 
     def drop(self, before: float | None = None, *, ids: Sequence[int] | None = None) -> int:

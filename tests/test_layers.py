@@ -12,7 +12,7 @@ ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
     {"validation", "naming", "_version"},
-    {"streams", "files", "domain", "description"},
+    {"arm_context", "streams", "files", "domain", "description"},
     {"state_files", "differing"},
     {"rebuilding"},
     {"kernels"},
@@ -22,9 +22,10 @@ FLOORS = [
     {"policies", "problems", "history"},
     {"recorder"},
     {"checkpoint", "captured"},
-    {"loop", "policy_files"},
+    {"loop"},
     {"recipes"},
     {"ask_tell"},
+    {"policy_files"},
     {"experiments"},
     {"cli"},
     {"__init__", "__main__"},

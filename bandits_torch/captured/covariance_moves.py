@@ -49,7 +49,7 @@ class CovarianceMoves:
         total = variance + form.noise_variance
         left = form.noise_variance / total
         if form.root is not None:
-            form._turn_root(form.root, arm, 1, None)
+            form._turn_root(form.root, arm, 1, None, form.noise_variance)
         innovation = form.revise(arm, residual, column, total.rsqrt(), left, 1)
         if self._restarts:
             form.surprise.addcmul_(innovation, innovation)
@@ -66,7 +66,7 @@ class CovarianceMoves:
         rest = torch.maximum(form.noise_variance - variance, self._least)
         left = form.noise_variance / rest
         if form.root is not None:
-            form._turn_root(form.root, arm, -1, None)
+            form._turn_root(form.root, arm, -1, None, form.noise_variance)
         books["gone"].append(form.revise(arm, residual, column, rest.rsqrt(), left, -1))
         books["rest"].append(rest)
         return left

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.captured.steps import Given, refused
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.scoring import available_rewards
@@ -27,6 +28,8 @@ class World:
             raise refused(name, "arms by index can be, points of a domain cannot")
         if type(problem).pull is not Problem.pull or type(problem).score is not Problem.score:
             raise refused(name, "it has a pull or a score of its own")
+        if isinstance(problem.available(1), ArmContext):
+            raise refused(name, "a context comes with every step")
         if not (problem.noise_is_added and _told_with_noise(type(problem))):
             raise refused(name, "its noise may depend on the arms pulled (noise_is_added is not declared)")
         self.problem, self.streams = problem, streams
@@ -40,7 +43,7 @@ class World:
             "expected": _stacked([problem.expected_rewards(step) for step in steps]),
             "noise": torch.stack([problem.noise(step, self._none, self.streams) for step in steps]),
         }
-        masks = [problem.available(step) for step in steps]
+        masks = [mask_of(problem.available(step)) for step in steps]
         if any(mask is not None for mask in masks):
             every = torch.ones(problem.num_arms, dtype=torch.bool, device=problem.arms.device)
             filled = [(every if mask is None else mask).reshape(-1, problem.num_arms) for mask in masks]

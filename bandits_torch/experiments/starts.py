@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
@@ -53,7 +54,7 @@ class FromStep(Problem):
         """Noise (S,)."""
         return self._problem.noise(self._of(step), arm, streams)
 
-    def available(self, step: int) -> Tensor | None:
+    def available(self, step: int) -> Tensor | ArmContext | None:
         """Mask (N,) or (S, N) of the arms that can be pulled."""
         return self._problem.available(self._of(step))
 

@@ -2,6 +2,7 @@
 
 from bandits_torch.kernels import fourier_features  # noqa: F401  # registers
 from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
+from bandits_torch.kernels.contextual import PeriodKernel, arm_context_kernel
 from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
 from bandits_torch.kernels.smooth_time import (
     MaternTimeKernel,
@@ -22,6 +23,7 @@ __all__ = [
     "MarkovTimeKernel",
     "MaternTimeKernel",
     "NeuralTangentKernel",
+    "PeriodKernel",
     "PeriodicTimeKernel",
     "ProductOfTimeKernels",
     "QuasiPeriodicKernel",
@@ -30,6 +32,7 @@ __all__ = [
     "StateSpaceTimeKernel",
     "SumOfTimeKernels",
     "WienerKernel",
+    "arm_context_kernel",
     "estimate_covariance",
     "state_space_of",
 ]

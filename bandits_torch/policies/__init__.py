@@ -3,6 +3,7 @@
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.centred import CentredPolicy
+from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
@@ -47,6 +48,7 @@ __all__ = [
     "CentredPolicy",
     "Choice",
     "Constants",
+    "ContextualPolicy",
     "EventTriggeredRestart",
     "FeatureSource",
     "FixedFeatures",

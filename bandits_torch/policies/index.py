@@ -16,7 +16,7 @@ from bandits_torch.acquisition.step_context import AtStep
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.choices import choices_over
+from bandits_torch.policies.choices import ModelChoices, choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Choice, Expect, Observation, Policy, copied_state
 from bandits_torch.streams import ReplicateStreams
@@ -49,8 +49,8 @@ class IndexPolicy(Policy):
     otherwise go by arrival.
 
     Rewards with a noise variance of their own (``Observation.noise_variance``) are learned exactly by an ``ArmGP``
-    whose form is not ``"factor"``, with no forgetting rule; elsewhere they are refused. Widths, and the information gain that
-    some of them read, then count each with its own.
+    whose form is not ``"factor"``, with no forgetting rule; elsewhere they are refused. Widths, and the information
+    gain that some of them read, then count each with its own.
 
     Raises ValueError for a model with a batch beside replicates, for ``choices`` that do not fit the model, for an
     acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
@@ -79,7 +79,7 @@ class IndexPolicy(Policy):
             validation.instance("width", width, Width, "a Width")
         if forgetting is not None:
             validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
-        own = choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
+        own = self._choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
         if width is None:
             _check_needs_no_width(acquisition, model)
         self.forgetting = (forgetting or KeepEverything()).begin(model)
@@ -102,6 +102,11 @@ class IndexPolicy(Policy):
         self._width: Tensor | None = None
         takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
         self.choices.takes_noise = takes and type(self.forgetting) is KeepEverything
+
+    def _choices_over(
+        self, model: OnlineModel, choices: Tensor | Domain | None, **search: Any
+    ) -> ModelChoices:
+        return choices_over(model, choices, **search)
 
     # -- one step --------------------------------------------------------------------------------------
 

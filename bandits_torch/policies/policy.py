@@ -100,7 +100,8 @@ class Policy(Described, ABC):
     def choose(self, time: float, available: Any = None) -> Choice:
         """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).
 
-        On a continuous domain ``available`` is the ``Domain`` of this step; None: the policy's own. An arm that is not
+        On a continuous domain ``available`` is the ``Domain`` of this step; None: the policy's own. Over arms under a
+        context it is an ``ArmContext``, which only policies that take one accept. An arm that is not
         available is never chosen.
         """
 

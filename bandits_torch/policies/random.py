@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.domain import Domain
 from bandits_torch.policies.choices import choices_of
 from bandits_torch.policies.policy import Choice, Observation, Policy
@@ -53,9 +54,10 @@ class RandomPolicy(Policy):
             seed, replicates, purpose="policy", first=first_replicate, dtype=like.dtype, device=like.device
         )
 
-    def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
-        """Uniform over what is available; ValueError, the random streams where they were, where that is nothing."""
-        return Choice(self.choices.draw(self._streams, available))
+    def choose(self, time: float, available: Tensor | Domain | ArmContext | None = None) -> Choice:
+        """Uniform over what is available, whatever the context; ValueError, the random streams where they were, where
+        that is nothing."""
+        return Choice(self.choices.draw(self._streams, mask_of(available)))
 
     def learn(self, observation: Observation) -> None:
         """Learns nothing; what was observed is checked all the same."""

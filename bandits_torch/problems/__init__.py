@@ -1,6 +1,7 @@
 """What is optimised: simulated reward functions and tables of real rewards."""
 
 from bandits_torch.problems.constrained import SafeTVGPDraws
+from bandits_torch.problems.contextual import ContextualGPDraws
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.datasets import (
     BeijingPM25,
@@ -37,6 +38,7 @@ from bandits_torch.problems.tv_gp import TVGPDraws
 __all__ = [
     "PROBLEMS",
     "BeijingPM25",
+    "ContextualGPDraws",
     "ContinuousProblem",
     "DriftingCosine",
     "DynamicFunction",

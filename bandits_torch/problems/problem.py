@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
@@ -39,6 +40,8 @@ class Knowledge:
             above. None: no candidates.
         constraints: what is measured beside the reward and must stay within limits.
         safe_arms: arms within the limits at the first step, (N,) or (replicates, N) booleans; None if none is known.
+        context_dim: numbers of the context that comes with every step (``ArmContext``); 0: none.
+        context_kernel: prior covariance over contexts, which multiplies ``kernel``; None without a context.
     """
 
     kernel: Kernel
@@ -50,6 +53,8 @@ class Knowledge:
     priors: Sequence[CandidatePrior] | None = None
     constraints: Sequence[OutcomeConstraint] | None = None
     safe_arms: Tensor | None = None
+    context_dim: int = 0
+    context_kernel: Kernel | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> Knowledge:
         """A copy with its tensors moved as by ``Tensor.to``; the kernel itself is moved in place.
@@ -138,8 +143,10 @@ class Problem(ABC):
         """What the record of a run keeps of the arms (S,) pulled, beside what the policy tells."""
         return {}
 
-    def available(self, step: int) -> Tensor | None:
-        """Mask (N,) or (S, N) of the arms that can be pulled at this step; None: all of them."""
+    def available(self, step: int) -> Tensor | ArmContext | None:
+        """Mask (N,) or (S, N) of the arms that can be pulled at this step; None: all of them.
+
+        An ``ArmContext`` where a context, or features of the arms, come with the step."""
         return None
 
     def time(self, step: int) -> float:

@@ -10,6 +10,7 @@ from bandits_torch import validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.problems import (
     constrained,
+    contextual,
     datasets,
     drifting,
     dynamic_functions,
@@ -30,6 +31,7 @@ _SIMULATED = (
     drifting,
     tv_gp,
     constrained,
+    contextual,
     standard_functions,
     moving_peaks,
     dynamic_functions,

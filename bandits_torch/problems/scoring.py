@@ -7,11 +7,13 @@ import math
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext, mask_of
 
 
-def available_rewards(expected: Tensor, available: Tensor | None) -> Tensor:
+def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -> Tensor:
     """The expected rewards ((R, N) or (S, N)), minus infinity where an arm is not available."""
-    return expected if available is None else expected.masked_fill(~available, -math.inf)
+    mask = mask_of(available)
+    return expected if mask is None else expected.masked_fill(~mask, -math.inf)
 
 
 class ArmScores:
@@ -27,13 +29,16 @@ class ArmScores:
         self._expected_seen: tuple[Tensor | None, int] = (None, 0)
         self._mask_seen: tuple[Tensor | None, int] = (None, 0)
 
-    def __call__(self, expected: Tensor, arm: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, expected: Tensor, arm: Tensor, available: Tensor | ArmContext | None
+    ) -> tuple[Tensor, Tensor]:
         """Expected rewards (S,) of the arms (S,), and of the best available, (S,) or (1,)."""
-        if not (_unchanged(expected, self._expected_seen) and _unchanged(available, self._mask_seen)):
+        mask = mask_of(available)
+        if not (_unchanged(expected, self._expected_seen) and _unchanged(mask, self._mask_seen)):
             validation.shape_is("expected_rewards", expected, expected.shape == self._shape, f"{self._shape}")
-            self._rewards = available_rewards(expected, available)
+            self._rewards = available_rewards(expected, mask)
             self._best = self._rewards.amax(-1)
-            self._expected_seen, self._mask_seen = _seen(expected), _seen(available)
+            self._expected_seen, self._mask_seen = _seen(expected), _seen(mask)
         return self._rewards.expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), self._best
 
 

@@ -22,7 +22,8 @@ share:
 * ``window`` (of ``sw_gp_ucb``): observations held; or ``"likelihood"``, chosen by predictive likelihood;
 * ``horizon``: T, the planned number of steps;  ``variation_budget``: P_T, a bound on the total change of the rewards
   (``Knowledge``), None if unknown;  ``forgetting_rate``: epsilon per unit of time;
-* ``time_kernel`` (of ``tv_gp_ucb``): the kernel over time, instead of exponential forgetting.
+* ``time_kernel`` (of ``tv_gp_ucb``): the kernel over time, instead of exponential forgetting;
+* ``context_dim``, ``context_kernel`` (of ``cgp_ucb``): numbers of a step's context, and the kernel over them.
 
 Recipes for an unknown prior take a sequence of ``CandidatePrior`` instead of the kernel (``unknown_prior``). The
 decorator ``recipe`` registers your own recipe, with what command line, tests and leaderboard need.
@@ -47,6 +48,7 @@ from bandits_torch.recipes.classical import (
     sliding_window_ucb,
     ucb1,
 )
+from bandits_torch.recipes.contextual import cgp_ucb, tv_cgp_ucb
 from bandits_torch.recipes.index_policies import (
     et_gp_ucb,
     gp_ei,
@@ -86,6 +88,7 @@ __all__ = [
     "bbkb",
     "bkb",
     "build",
+    "cgp_ucb",
     "discounted_ts",
     "discounted_ucb",
     "epsilon_greedy",
@@ -114,6 +117,7 @@ __all__ = [
     "safe_opt",
     "sliding_window_ucb",
     "sw_gp_ucb",
+    "tv_cgp_ucb",
     "tv_gp_ucb",
     "ucb1",
     "ui_gp_ucb",

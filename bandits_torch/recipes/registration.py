@@ -20,7 +20,10 @@ from bandits_torch.recipes.setup import DEFAULTS, Setup
 RUN = ("replicates", "seed", "first_replicate")  # fields of a setup that every recipe takes
 GP = (*RUN, "prior_mean", "form", "search", "learn_hyperparameters")
 OWN_WIDTH_AND_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}  # to race with
-_KNOWLEDGE = ("horizon", "rkhs_bound", "forgetting_rate", "variation_budget", "constraints", "safe_arms")
+_KNOWLEDGE = (
+    *("horizon", "rkhs_bound", "forgetting_rate", "variation_budget"),
+    *("context_dim", "context_kernel", "constraints", "safe_arms"),
+)
 _EMPTY = inspect.Parameter.empty
 
 
@@ -38,6 +41,7 @@ class Recipe:
         seeded: whether it draws random numbers over arms (over points every search does), so that ``build`` passes its
             seed.
         points: whether it also accepts a ``Domain``.
+        contexts: whether it plays arms under a context (``ArmContext``).
         one_mean: whether its ``prior_mean`` must be one number for all arms.
         quick: arguments for cheap tests of a few dozen steps.
         race: settings of its leaderboard entries, by suffix of the name; an empty mapping means the defaults.
@@ -50,6 +54,7 @@ class Recipe:
     takes: tuple[str, ...] = RUN
     seeded: bool = False
     points: bool = False
+    contexts: bool = False
     one_mean: bool = False
     quick: Mapping[str, Any] = field(default_factory=dict)
     race: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})

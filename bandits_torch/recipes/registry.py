@@ -17,6 +17,7 @@ from bandits_torch.recipes import (
     adaptive,
     averaging,
     classical,
+    contextual,
     index_policies,
     safe,
     sketched,
@@ -28,6 +29,7 @@ _MODULES = (
     averaging,
     index_policies,
     safe,
+    contextual,
     sketched,
     unknown_prior,
     adaptive,
@@ -74,6 +76,11 @@ def build(
     known |= options
     if "prior_mean" not in options:
         known["prior_mean"] = _prior_mean(about, known["prior_mean"])
+    if problem.knowledge.context_dim and not about.contexts:
+        raise ValueError(
+            f"policy {name} must be one for arms under a context, such as cgp_ucb, tv_cgp_ucb or random, for "
+            f"{type(problem).__name__}, which gives one at every step; {name} takes none"
+        )
     if about.belief is not None:
         _check_belief(about, known[about.belief], problem)
     wanted = {

@@ -1,6 +1,7 @@
 """Pure functions of the literature: confidence widths and information gain."""
 
 from bandits_torch.theory.batch_widths import GPBUCBWidth, uncertainty_sampling
+from bandits_torch.theory.contextual_widths import CGPUCBWidth
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
@@ -33,6 +34,7 @@ from bandits_torch.theory.widths import (
 
 __all__ = [
     "BKBWidth",
+    "CGPUCBWidth",
     "ConstantWidth",
     "Design",
     "DriftAwareWidth",

@@ -259,6 +259,12 @@ KINDS: dict[str, Any] = {
     "name": bad.words(),
     "search": bad.things(none=True).filter(lambda x: x != {}),  # no arguments: the defaults
     "width": bad.non_negative,
+    **dict.fromkeys(["num_contexts", "arm_dim"], bad.count),
+    "context_dim": bad.natural,
+    "context_lengthscale": bad.positive,
+    "combine": bad.words("product", "sum", "additive"),
+    **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
+    "variance": bad.non_negative,
 }
 # What is not fuzzed, with what says so.
 NO_KIND = {
@@ -409,11 +415,16 @@ SPECS: dict[str, Spec] = {
         )
         for name in ("SumOfTimeKernels", "ProductOfTimeKernels")
     },
+    "kernels.arm_context_kernel": Spec(
+        {"arm_kernel": kernel, "context_kernel": kernel, "arm_dim": 2, "context_dim": 1},
+        {"context_dim": bad.count},
+    ),
     "kernels.NeuralTangentKernel": Spec({}, {"depth": bad.count}),
     "kernels.QuasiPeriodicKernel": Spec({}, {"memory": bad.positive}),
     "kernels.state_space_of": Spec({"kernel": lambda: kernels.MaternTimeKernel(2.0)}, {"kernel": bad.thing}),
     "kernels.estimate_covariance": Spec({"table": lambda: torch.rand(6, N).double()}),
     # theory
+    "theory.CGPUCBWidth": Spec({"num_contexts": 3}),
     "theory.BKBWidth": Spec({}, _TWO_FORMS),
     "theory.DriftAwareWidth": Spec({"base": lambda: theory.ConstantWidth(1.0)}),
     "theory.GPBUCBWidth": Spec(
@@ -518,6 +529,15 @@ SPECS: dict[str, Spec] = {
     "policies.FixedFeatures": Spec({}, _FEATURES),
     "policies.IndexPolicy": Spec(
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
+    ),
+    "policies.ContextualPolicy": Spec(
+        {
+            "model": over_points,
+            "choices": FEATURES[:, :1],
+            "context_dim": 1,
+            "width": lambda: theory.ConstantWidth(1.0),
+        },
+        _AN_ACQUISITION | {"forgetting": st.sampled_from(["window", 3])},
     ),
     "policies.FixedShare": Spec(
         {"prior": torch.ones(3).double(), "memory": 0.9},
@@ -707,6 +727,7 @@ NO_DATA = "a folder of data is needed for a valid call: tests/problems has its b
 LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
+    "bandits_torch.ArmContext": "a record that checks itself: tests/policies/test_contextual.py",
     "policies.Choice": "a record that policies make",
     "acquisition.StepContext": "a record that policies make",
     "bandits_torch.Question": "a record that AskTell makes",

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from bandits_torch.arm_context import mask_of
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import PROBLEMS, Knowledge, Problem, describe, make, named, options_of, registered
 from bandits_torch.problems.problem import per_replicate
@@ -46,7 +47,7 @@ def test_shapes_dtypes_and_knowledge_agree_with_the_arms(name: str) -> None:
     kernel = problem.knowledge.kernel(problem.arms).to_dense()
     assert kernel.shape == (problem.num_arms, problem.num_arms)
     assert (kernel.diagonal() <= 1 + 1e-12).all()
-    available = problem.available(1)
+    available = mask_of(problem.available(1))
     assert available is None or (available.shape == (problem.num_arms,) and available.dtype == torch.bool)
     assert problem.time(3) == 3.0
 

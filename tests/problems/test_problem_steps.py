@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from bandits_torch.arm_context import mask_of
 from bandits_torch.problems import PROBLEMS, make
 from bandits_torch.streams import ReplicateStreams
 from tests.reference.real_data import REAL
@@ -32,7 +33,7 @@ def build(name, folder):
 def seen(problem, step):
     """Everything a run gets to see of a step."""
     arm = torch.tensor([0, 1])
-    available = problem.available(step)
+    available = mask_of(problem.available(step))
     if problem.dim:  # points, not arms
         arm = problem.domain.sample(2, 0)
         rewards = problem.pull(step, arm, ReplicateStreams(1, 2))

@@ -181,7 +181,8 @@ def test_a_prior_mean_that_differs_between_arms_is_averaged_with_a_warning(name)
         policy = recipes.build(
             name, problem, replicates=1, horizon=20, **dict(recipes.registered(name).quick)
         )
-    assert policy.prior_mean == pytest.approx(float(problem.knowledge.prior_mean.mean()))
+    own = policy.prior_mean if hasattr(policy, "prior_mean") else policy.model.prior_mean.constant
+    assert float(own) == pytest.approx(float(problem.knowledge.prior_mean.mean()))
     given, options = arguments(name, problem)
     with pytest.raises(ValueError, match="prior_mean must be"):
         recipes.RECIPES[name](*given, **options, prior_mean=problem.knowledge.prior_mean)

@@ -247,25 +247,24 @@ class ArmGP(ArmModel):
             self._check_own_noise(noise_variance, where)
             self.take_noisy(arm, reward, moment, noise_variance)
             return
-        learn = self._belief.learn_late if late and self.drifts else self._belief.learn
-        learn(
-            inputs.flat("arm", arm, self._batch_shape),
-            inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
-            moment,
-            self._mask(where),
-        )
+        flat_arm = inputs.flat("arm", arm, self._batch_shape)
+        flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
+        if late and self.drifts:
+            self._belief.learn_late(flat_arm, flat_reward, moment, self._mask(where))
+        else:
+            self._belief.learn(flat_arm, flat_reward, moment, self._mask(where))
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
-        learn, moment, b = self._belief.learn, 0.0, self._batch_shape
+        moment, b = 0.0, self._batch_shape
         if self.drifts:
             moment = float(time)
-            if late and self.now is not None and moment < self.now:
-                learn = self._belief.learn_late
-            else:
+            late = late and self.now is not None and moment < self.now
+            if not late:
                 self._check_not_past(moment)
                 self._belief.check_spread(moment)
-        learn(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
+        arm, reward = arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1)
+        (self._belief.learn_late if late and self.drifts else self._belief.learn)(arm, reward, moment)
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -286,7 +285,7 @@ class ArmGP(ArmModel):
     @property
     def takes_noise(self) -> bool:
         """Whether rewards may come with a noise variance of their own: in the covariance form, or where that may be."""
-        return self.form != "factor" and not self._belief.forgets
+        return self.form != "factor" and self._belief.takes_noise and not self._belief.forgets
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take``, late rewards too, of rewards with a noise variance of their own, all checked."""
@@ -299,7 +298,7 @@ class ArmGP(ArmModel):
         self._belief.learn_noisy(flat[0], flat[1], moment, flat[2], late=late)
 
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
-        expected = "None for form='factor', and for a model that forgets"
+        expected = "None for form='factor', for arms with a state, and for a model that forgets"
         validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
         validation.require(where is None, "where", where, "None with a noise_variance")
         validation.own_noise(noise_variance)
@@ -327,7 +326,8 @@ class ArmGP(ArmModel):
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
-        self._check_one_noise()
+        if self._belief.observations.noise is not None:
+            self._check_one_noise()
         self._belief.forget(1, self._belief.observations.count > window)
 
     def reset(self, where: Tensor | None = None) -> None:

@@ -43,6 +43,7 @@ class ArmBelief(RoundingWatch):
     """
 
     changes_over = False  # whether the factor form gives way to the covariance form once that is cheaper
+    takes_noise = True  # whether rewards may have a noise variance of their own
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()

@@ -20,6 +20,7 @@ class StateSpaceBelief(ArmBelief):
 
     prior: StateSpacePrior
     form: StateSpaceForm  # type: ignore[assignment]
+    takes_noise = False
 
     @property
     def form_name(self) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
@@ -42,12 +43,13 @@ class Arms(Choices):
 
     def check(self, observation: Observation, *told: str) -> None:
         """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
-        arm, reward, why, S = observation.arm, observation.reward, observation.why, self._shape
-        right = type(arm) is type(reward) is Tensor and type(observation.time) is float and type(why) is dict
-        right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
-        right = (
-            right and reward.dtype in _FLOATS and float(reward @ reward) + 0 * observation.time < self._most
+        arm, reward, why, time = observation.arm, observation.reward, observation.why, observation.time
+        right, S = (
+            type(arm) is type(reward) is Tensor and type(time) is float and type(why) is dict,
+            self._shape,
         )
+        right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
+        right = right and reward.dtype in _FLOATS and float(reward @ reward) + 0 * time < self._most
         for name in told:
             right = right and type(value := why.get(name)) is Tensor and value.shape == S
         if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
@@ -62,6 +64,9 @@ class Arms(Choices):
 
     def _check_mask(self, available: Tensor) -> None:
         shapes = ((self.num_arms,), (self.replicates, self.num_arms))
+        if isinstance(available, ArmContext):
+            expected = "a mask of arms alone: this policy takes no context"
+            validation.require(False, "available", available, expected)
         validation.tensor("available", available)
         validation.shape_is("available", available, available.shape in shapes, f"{shapes[0]} or {shapes[1]}")
         validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
@@ -171,8 +176,8 @@ class ModelArms(ArmsWithModel):
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """By an ``ArmGP``."""
-        own = (value.reshape(self._first) for value in (arm, reward))
-        cast(ArmGP, self.model).take_noisy(*own, time, noise_variance.reshape(self._first))
+        arm, reward, noise_variance = (x.reshape(self._first) for x in (arm, reward, noise_variance))
+        cast(ArmGP, self.model).take_noisy(arm, reward, time, noise_variance)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
@@ -210,9 +215,12 @@ class ListedArms(ArmsWithModel):
 
     def _rows(self, time: float) -> Tensor:
         """N x D."""
-        rows = self.arms
+        return self._timed(self.arms, time)
+
+    def _timed(self, rows: Tensor, time: float) -> Tensor:
+        """Rows ``... x d``, with the time behind if the model has one input more."""
         if cast(int, self.model.input_dim) > rows.shape[-1]:
-            rows = torch.cat([rows, torch.full_like(rows[:, :1], time)], -1)
+            rows = torch.cat([rows, torch.full_like(rows[..., :1], time)], -1)
         return rows
 
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:

@@ -1,0 +1,188 @@
+"""The race against a dense Gaussian process that is factored anew at every step, side by side in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import pandas as pd
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import make, recipes
+from bandits_torch.arm_context import mask_of
+from bandits_torch.policies import Choice, Observation, Policy
+from bandits_torch.problems import Problem
+from bandits_torch.streams import ReplicateStreams
+
+WIDTH, WINDOW, STALE, DRIFT = 2.0, 400, 0.01, 0.02
+DENSE, WINDOWED, WHOLE = "dense refit", f"ours, window {WINDOW}", "ours, all held"
+DROPPED = f"ours, stale {STALE}"
+BLIND, RANDOM = "blind to the context", "random"
+PROBLEMS = {"fixed": 0.0, "drifting": DRIFT}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Steps, and seeds of the problem."""
+
+    horizon: int
+    seeds: int
+
+
+class DenseRefit(Policy):
+    """CGP-UCB by the textbook: all data, one Cholesky factor anew at every step, O(t^3)."""
+
+    def __init__(self, arms: Tensor, kernel: Kernel, noise_variance: float, width: float) -> None:
+        self.arms, self.kernel, self.noise, self.width = arms, kernel, noise_variance, width
+        self.replicates, self.num_arms = 1, len(arms)
+        self.inputs, self.rewards = torch.zeros(0, 0).double(), torch.zeros(0).double()
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """By the formulas of Rasmussen & Williams (2006), equations 2.25-2.26."""
+        told = torch.cat([available.context, torch.tensor([time]).double()])
+        rows = torch.cat([self.arms, told.expand(len(self.arms), -1)], -1)
+        mean, variance = torch.zeros(len(rows)).double(), self.kernel(rows, diag=True)
+        if len(self.rewards):
+            K = self.kernel(self.inputs).to_dense()
+            factor = torch.linalg.cholesky(K + self.noise * torch.eye(len(K)).double())
+            cross = torch.linalg.solve_triangular(
+                factor, self.kernel(self.inputs, rows).to_dense(), upper=False
+            )
+            whitened = torch.linalg.solve_triangular(factor, self.rewards.unsqueeze(-1), upper=False)
+            mean, variance = (cross.T @ whitened).squeeze(-1), variance - cross.square().sum(0)
+        arm = (mean + self.width * variance.clamp_min(0).sqrt()).argmax().reshape(1)
+        return Choice(arm, {"inputs": rows[arm]})
+
+    def learn(self, observation: Observation) -> None:
+        """Keep it."""
+        inputs = observation.why["inputs"]
+        self.inputs = torch.cat([self.inputs.reshape(-1, inputs.shape[-1]), inputs])
+        self.rewards = torch.cat([self.rewards, observation.reward])
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Not needed here."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """Not needed here."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Not needed here."""
+        raise NotImplementedError
+
+
+class Blind(Policy):
+    """A policy that is told of the mask alone."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """Without the context."""
+        return self.policy.choose(time, mask_of(available))
+
+    def learn(self, observation: Observation) -> None:
+        """As it is."""
+        self.policy.learn(observation)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """As it is."""
+        self.policy.reset(where)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As it is."""
+        return self.policy.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As it is."""
+        self.policy.load_state_dict(state)
+
+
+def policies(problem: Problem, horizon: int, window: int = WINDOW) -> dict[str, Policy]:
+    """Who races: ours in two ways, the dense refit with the very same kernel, and two that ignore the context."""
+    known = problem.knowledge
+
+    def built(**options: Any) -> Policy:
+        return recipes.build("tv_cgp_ucb", problem, replicates=1, horizon=horizon, width=WIDTH, **options)
+
+    whole = built(stale=None)
+    kernel: Any = whole.model.kernel  # type: ignore[attr-defined]
+    if known.forgetting_rate == 0:  # inputs without time
+        kernel = _Without(kernel)
+    ours = {WHOLE: whole}
+    if known.forgetting_rate:
+        ours = {DROPPED: built(stale=STALE), WINDOWED: built(window=window)}
+    return ours | {
+        DENSE: DenseRefit(problem.arms, kernel, float(known.noise_variance), WIDTH),
+        BLIND: Blind(
+            recipes.tv_gp_ucb(
+                problem.arms,
+                known.kernel,
+                known.noise_variance,
+                forgetting_rate=known.forgetting_rate,
+                width=WIDTH,
+            )
+        ),
+        RANDOM: recipes.random(problem.arms),
+    }
+
+
+class _Without:
+    """A kernel of all inputs but the last, time."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def __call__(self, x1: Tensor, x2: Tensor | None = None, **options: Any) -> Any:
+        return self.kernel(x1[..., :-1], None if x2 is None else x2[..., :-1], **options)
+
+
+def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None = None) -> pd.DataFrame:
+    """One row for each seed, policy and tenth of the horizon: regret in it, and the median time of a step at its end.
+
+    All policies take every step in turn, so that what else the machine does weighs on all alike.
+    """
+    rows = []
+    for seed in range(size.seeds) if seeds is None else seeds:
+        problem = make("contextual-gp", horizon=size.horizon, seed=seed, forgetting_rate=PROBLEMS[kind])
+        racing = policies(problem, size.horizon, min(WINDOW, size.horizon // 2))
+        streams = {name: ReplicateStreams(seed, 1, purpose="noise") for name in racing}
+        regret = {name: torch.zeros(size.horizon).double() for name in racing}
+        seconds = {name: torch.zeros(size.horizon).double() for name in racing}
+        arms = {name: torch.zeros(size.horizon, dtype=torch.long) for name in racing}
+        for step in range(1, size.horizon + 1):
+            time, available = problem.time(step), problem.available(step)
+            expected = problem.expected_rewards(step)[0]
+            for name, policy in racing.items():
+                start = perf_counter()
+                choice = policy.choose(time, available)
+                took = perf_counter() - start
+                reward = problem.pull(step, choice.arm, streams[name])
+                start = perf_counter()
+                policy.learn(Observation(time, choice.arm, reward, choice.why))
+                seconds[name][step - 1] = took + perf_counter() - start
+                arms[name][step - 1] = choice.arm
+                regret[name][step - 1] = expected.max() - expected[choice.arm]
+        part = max(1, size.horizon // 10)
+        for name in racing:
+            for end in range(part, size.horizon + 1, part):
+                last = slice(max(0, end - min(part, 50)), end)
+                rows.append(
+                    {
+                        "problem": kind,
+                        "seed": seed,
+                        "policy": name,
+                        "step": end,
+                        "regret": float(regret[name][end - part : end].sum()),
+                        "ms": 1e3 * float(seconds[name][last].median()),
+                        "same": float((arms[name][:end] == arms[DENSE][:end]).double().mean()),
+                    }
+                )
+        tell(f"{kind}, seed {seed}: " + ", ".join(f"{n} {float(regret[n].sum()):.1f}" for n in racing))
+    return pd.DataFrame(rows)

@@ -1,0 +1,102 @@
+"""The page of results."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from bandits_torch.files import atomic_write
+from benchmarks.contexts.dense import DENSE, DRIFT, PROBLEMS, STALE, WIDTH, WINDOW
+from benchmarks.contexts.linear import EXPLORATION, OURS
+from benchmarks.speed.page import markdown
+
+ASKED_REGRET, ASKED_TIME = 1.1, 20
+
+
+def write_page(results: Path) -> Path:
+    """RESULTS.md beside the tables."""
+    tables = [pd.read_csv(path) for path in sorted(results.glob("dense-*.csv"))]
+    lines = ["# Contexts over arms", "", "`python -m benchmarks.contexts`.", ""]
+    if tables:
+        lines += _dense(pd.concat(tables))
+    coba = results / "coba.csv"
+    lines += ["## Against linear policies", ""]
+    lines += (
+        _coba(pd.read_csv(coba)) if coba.exists() else ["Left out: the package `coba` is not installed.", ""]
+    )
+    path = results / "RESULTS.md"
+    with atomic_write(path) as file:
+        file.write("\n".join(lines).encode())
+    return path
+
+
+def _dense(table: pd.DataFrame) -> list[str]:
+    rows = []
+    for kind in PROBLEMS:
+        part = table[table["problem"] == kind]
+        if part.empty:
+            continue
+        last = part["step"].max()
+        regret = part.groupby(["seed", "policy"], sort=False)["regret"].sum().unstack()
+        end = part[part["step"] == last].set_index(["seed", "policy"])
+        ms, same = end["ms"].unstack(), end["same"].unstack()
+        for name in part["policy"].unique():
+            faster = (ms[DENSE] / ms[name]).median()
+            rows.append(
+                {
+                    "problem": kind,
+                    "policy": name,
+                    "regret of each seed": ", ".join(f"{x:.1f}" for x in regret[name]),
+                    "over the dense refit's": f"{regret[name].sum() / regret[DENSE].sum():.3f}",
+                    f"ms a step at {last}": f"{ms[name].median():.2f}",
+                    "times faster": f"{faster:.1f}",
+                    "same arms": f"{100 * same[name].mean():.1f} %",
+                }
+            )
+    horizon, seeds = table["step"].max(), table["seed"].nunique()
+    return [
+        "## Against a dense process made anew at every step",
+        "",
+        f"`contextual-gp`: 20 arms, 40 contexts, a draw over arm x context that is fixed or drifts (rate {DRIFT} a",
+        f"step), {horizon} steps, {seeds} seeds. All take every step in turn, in one process on one thread, with the",
+        f"same kernel and width {WIDTH}; the dense refit holds all data, computes its kernel matrix and factors it at",
+        f"every step. Asked: regret at most {ASKED_REGRET} times its own, in 1/{ASKED_TIME} of its time.",
+        f"Under drift observations are dropped once no mean can change by more than {STALE} prior deviations",
+        f"(`StaleObservations`), or but for the last {WINDOW}; what is fixed has no old observations to drop.",
+        "",
+        _markdown(rows),
+        "",
+    ]
+
+
+def _coba(table: pd.DataFrame) -> list[str]:
+    rows = []
+    for name, part in table.groupby("environment", sort=False):
+        wide = part.pivot(index="seed", columns="policy", values="reward")
+        row = {"environment": str(name)}
+        for policy in part["policy"].unique():
+            short = wide["best arms"] - wide[policy]
+            error = short.std(ddof=1) / math.sqrt(len(short)) if len(short) > 1 else math.nan
+            setting = part[part["policy"] == policy]["setting"].iloc[0]
+            told = "" if pd.isna(setting) or not setting else f" ({setting})"
+            if policy != "best arms":
+                row[policy] = f"{short.mean():.4f} +- {error:.4f}{told}"
+        rows.append(row)
+    seeds = table["seed"].nunique()
+    return [
+        "Environments that `coba` generates (five actions, five features of context and action each, all new at every",
+        f"step; rewards in [0, 1]), {seeds} seeds: mean regret a step, with its standard error over seeds.",
+        f"Settings are the best, on two other seeds and half the steps, of {len(OURS)} for ours (lengthscale",
+        f"over median distance, width) and {len(EXPLORATION)} for each of theirs. Their policies see the products of",
+        "context and action (`1, a, xa`), which is the true model in `linear`.",
+        "",
+        _markdown(rows),
+        "",
+    ]
+
+
+def _markdown(rows: list[dict[str, str]]) -> str:
+    table = pd.DataFrame(rows)
+    return markdown(list(table.columns), table.values.tolist())

@@ -1,0 +1,121 @@
+"""Kernels over arm x context against their formulas; offsets of periods against a linear mixed model."""
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from bandits_torch.kernels import ArmCovarianceKernel, PeriodKernel, SpatioTemporalKernel, arm_context_kernel
+from bandits_torch.kernels.temporal import ExponentialForgettingKernel
+from bandits_torch.models import OnlineGP
+
+
+def uniform(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("combine", "formula"),
+    [
+        ("product", lambda k, h: k * h),
+        ("sum", lambda k, h: k + h),
+        ("additive", lambda k, h: k + h + k * h),
+    ],
+)
+@pytest.mark.parametrize("drifts", [False, True])
+def test_combinations_are_what_they_say(combine, formula, drifts) -> None:
+    X, Z = uniform(7, 5), uniform(4, 5, seed=1)
+    arm, context = RBFKernel().double(), MaternKernel(nu=1.5, active_dims=[1]).double()
+    kernel, times = arm_context_kernel(arm, context, 2, 3, combine), uniform(7, 1, seed=2)
+    k, h = arm(X[:, :2], Z[:, :2]).to_dense(), context(X[:, 2:], Z[:, 2:]).to_dense()
+    assert h.std() > 0.01  # the context kernel reads its own second column, the fourth of all
+    expected = formula(k, h)
+    if drifts:
+        over_time = ExponentialForgettingKernel(0.1)
+        expected = expected * over_time(times, times[:4]).to_dense()
+        kernel = SpatioTemporalKernel(kernel, over_time)
+        X, Z = torch.cat([X, times], -1), torch.cat([Z, times[:4]], -1)
+    torch.testing.assert_close(kernel(X, Z).to_dense(), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(kernel(X, diag=True), kernel(X).to_dense().diagonal(), rtol=1e-12, atol=1e-12)
+    assert arm.active_dims is None  # copies were made
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"combine": "both"}, "combine"),
+        ({"arm_dim": 0}, "arm_dim"),
+        ({"context_dim": 0}, "context_dim"),
+        ({"arm_kernel": "rbf"}, "arm_kernel"),
+        ({"context_kernel": RBFKernel(active_dims=[3])}, "context_kernel.active_dims"),
+    ],
+)
+def test_bad_parts_are_refused_by_name(changes, name) -> None:
+    parts = {"arm_kernel": RBFKernel(), "context_kernel": RBFKernel(), "arm_dim": 2, "context_dim": 3}
+    with pytest.raises(ValueError, match=name):
+        arm_context_kernel(**{**parts, **changes})
+
+
+def mixed_model(arms, periods, rewards, K, variance, noise):
+    """Mean and covariance of f over all arms given y = f(x) + b_p + e, by the joint normal law of (f, b)."""
+    N, M = len(K), int(periods.max()) + 1
+    prior = torch.block_diag(K, variance * torch.eye(M).double())
+    design = torch.zeros(len(arms), N + M).double()
+    design[torch.arange(len(arms)), arms] = 1
+    design[torch.arange(len(arms)), N + periods] = 1
+    gain = (
+        prior @ design.T @ torch.linalg.inv(design @ prior @ design.T + noise * torch.eye(len(arms)).double())
+    )
+    return gain @ rewards, prior - gain @ design @ prior
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_offsets_of_periods_are_a_linear_mixed_model(control) -> None:
+    N, M, T, variance, noise = 5, 6, 40, 4.0, 0.1
+    root = uniform(N, N, seed=3)
+    K = root @ root.T
+    if control:  # its own reward is known to be 0
+        K[0] = K[:, 0] = 0
+    draw = torch.Generator().manual_seed(4)
+    arms, periods = torch.randint(N, (T,), generator=draw), torch.arange(T) * M // T
+    rewards = torch.randn(T, generator=draw, dtype=torch.float64) + 10.0 * periods
+    kernel = arm_context_kernel(ArmCovarianceKernel(K), PeriodKernel(variance), 1, 1, "sum")
+    model = OnlineGP(kernel, noise, input_dim=2)
+    for arm, period, reward in zip(arms, periods, rewards, strict=True):
+        model.observe(torch.stack([arm, period]).double().unsqueeze(0), reward.reshape(1, 1))
+    mean, covariance = mixed_model(arms, periods, rewards, K, variance, noise)
+    every = torch.cartesian_prod(torch.arange(N), torch.arange(M)).double()  # arm x period
+    posterior = model.posterior(every)
+    b = mean[N:].expand(N, M)
+    expected = (mean[:N].unsqueeze(-1) + b).flatten()
+    torch.testing.assert_close(posterior.mean.squeeze(-1), expected, rtol=1e-9, atol=1e-9)
+    pick = torch.zeros(N * M, N + M).double()
+    pick[torch.arange(N * M), every[:, 0].long()] = 1
+    pick[torch.arange(N * M), N + every[:, 1].long()] = 1
+    torch.testing.assert_close(
+        posterior.distribution.covariance_matrix, pick @ covariance @ pick.T, rtol=1e-8, atol=1e-9
+    )
+
+
+def test_a_control_arm_tells_the_offset_up_to_noise() -> None:
+    K = torch.diag(torch.tensor([0.0, 1.0, 1.0]).double())
+    kernel = arm_context_kernel(ArmCovarianceKernel(K), PeriodKernel(100.0), 1, 1, "sum")
+    told = {}
+    for first in (0.0, 1.0):  # the control, or another arm, then nothing else in that period
+        model = OnlineGP(kernel, 0.01, input_dim=2)
+        model.observe(torch.tensor([[first, 3.0]]).double(), torch.tensor([[7.0]]).double())
+        told[first] = model.posterior(torch.tensor([[2.0, 3.0]]).double()).variance.item()
+    assert told[0.0] == pytest.approx(
+        1 + 0.01, rel=1e-3
+    )  # its own variance, and what the noise hides of the offset
+    assert told[1.0] == pytest.approx(2 + 0.01, rel=2e-2)
+
+
+@pytest.mark.parametrize("variance", [-1.0, float("nan"), "wide"])
+def test_a_bad_variance_is_refused(variance) -> None:
+    with pytest.raises(ValueError, match="variance"):
+        PeriodKernel(variance)
+
+
+def test_a_period_is_one_column() -> None:
+    with pytest.raises(ValueError, match="single column of periods"):
+        PeriodKernel(1.0)(torch.zeros(3, 2).double()).to_dense()

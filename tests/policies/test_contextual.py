@@ -1,0 +1,348 @@
+"""Contexts over arms: CGP-UCB against a dense twin, late rewards, bad input, and what takes no context."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
+from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch.kernels import PeriodKernel
+from bandits_torch.models import OnlineGP
+from bandits_torch.policies import ContextualPolicy, Observation
+from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se
+
+N, D, C, S, NOISE = 6, 2, 2, 2, 0.05
+ARMS = torch.rand(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def rbf(lengthscale):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)  # a Python number would be rounded
+    return kernel
+
+
+def policy_of(replicates=S, *, name="cgp_ucb", **options):
+    common = {"context_dim": C, "context_kernel": rbf(0.6), "replicates": replicates, "prior_mean": 0.3}
+    return getattr(recipes, name)(ARMS, rbf(0.4), NOISE, **{**common, **options})
+
+
+def twins_of(count=S, **options):
+    width = options.pop("width", lambda t: math.sqrt(2 * math.log(N * math.pi**2 * t**2 / 0.6)))
+    return [PlainCGPUCB(se(0.4), se(0.6), NOISE, width=width, mean=0.3, **options) for _ in range(count)]
+
+
+def steps_of(count, seed=1, features=False):
+    """(time, ArmContext, features (S, N, d), contexts (S, c), mask (N,)) of steps of several kinds."""
+    draw = torch.Generator().manual_seed(seed)
+    for k in range(count):
+        time, kind = float(k + 1), k % 4
+        context = torch.rand(*((S, C) if kind == 1 else (C,)), generator=draw, dtype=torch.float64)
+        moved = None
+        if features and kind in (1, 2):
+            moved = torch.rand(*((S, N, D) if kind == 2 else (N, D)), generator=draw, dtype=torch.float64)
+        mask = torch.rand(N, generator=draw) < 0.7 if kind == 3 else None
+        if mask is not None:
+            mask[k % N] = True
+        own = (ARMS if moved is None else moved).expand(S, N, D)
+        open_to = torch.ones(N, dtype=torch.bool) if mask is None else mask
+        yield time, ArmContext(context, moved, mask), own, context.expand(S, C), open_to
+
+
+def reward_of(features, context):
+    return torch.sin(5 * features[..., 0] + 4 * context[..., 0]) + features[..., 1] * context[..., 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "plain"),
+    [
+        ({}, {}),
+        ({"combine": "sum"}, {"combine": "sum"}),
+        ({"combine": "additive"}, {"combine": "additive"}),
+        ({"window": 9}, {"window": 9}),
+        ({"name": "tv_cgp_ucb", "forgetting_rate": 0.1}, {"over_time": forgetting(0.1)}),
+        ({"name": "tv_cgp_ucb", "forgetting_rate": 0.1, "window": 12}, {"over_time": forgetting(0.1), "window": 12}),
+    ],
+    ids=["product", "sum", "additive", "window", "drift", "drift-window"],
+)  # fmt: skip
+def test_chooses_as_a_dense_process_made_anew_at_every_step(options, plain) -> None:
+    policy, twins = policy_of(**options), twins_of(**plain)
+    for time, step, features, contexts, mask in steps_of(32, features=True):
+        mean, variance = policy.marginals(time, step)
+        choice = policy.choose(time, step)
+        for s, twin in enumerate(twins):
+            plain_mean, deviation = twin.posterior(features[s].tolist(), contexts[s].tolist(), time)
+            assert mean[s].tolist() == pytest.approx(plain_mean, abs=1e-9)
+            assert variance[s].sqrt().tolist() == pytest.approx(deviation, abs=1e-7)
+            index = torch.from_numpy(twin.index(features[s].tolist(), contexts[s].tolist(), time))
+            index[~mask] = -torch.inf
+            assert int(choice.arm[s]) == int(index.argmax())
+            assert float(choice.why["index"][s]) == pytest.approx(float(index.max()), abs=1e-7)
+        chosen = features[torch.arange(S), choice.arm]
+        assert torch.equal(choice.why["inputs"], torch.cat([chosen, contexts], -1))
+        reward = reward_of(chosen, contexts)
+        policy.learn(Observation(time, choice.arm, reward, choice.why))
+        for s, twin in enumerate(twins):
+            twin.learn(chosen[s].tolist(), contexts[s].tolist(), time, float(reward[s]))
+
+
+@pytest.mark.parametrize("name", ["cgp_ucb", "tv_cgp_ucb"])
+def test_late_rewards_are_learned_with_the_context_of_their_question(name, tmp_path) -> None:
+    over_time = forgetting(0.03) if name == "tv_cgp_ucb" else None
+    live, twins = AskTell(policy_of(name=name)), twins_of(over_time=over_time)
+    asked = {}
+    for k, (time, step, features, contexts, _) in enumerate(steps_of(24, features=True)):
+        question = live.ask(time, step)
+        chosen = features[torch.arange(S), question.arm]
+        asked[question.id] = time, chosen, contexts
+        if k == 13:  # another process goes on, with questions open
+            save_policy(tmp_path / "live.pt", live)
+            live = AskTell(policy_of(name=name))
+            load_policy(tmp_path / "live.pt", live)
+        if k % 3 == 2:  # out of order, the latest first
+            for id in reversed(live.open):
+                then, told, under = asked[id]
+                reward = reward_of(told, under)
+                assert live.tell(id, reward)
+                for s, twin in enumerate(twins):
+                    twin.learn(told[s].tolist(), under[s].tolist(), then, float(reward[s]))
+    probe = ArmContext(torch.tensor([0.2, 0.9], dtype=torch.float64))
+    mean, _ = live.policy.marginals(25.0, probe)
+    for s, twin in enumerate(twins):
+        plain_mean, _ = twin.posterior(ARMS.tolist(), [0.2, 0.9], 25.0)
+        assert mean[s].tolist() == pytest.approx(plain_mean, abs=1e-9)
+
+
+def test_open_questions_count_with_their_own_context() -> None:
+    """Eight questions of two contexts: each choice is that of a twin that has seen its own mean for the others."""
+    live = AskTell(policy_of())
+    twins = twins_of()
+    for time, step, features, contexts, _ in steps_of(6):
+        question = live.ask(time, step)
+        chosen = features[torch.arange(S), question.arm]
+        reward = reward_of(chosen, contexts)
+        live.tell(question.id, reward)
+        for s, twin in enumerate(twins):
+            twin.learn(chosen[s].tolist(), contexts[s].tolist(), time, float(reward[s]))
+    told = [([0.1, 0.9], 4), ([0.8, 0.2], 4)]
+    for context, count in told:
+        questions = live.ask(7.0, ArmContext(torch.tensor(context).double()), count=count)
+        for question in questions:
+            for s, twin in enumerate(twins):
+                mean, deviation = twin.posterior(ARMS.tolist(), context, 7.0)
+                arm = int((mean + twin.width(7) * deviation).argmax())
+                assert int(question.arm[s]) == arm
+                twin.learn(ARMS[arm].tolist(), context, 7.0, float(mean[arm]))
+    assert len(live.open) == 8
+
+
+def test_what_will_be_best_is_asked_under_a_context() -> None:
+    live, step = AskTell(policy_of()), ArmContext(torch.tensor([0.3, 0.4]).double())
+    live.tell(live.ask(1.0, step).id, 2.0)
+    mean, deviation = live.predict(5.0, context=step)
+    expected, variance = live.policy.marginals(5.0, step)
+    assert torch.equal(mean, expected)
+    assert torch.equal(deviation, variance.sqrt())
+    for bad, match in ((None, "context must be a tensor"), (torch.zeros(C), "context must be an ArmContext")):
+        with pytest.raises(ValueError, match=match):
+            live.predict(5.0, context=bad)
+    with pytest.raises(ValueError, match="context must be None"):
+        AskTell(recipes.gp_ucb(ARMS, rbf(0.4), NOISE)).predict(5.0, context=step)
+
+
+def test_stale_observations_are_dropped_and_what_is_lost_is_bounded() -> None:
+    problem = make("contextual-gp", forgetting_rate=0.1, num_arms=6, seed=5)
+    settings = {"replicates": 1, "horizon": 300, "width": 2.0}
+    bounded, whole = (recipes.build("tv_cgp_ucb", problem, **settings, stale=s) for s in (1e-3, None))
+    history = run(bounded, problem, 300)
+    for step in range(1, 301):
+        time, available = problem.time(step), problem.available(step)
+        inputs = torch.cat([problem.arms[history.arms[0, step - 1]], available.context]).unsqueeze(0)
+        why = {"inputs": inputs}
+        whole.learn(Observation(time, history.arms[:, step - 1], history.rewards[:, step - 1], why))
+    held = [int(policy.model.num_observations[0]) for policy in (bounded, whole)]
+    assert held[0] < 200 < held[1] == 300
+    means = [policy.marginals(301.0, problem.available(301))[0] for policy in (bounded, whole)]
+    assert (means[0] - means[1]).abs().max() < 1e-3
+
+
+def test_steps_under_a_context_are_not_captured() -> None:
+    problem = make("contextual-gp", horizon=20)
+    policy = recipes.build("cgp_ucb", problem, replicates=1, horizon=20)
+    with pytest.raises(ValueError, match="ContextualPolicy cannot be captured"):
+        run(policy, problem, 20, capture=True)
+    blind = recipes.gp_ucb(problem.arms, problem.knowledge.kernel, 0.01)
+    with pytest.raises(ValueError, match="a context comes with every step"):
+        run(blind, problem, 20, capture=True)
+
+
+def test_without_a_context_it_is_gp_ucb() -> None:
+    problem = make("gp", replicates=3, num_arms=20, seed=4)
+    one, other = (recipes.build(name, problem, replicates=3, horizon=60) for name in ("cgp_ucb", "gp_ucb"))
+    assert torch.equal(run(one, problem, 60).arms, run(other, problem, 60).arms)
+
+
+def test_thompson_sampling_draws_under_the_context() -> None:
+    def policy():
+        model = OnlineGP(rbf(0.5), NOISE, input_dim=D + C, batch_shape=(S,))
+        return ContextualPolicy(model, ThompsonSampling, choices=ARMS, context_dim=C, seed=3)
+
+    one, other = policy(), policy()
+    arms = []
+    for time, step, features, contexts, _ in steps_of(40, features=True):
+        choice = one.choose(time, step)
+        assert torch.equal(choice.arm, other.choose(time, step).arm)
+        reward = reward_of(features[torch.arange(S), choice.arm], contexts)
+        for each in (one, other):
+            each.learn(Observation(time, choice.arm, reward, choice.why))
+        arms.append(choice.arm)
+    assert len(torch.stack(arms).unique()) > 2
+
+
+BAD = {
+    "too long": (ArmContext(torch.zeros(C + 1).double()), "context"),
+    "other replicates": (ArmContext(torch.zeros(S + 1, C).double()), "context"),
+    "none": (None, "context"),
+    "a mask alone": (torch.ones(N, dtype=torch.bool), "context"),
+    "features of other arms": (
+        ArmContext(torch.zeros(C).double(), torch.zeros(N + 1, D).double()),
+        "features",
+    ),
+    "features too wide": (ArmContext(torch.zeros(C).double(), torch.zeros(N, D + 1).double()), "features"),
+    "no arm": (ArmContext(torch.zeros(C).double(), None, torch.zeros(N, dtype=torch.bool)), "available"),
+    "a number": (3.0, "available"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_context_is_refused_by_name_and_nothing_changes(what) -> None:
+    bad, name = BAD[what]
+    policy = policy_of()
+    good = ArmContext(torch.tensor([0.3, 0.4]).double())
+    policy.learn(_observed(policy, 1.0, good))
+    before = policy.marginals(2.0, good)
+    with pytest.raises(ValueError, match=f"^{name}"):
+        policy.choose(2.0, bad)
+    after = policy.marginals(2.0, good)
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    with pytest.raises(ValueError, match="context"):  # nothing of the step is left behind
+        policy.choices.inputs(2.0)
+
+
+def _observed(policy, time, step):
+    choice = policy.choose(time, step)
+    return Observation(time, choice.arm, torch.ones(S).double(), choice.why)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [None, torch.zeros(S, D).double(), torch.full((S, D + C), torch.nan).double(), torch.zeros(D + C)],
+)
+def test_a_reward_without_the_inputs_of_its_choice_is_refused(inputs) -> None:
+    policy = policy_of()
+    observation = _observed(policy, 1.0, ArmContext(torch.zeros(C).double()))
+    policy.learn(observation)
+    with pytest.raises(ValueError, match=r"why\['inputs'\]"):
+        policy.learn(Observation(2.0, observation.arm, observation.reward, {"inputs": inputs}))
+    assert policy.model.num_observations.tolist() == [1] * S
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"context": torch.tensor([1.0, torch.nan])},
+        {"context": torch.tensor(1.0)},
+        {"context": [1.0]},
+        {"features": torch.zeros(3)},
+        {"features": torch.full((3, 2), torch.inf)},
+        {"available": [True]},
+    ],
+)
+def test_arm_context_refuses_by_name(arguments) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        ArmContext(**arguments)
+
+
+@pytest.mark.parametrize("name", ["gp_ucb", "auto", "ucb1", "bkb"])
+def test_what_takes_no_context_says_so(name) -> None:
+    problem = make("gp", num_arms=5)
+    policy = recipes.build(name, problem, replicates=1, horizon=10)
+    with pytest.raises(
+        ValueError, match="available must be a mask of arms alone: this policy takes no context"
+    ):
+        policy.choose(1.0, ArmContext(torch.zeros(1)))
+    with pytest.raises(ValueError, match="context must be None: the policy takes none"):
+        policy_of(context_dim=0, context_kernel=None).choose(1.0, ArmContext(torch.zeros(1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"context_dim": -1}, "context_dim"),
+        ({"context_dim": 0}, "context_kernel"),
+        ({"context_kernel": None}, "context_kernel"),
+        ({"combine": "both"}, "combine"),
+        ({"num_contexts": 0}, "num_contexts"),
+        ({"window": 0}, "window"),
+        ({"name": "tv_cgp_ucb", "stale": 0.0}, "stale"),
+        ({"name": "tv_cgp_ucb", "stale": 0.1, "window": 5}, "stale"),
+        ({"name": "tv_cgp_ucb", "stale": 0.1, "forgetting_rate": 0}, "stale"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_by_name(options, name) -> None:
+    with pytest.raises(ValueError, match=name):
+        policy_of(**options)
+
+
+def test_only_what_takes_contexts_is_built_for_a_problem_that_has_them() -> None:
+    problem = make("contextual-gp", horizon=5)
+    with pytest.raises(
+        ValueError, match=r"gp_ucb must be .* under a context, such as cgp_ucb, tv_cgp_ucb or random"
+    ):
+        recipes.build("gp_ucb", problem, replicates=1, horizon=5)
+    for name in ("cgp_ucb", "tv_cgp_ucb", "random"):
+        assert run(recipes.build(name, problem, replicates=1, horizon=5), problem, 5).arms.shape == (1, 5)
+
+
+def test_the_loop_passes_contexts_and_the_policy_makes_use_of_them() -> None:
+    problem = make("contextual-gp", replicates=4, horizon=250, seed=2)
+    told = {"cgp_ucb": {"width": 2.0}, "random": {}}
+    regret = {}
+    for name, options in told.items():
+        policy = recipes.build(name, problem, replicates=4, horizon=250, **options)
+        regret[name] = run(policy, problem, 250).regret.sum(-1).mean()
+    # Blind to the context no arm is good: the best single one of all loses more than CGP-UCB does while it learns.
+    rewards = torch.stack([problem.expected_rewards(step) for step in range(1, 251)])  # T x S x N
+    blind = rewards.amax(-1).sum(0) - rewards.sum(0).amax(-1)
+    assert regret["cgp_ucb"] < 0.5 * blind.mean()
+    assert blind.mean() < regret["random"]
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_offsets_of_periods_are_seen_through(control) -> None:
+    """Six arms, periods of six steps, each with an offset five times as large as what differs between arms."""
+    replicates, count, length, steps = 8, 6, 6, 150
+    draw = torch.Generator().manual_seed(6)
+    effects = torch.randn(replicates, count, generator=draw, dtype=torch.float64)
+    K = torch.eye(count, dtype=torch.float64)
+    if control:
+        K[0, 0] = effects[:, 0] = 0
+    offsets = 5 * torch.randn(replicates, steps // length, generator=draw, dtype=torch.float64)
+    noise = 0.1 * torch.randn(replicates, steps, generator=draw, dtype=torch.float64)
+    known = {"context_dim": 1, "context_kernel": PeriodKernel(25.0), "combine": "sum"}
+    seeing = recipes.cgp_ucb(count, K, 0.01, replicates=replicates, width=2.0, **known)
+    blind = recipes.gp_ucb(count, K, 25.0, replicates=replicates, width=2.0)  # an offset is noise to it
+    regret = {}
+    for policy, sees in ((seeing, True), (blind, False)):
+        lost = torch.zeros(replicates).double()
+        for k in range(steps):
+            period = k // length
+            step = ArmContext(torch.tensor([float(period)])) if sees else None
+            choice = policy.choose(float(k), step)
+            effect = effects.gather(1, choice.arm.unsqueeze(1)).squeeze(1)
+            reward = effect + offsets[:, period] + noise[:, k]
+            policy.learn(Observation(float(k), choice.arm, reward, choice.why))
+            lost += effects.amax(1) - effect
+        regret[sees] = lost.mean()
+    assert regret[True] < 0.25 * regret[False]

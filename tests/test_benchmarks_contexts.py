@@ -1,0 +1,53 @@
+"""The races under contexts in small: the dense refit plays as ours does, the page says what was measured."""
+
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks.contexts import dense, linear
+from benchmarks.contexts.page import write_page
+
+
+@pytest.mark.parametrize("kind", dense.PROBLEMS)
+def test_the_dense_refit_plays_the_same_arms_while_nothing_is_dropped(kind) -> None:
+    table = dense.race(kind, dense.Size(40, 1), lambda line: None)
+    assert set(table["step"]) == set(range(4, 41, 4))
+    same = table[table["step"] == 40].set_index("policy")["same"]
+    assert same[dense.WHOLE if kind == "fixed" else dense.DROPPED] == same[dense.DENSE] == 1.0
+    assert same[dense.BLIND] < 1.0
+    regret = table.groupby("policy")["regret"].sum()
+    assert regret[dense.DENSE] < regret[dense.RANDOM]
+
+
+def test_the_page_tells_ratios_and_what_was_left_out(tmp_path) -> None:
+    rows = [
+        {"problem": kind, "seed": 0, "policy": name, "step": step, "regret": regret, "ms": ms, "same": 1.0}
+        for kind in dense.PROBLEMS
+        for name, regret, ms in ((dense.DENSE, 10.0, 50.0), (dense.DROPPED, 10.5, 2.0))
+        for step in (10, 20)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "dense-fixed-0.csv", index=False)
+    text = write_page(tmp_path).read_text()
+    assert "| 20.0 | 1.000 | 50.00 | 1.0 |" in text
+    assert "| 21.0 | 1.050 | 2.00 | 25.0 |" in text
+    assert "Left out: the package `coba` is not installed." in text
+    rewards = {"CGP-UCB": 0.8, "LinUCB (coba)": 0.7, "best arms": 0.9}
+    rows = [
+        {"environment": "mlp", "policy": name, "setting": "", "seed": seed, "reward": reward}
+        for name, reward in rewards.items()
+        for seed in (1, 2)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "coba.csv", index=False)
+    assert "| mlp | 0.1000 +- 0.0000 | 0.2000 +- 0.0000 |" in write_page(tmp_path).read_text()
+
+
+def test_environments_of_coba_are_problems() -> None:
+    pytest.importorskip("coba", reason="coba is not installed: pip install --no-deps coba")
+    problem = linear.CobaProblem("mlp", 30, range(1, 3))
+    best = problem.rewards.amax(-1).mean(-1)
+    means = {name: linear.theirs(problem, name, 0.1) for name in ("LinUCBLearner", "LinTSLearner", "random")}
+    means["ours"] = linear.ours(problem, 1.0, 1.0)
+    for mean in means.values():
+        assert mean.shape == (2,)
+        assert (mean < best).all()
+    assert torch.equal(problem.available(3).context, problem.contexts[:, 2])
