@@ -43,15 +43,12 @@ class Arms(Choices):
 
     def check(self, observation: Observation, *told: str) -> None:
         """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
-        arm, reward, why, time = observation.arm, observation.reward, observation.why, observation.time
-        right, S = (
-            type(arm) is type(reward) is Tensor and type(time) is float and type(why) is dict,
-            self._shape,
-        )
+        arm, reward, S, time = observation.arm, observation.reward, self._shape, observation.time
+        right = type(arm) is type(reward) is Tensor and type(time) is float and type(observation.why) is dict
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
         right = right and reward.dtype in _FLOATS and float(reward @ reward) + 0 * time < self._most
         for name in told:
-            right = right and type(value := why.get(name)) is Tensor and value.shape == S
+            right = right and type(value := observation.why.get(name)) is Tensor and value.shape == S
         if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
             self._check_closely(observation, *told)
 
