@@ -47,11 +47,11 @@ class AskTell(Described):
       ``Policy`` describes. A policy that cannot learn it raises ValueError, with nothing changed: ``drop`` the
       question.
     * Twice: the first counts; a later ``tell`` of the same number is ignored and returns False.
-    * Several at once: open questions are pending pulls, which later choices count (``Policy.choose_many``): those of a
-      model condition its variance on them at once, and its mean waits for the rewards, so that q open questions ask
-      different things unless one is worth asking twice.
-    * Never: ``drop`` a question that nobody will answer, which gives its place back. Until then it counts, and every
-      choice costs a step more for it.
+    * Several at once: later choices count open questions as pending pulls (``Policy.choose_many``). A model conditions
+      its variance on them at once, while its mean waits for the rewards, so q open questions differ unless one is worth
+      asking twice.
+    * Never: ``drop`` a question that nobody will answer. Until then it counts as pending and adds a step to the cost
+      of every choice.
     * Threads: calls run one at a time, and numbers are unique. So do ``copy.deepcopy``, ``pickle`` and ``copy.copy``,
       all of which give a copy of its own.
     * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random

@@ -46,7 +46,7 @@ def run(
             same arguments and a newly built policy continues from there, and gives the result of an uninterrupted run
             bit for bit; a finished run returns its History again. One process at a time.
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
-        capture: play many steps in one launch (a CUDA graph on a GPU): 32, or so many as this integer. The same History
+        capture: play many steps in one launch (a CUDA graph on a GPU): 32, or as many as this integer. The same History
             up to rounding; ``seconds`` are those of a block over its steps, and bad rewards are found at a block's end.
             For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on GPUs says what cannot be.
 
@@ -54,8 +54,8 @@ def run(
 
     The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch.
     Another number of CPU threads (in operations on more than 32 768 numbers) or a GPU uses the same random numbers, but
-    sums in another order: posteriors agree up to rounding, and arms differ only where two indices are as close. In the
-    tests, every recipe chooses the same arms with one thread and with two.
+    sums in another order: posteriors agree up to rounding, and arms differ only where two indices are that close.
+    In the tests, every recipe chooses the same arms with one thread and with two.
 
     Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and when a
     reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy learns of it, on a GPU

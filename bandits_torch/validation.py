@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -184,7 +184,7 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether this is a float, or an integer that float64 can hold; NaN and infinity are floats."""
     if isinstance(value, int):
         return not isinstance(value, bool) and -sys.float_info.max <= value <= sys.float_info.max
@@ -237,7 +237,7 @@ def check_names(cls: type, kwargs: dict[str, Any]) -> None:
     taken: list[str] = []
     for one in cls.__mro__:
         if "__init__" in vars(one):
-            _, *own = inspect.signature(one.__init__).parameters.values()  # type: ignore[misc]
+            _, *own = inspect.signature(vars(one)["__init__"]).parameters.values()
             taken += [p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
             if not any(p.kind is p.VAR_KEYWORD for p in own) or not one.__module__.startswith(__package__):
                 break  # this one hands no names on, or (a kernel of GPyTorch) to none that reads them

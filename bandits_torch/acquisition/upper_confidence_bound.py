@@ -28,7 +28,6 @@ class UpperConfidenceBound(AcquisitionFunction):
     Args:
         model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
         width: a number >= 0, a tensor that broadcasts to ``model.batch_shape``, or a ``Width``.
-
         posterior_transform: as for BoTorch's analytic acquisitions, such as a change of sign to minimise.
 
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values in units of reward (broadcast with the

@@ -107,7 +107,7 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
     validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
     validation.rewards("table", torch.where(torch.isnan(table), 0.0, table))
     automatic = isinstance(shrinkage, str) and shrinkage == "auto"
-    ok = automatic or (validation.is_number(shrinkage) and 0 <= shrinkage <= 1)  # type: ignore[operator]
+    ok = automatic or (validation.is_number(shrinkage) and 0 <= shrinkage <= 1)
     validation.require(ok, "shrinkage", shrinkage, "'auto' or a number in [0, 1]")
     held = ~torch.isnan(table)
     rewards = held.sum(0)

@@ -96,7 +96,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
-        """A model that has these arms too, (n, d), where it has arms of its own (``ArmGP``); ValueError where not."""
+        """A model with these arms, (n, d), after its own (``ArmGP``); ValueError for a model that has none."""
         raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
 
     def trace(self) -> dict[str, Tensor | float]:

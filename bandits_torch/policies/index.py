@@ -30,7 +30,7 @@ class IndexPolicy(Policy):
         model: an ``OnlineModel`` of batch shape () or (S,): S replicates advance together.
         acquisition: called once a step as ``acquisition(model)``, with ``width=`` where the policy has one; an
             acquisition class or any function that returns a BoTorch acquisition function for q = 1. One that has a
-            method ``at_step`` (``AtStep``, such as ``ThompsonSampling``) gets the step's ``StepContext`` in place.
+            method ``at_step`` (``AtStep``, such as ``ThompsonSampling``) gets the step's ``StepContext`` instead.
         choices: None for a model that has arms of its own (``ArmGP``, ``SketchedGP``); for any other ``(N, d)``
             candidates, or the ``Domain`` whose points are played (``OnlineGP``; the acquisition must then be
             differentiable). A model with one input more than d gets the time in the last column.

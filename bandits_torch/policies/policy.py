@@ -110,10 +110,10 @@ class Policy(Described, ABC):
     ) -> list[Choice]:
         """``count`` choices at ``time``, one after the other, each of which counts those before it and ``pending``.
 
-        As BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once, and the mean
-        waits for its reward: the belief is that of a model that observed its own posterior mean (GP-BUCB, Desautels,
-        Krause & Burdick 2014, section 3.2). Where the policy draws, the draws are independent. What is not a model has
-        its nearest analogue, see ``expecting``. As ``choose``, it advances the random streams and changes nothing else.
+        Like BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once; the mean waits
+        for its reward. The belief is that of a model that observed its own posterior mean (GP-BUCB, Desautels, Krause &
+        Burdick 2014, section 3.2). Policies that draw make independent draws. Policies without a model do what is
+        nearest (``expecting``). Like ``choose``, it advances the random streams and changes nothing else.
 
         Args:
             time, available: see ``choose``, for all.
@@ -141,16 +141,16 @@ class Policy(Described, ABC):
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
-        """Within the block, pulls handed to the function that it gives count as pending in choices at ``time``; at its
-        end the policy is as before, to the last bit, but for its random streams.
+        """Within the block, choices at ``time`` count the pulls passed to the function it yields as pending. Afterwards
+        the policy is as before, to the last bit, except for its random streams.
 
-        Here they count for nothing, which is right for policies that draw each choice by itself.
+        The default ignores them, which is right for policies that draw every choice independently.
         """
         yield lambda pending: None
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:
-        """Learn what came of a choice. A ValueError leaves the policy unchanged."""
+        """Learn the outcome of a choice. A ValueError leaves the policy unchanged."""
 
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:

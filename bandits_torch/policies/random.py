@@ -60,7 +60,7 @@ class RandomPolicy(Policy):
         return Choice(self.choices.draw(self._streams, mask_of(available)))
 
     def learn(self, observation: Observation) -> None:
-        """Learns nothing; what was observed is checked all the same."""
+        """Learns nothing, but checks the observation."""
         self.choices.check(observation)
 
     def reset(self, where: Tensor | None = None) -> None:

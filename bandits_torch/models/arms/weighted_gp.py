@@ -106,7 +106,7 @@ class WeightedGP(OnlineModel):
 
     @property
     def num_observations(self) -> Tensor:
-        """How many observations were made, ``batch_shape``; old ones count for next to nothing."""
+        """How many observations were made, ``batch_shape``; old ones hardly count."""
         return self.count
 
     @property

@@ -65,7 +65,7 @@ class OnlineGP(OnlineModel):
     respect to X and, after ``condition_on_observations``, to the X and Y conditioned on.
 
     Raises ValueError for another ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small and batches that
-    do not broadcast; TypeError for a ``kernel`` that is none.
+    do not broadcast; TypeError for a ``kernel`` that is not a kernel.
     """
 
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``

@@ -1,9 +1,9 @@
 """The classical bandits: each arm by itself, without a kernel, features or a prior.
 
-What they leave unused is how smooth rewards are over the arms, which is what the other policies live on. Where arms
-have nothing to do with each other they are hard to beat, and they cost next to nothing.
+They do not use the smoothness of rewards over the arms, on which the other policies rely. If arms are unrelated, they
+are hard to beat and cost very little.
 
-They need the scale of rewards, which their papers take for known, as [0, 1]: ``reward_range=(low, high)`` tells it. By
+They need the scale of rewards, which their papers assume known, as [0, 1]: ``reward_range=(low, high)`` sets it. By
 default it is the range of the rewards seen so far, in each replicate by itself, so that choices do not depend on the
 unit or the zero of rewards. No theorem covers that: noise without bounds widens the range as time goes by, and outliers
 widen it at once.
