@@ -12,7 +12,7 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels.temporal import MarkovTimeKernel
+from bandits_torch.kernels.temporal import TimeKernel
 
 
 @validation.names_arguments
@@ -71,11 +71,7 @@ class SpatioTemporalKernel(Kernel):
         """The last columns; of GPyTorch's stationary kernels from the latest time on, since some of them divide by a
         length-scale before they subtract, and at a clock of 1e9 seconds would lose what tells two times apart."""
         s, t = x1[..., -1:], x2[..., -1:]
-        if (
-            not self.time_kernel.is_stationary
-            or isinstance(self.time_kernel, MarkovTimeKernel)
-            or not t.numel()
-        ):
+        if not self.time_kernel.is_stationary or isinstance(self.time_kernel, TimeKernel) or not t.numel():
             return s, t
         latest = t.detach().amax()
         return s - latest, t - latest

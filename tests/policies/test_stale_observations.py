@@ -110,6 +110,15 @@ def test_the_loss_of_the_oldest_bounds_every_mean_and_is_not_far_from_the_larges
         assert of_variance <= variance.item() <= 30 * of_variance
 
 
+def test_after_a_long_time_all_that_is_held_may_go_and_never_more():
+    z, y = history(8, "even")
+    own = model()
+    own.observe(z.unsqueeze(0), y.reshape(1, -1, 1))
+    much_later = z[-1:, -1] + 500
+    assert all(bound.item() < 1e-12 for bound in loss_of_oldest(own, 8, much_later))
+    assert all(bound.item() == torch.inf for bound in loss_of_oldest(own, 9, much_later))
+
+
 def test_two_thousand_observations_under_drift_give_the_means_of_the_model_that_drops_nothing():
     z, y = history(2000, "even", seed=1)
     own = model(rate=0.03, noise=0.01, lengthscale=0.2)

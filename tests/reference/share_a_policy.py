@@ -183,7 +183,7 @@ def processes(name, seed, steps=8):
             faults.append(f"{total - len(set(handed))} numbers handed out twice")
         end = live(name)
         load_policy(path, end)
-        keeps_all = hasattr(end.policy, "model") and name != "sw_gp_ucb"
+        keeps_all = hasattr(getattr(end.policy, "model", None), "num_observations") and name != "sw_gp_ucb"
         held = int(end.policy.model.num_observations.max()) if keeps_all else total
         if held != total or end.open:
             faults.append(f"{total - held} rewards lost, {len(end.open)} questions open")
