@@ -10,6 +10,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 @dataclass(frozen=True)
 class ArmContext:
     """A step over arms that comes with more than a mask: the argument ``available`` of ``Policy.choose``.

@@ -59,6 +59,7 @@ def _over(name: str, kernel: Kernel, first: int, count: int) -> Kernel:
     return kernel
 
 
+@validation.names_arguments
 class PeriodKernel(Kernel):
     """h(p, p') = v where p = p', else 0: an offset of its own for each period, shared by all arms.
 

@@ -83,7 +83,7 @@ def tv_cgp_ucb(
 
     ``stale``: under exponential forgetting observations are dropped once no mean can change by more than so many
     prior standard deviations (``StaleObservations``), so that a step does not slow down; None keeps all. ``window``:
-    observations held, instead. Other arguments: as ``cgp_ucb``.
+    observations held, instead. ``context_dim``, ``context_kernel``, ``combine``, ``num_contexts``: as for ``cgp_ucb``.
 
     Raises ValueError as ``cgp_ucb``, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not > 0 or
     has nothing to do.
