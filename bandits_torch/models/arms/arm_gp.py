@@ -167,6 +167,9 @@ class ArmGP(ArmModel):
         self._check_one_noise()
         return self._belief.observations.held()
 
+    def _refuse_to_forget(self, count: int, where: Tensor) -> None:
+        self._check_one_noise()
+
     def _check_one_noise(self) -> None:
         """Raise ValueError where some of the rewards held have a noise variance of their own."""
         held = self._belief.observations.noise
@@ -327,8 +330,8 @@ class ArmGP(ArmModel):
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
-        self._check_one_noise()
-        self._belief.forget(1, self._belief.observations.count > window)
+        forget = self._belief.forget if self._belief.observations.noise is None else self._refuse_to_forget
+        forget(1, self._belief.observations.count > window)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
