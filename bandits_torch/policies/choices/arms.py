@@ -171,8 +171,8 @@ class ModelArms(ArmsWithModel):
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """By an ``ArmGP``."""
-        own = (value.reshape(self._first) for value in (arm, reward))
-        cast(ArmGP, self.model).take_noisy(*own, time, noise_variance.reshape(self._first))
+        arm, reward, noise = (value.reshape(self._first) for value in (arm, reward, noise_variance))
+        cast(ArmGP, self.model).take_noisy(arm, reward, time, noise)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
