@@ -49,8 +49,8 @@ class IndexPolicy(Policy):
     otherwise go by arrival.
 
     Rewards with a noise variance of their own (``Observation.noise_variance``) are learned exactly by an ``ArmGP``
-    whose form is not ``"factor"``, with no forgetting rule; elsewhere they are refused. Widths, and the information gain
-    that some of them read, then count each with its own.
+    whose form is not ``"factor"``, with no forgetting rule; elsewhere they are refused. Widths, and the information
+    gain that some of them read, then count each with its own.
 
     Raises ValueError for a model with a batch beside replicates, for ``choices`` that do not fit the model, for an
     acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.

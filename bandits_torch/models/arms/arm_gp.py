@@ -241,7 +241,7 @@ class ArmGP(ArmModel):
             self._check_own_noise(noise_variance, where)
             self.take_noisy(arm, reward, moment, noise_variance)
             return
-        learn = self._belief.learn_late if late and self.drifts else self._belief.learn
+        learn: Callable[..., None] = self._belief.learn_late if late and self.drifts else self._belief.learn
         learn(
             inputs.flat("arm", arm, self._batch_shape),
             inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape),
@@ -251,6 +251,7 @@ class ArmGP(ArmModel):
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
+        learn: Callable[..., None]
         learn, moment, b = self._belief.learn, 0.0, self._batch_shape
         if self.drifts:
             moment = float(time)
@@ -279,8 +280,10 @@ class ArmGP(ArmModel):
 
     @property
     def takes_noise(self) -> bool:
-        """Whether rewards may come with a noise variance of their own: in the covariance form, or where that may be."""
-        return self.form != "factor" and not self._belief.forgets
+        """Whether rewards may come with a noise variance of their own: in the covariance form, or where that may be,
+        under kernels without a state over time."""
+        belief = self._belief
+        return type(belief) is ArmBelief and self.form != "factor" and not belief.forgets
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take``, late rewards too, of rewards with a noise variance of their own, all checked."""
@@ -293,7 +296,7 @@ class ArmGP(ArmModel):
         self._belief.learn_noisy(flat[0], flat[1], moment, flat[2], late=late)
 
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
-        expected = "None for form='factor', and for a model that forgets"
+        expected = "None for form='factor', for a model that forgets and for kernels with a state"
         validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
         validation.require(where is None, "where", where, "None with a noise_variance")
         validation.own_noise(noise_variance)
