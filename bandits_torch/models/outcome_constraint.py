@@ -11,6 +11,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 
+@validation.names_arguments
 @dataclass(frozen=True, eq=False)
 class OutcomeConstraint:
     """A measured outcome g with low <= g(x, t) <= high, and its prior: a Gaussian process over the arms.

@@ -20,6 +20,7 @@ from bandits_torch.recipes.parts import as_width, bayesian_width, model_over
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
+from bandits_torch.theory.widths import Width
 
 _TAKES = (*RUN, "prior_mean", "form")
 _QUICK = {"least_reward": -1.0, "forgetting_rate": 0.1}
@@ -111,6 +112,8 @@ def _safe(
 ) -> Policy:
     arms_alone = setup.domain is None
     validation.require(arms_alone, "choices", setup.choices, "arms: a safe set is a set of arms")
+    listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
+    validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
     given = tuple(constraints or ())
     for one in given:
         validation.instance("constraints", one, OutcomeConstraint, "of OutcomeConstraint")
@@ -122,9 +125,11 @@ def _safe(
     validation.require(
         len(limits) > 0, "constraints", constraints, "given, or least_reward, where nothing else has limits"
     )
-    model = _arm_gp(setup, forgetting_rate)
+    model = _arm_gp(setup, validation.below_one("forgetting_rate", forgetting_rate))
     outcomes = {one.name: _arm_gp(_setup_of(one, setup), _rate(one, forgetting_rate)) for one in given}
     (delta, guarantee), (width, safety_width) = failure, widths
+    if safety_width is not None and not isinstance(safety_width, Width):
+        validation.non_negative("safety_width", safety_width)
     own = PosteriorSafetyWidth(count_limits(limits), delta, guarantee)
     safe_arms, trust, when_empty = initial
     return SafePolicy(

@@ -223,6 +223,20 @@ KINDS: dict[str, Any] = {
         [3, "all", (), (1.0,), (1, 0), (2, 2), (0, bad.NAN), (0, bad.INF), ("a", 1)]
     ),
     "restarts": bad.words("local", "global"),
+    "trust": bad.words("start", "always"),
+    "when_empty": bad.words("likeliest", "raise"),
+    "explore": bad.words("ucb", "safeopt"),
+    "guarantee": bad.words("run", "step"),
+    "rewards": bad.words("numbers", "binary", "counts"),
+    "safety_width": bad.non_negative,
+    "safe_arms": st.sampled_from(
+        [torch.ones(N), torch.ones(2, 3) > 0, torch.zeros(N) > 0, "arms", [True], 3]
+    ),
+    "outcomes": bad.thing,
+    "limits": st.sampled_from([{}, {"flow": (0.0, 1.0)}, {"reward": (1.0, 0.0)}, {"reward": 3.0}, 3, None]),
+    **dict.fromkeys(["outcome_noise_scale", "outcome_forgetting_rate"], bad.positive_or_none),
+    **dict.fromkeys(["limit", "least_reward"], bad.finite),
+    "climb": bad.non_negative,
     "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
     "anisotropy": bad.numbers(lambda x: x > 0),
@@ -288,6 +302,7 @@ NO_KIND = {
             "overwrite",
             "try_all",
             "in_seconds",
+            "standardise",
         ],
         "a switch",
     ),
@@ -325,12 +340,36 @@ _OF_FEATURES = Spec(
 )
 _NAMES = {"name": bad.words(*problems.PROBLEMS, *recipes.RECIPES)}
 
+_NOT_CONSTRAINTS = st.sampled_from([3, "heat", ["heat"], [None], {"heat": (0.0, 1.0)}])
+
 OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
 
 SPECS: dict[str, Spec] = {
     "policies.StaleObservations": Spec(kinds={"capacity": bad.integers(16, none=True)}),
     "policies.WassersteinForgetting": Spec(kinds={"capacity": bad.integers(2, none=True)}),
+    "policies.SafePolicy": Spec(
+        {
+            "outcomes": lambda: {"heat": arm_gp()},
+            "limits": lambda: {"heat": (-1.0, 1.0)},
+            "safety_width": lambda: theory.ConstantWidth(1.0),
+        },
+        {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
+    ),
+    "policies.LatentRewards": Spec({"rewards": "binary"}, {"rewards": bad.words("binary", "counts")}),
+    "theory.PosteriorSafetyWidth": Spec({"limits": 2}, {"limits": bad.count}),
     # models
+    "models.OutcomeConstraint": Spec(
+        {"name": "heat", "high": 1.0},
+        {
+            "name": st.sampled_from(["", "reward", 3, None]),
+            "low": st.sampled_from([bad.NAN, 1.0, 7.0, bad.INF, "low"]),
+            "high": st.sampled_from([bad.NAN, -bad.INF, "high", None]),
+            "kernel": None,
+            "noise_variance": None,
+            "prior_mean": None,
+            "forgetting_rate": bad.rate_or_none,
+        },
+    ),
     "models.ArmMembers": Spec(
         {
             "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
@@ -693,6 +732,10 @@ SPECS: dict[str, Spec] = {
         )
         for name in recipes.RECIPES
         if name not in ("auto", "epsilon_greedy", "glr_kl_ucb")
+    },
+    **{
+        f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
+        for name in ("safe_gp_ucb", "safe_opt")
     },
     "recipes.auto": Spec(
         {},

@@ -147,6 +147,8 @@ def shifted_arms(name, shift):
     _, problem = all_recipes.build(name, 2, 60)
     given, options = arguments(name, problem)
     options |= {"horizon": 60} if "horizon" in options else {}
+    if "least_reward" in options:  # a limit of the reward moves along
+        options["least_reward"] += shift
     policy = recipes.RECIPES[name](*given, **options, replicates=2, seed=3, prior_mean=shift)
     arms = []
     noise = torch.randn(60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

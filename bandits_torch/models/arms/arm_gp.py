@@ -164,14 +164,8 @@ class ArmGP(ArmModel):
         b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last. Raises
         ValueError where rewards have a noise variance of their own.
         """
-        self._check_one_noise()
+        self._belief.check_one_noise()
         return self._belief.observations.held()
-
-    def _check_one_noise(self) -> None:
-        """Raise ValueError where some of the rewards held have a noise variance of their own."""
-        held = self._belief.observations.noise
-        expected = "the model's for every reward held"
-        validation.require(held is None, "noise_variance of single rewards", held, expected)
 
     def _rectangular(self) -> tuple[Tensor, Tensor, Tensor]:
         arm, reward, time, valid = self._belief.observations.held()
@@ -316,7 +310,6 @@ class ArmGP(ArmModel):
             self.form,
             "'factor' or 'auto': under drift the covariance form cannot forget",
         )
-        self._check_one_noise()
         mask = self._mask(where)
         if mask is None:
             held = int(self._belief.observations.count.min())

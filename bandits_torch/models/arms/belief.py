@@ -125,6 +125,11 @@ class ArmBelief(RoundingWatch):
         else:
             self.learn(arm, reward, time, None, self._as_form(noise))
 
+    def check_one_noise(self) -> None:
+        """Raise ValueError where some of the rewards held have a noise variance of their own."""
+        held, expected = self.observations.noise, "the model's for every reward held"
+        validation.require(held is None, "noise_variance of single rewards", held, expected)
+
     def _as_form(self, noise: Tensor) -> Tensor:
         return noise.to(self.noise_variance).unsqueeze(-1)
 
@@ -198,7 +203,8 @@ class ArmBelief(RoundingWatch):
         Under drift the first call may have to relearn the others, for which the form has dropped what it would
         need, or is the wrong one. From then on nothing held is dropped.
         """
-        if not self.forgets:
+        if not self.forgets:  # from then on no reward has a noise of its own: ``ArmGP.takes_noise``
+            self.check_one_noise()
             self.check_spread(self.now, "factor")
             self.forgets = True
             if isinstance(self.form, FactorForm):

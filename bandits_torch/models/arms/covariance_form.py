@@ -123,7 +123,7 @@ class CovarianceForm(ResizableState):
         rest = (self.noise_variance - variance).clamp_min(eps * self.noise_variance)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         if self.root is not None:
-            self._turn_root(self.root, arm, -1, where, self.noise_variance)
+            self._turn_root(self.root, arm, -1, where)
         gone = self.revise(arm, residual, column, scale, left, -1).square()
         self.surprise.sub_(gone)
         lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
@@ -154,8 +154,11 @@ class CovarianceForm(ResizableState):
         self.covariance[self._member, :, arm] = row
         return innovation.squeeze(-1)
 
-    def _turn_root(self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None, noise: Tensor) -> None:
+    def _turn_root(
+        self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None, noise: Tensor | None = None
+    ) -> None:
         """The root after an observation (sign 1) or a removal (-1) of ``arm``, in place."""
+        noise = self.noise_variance if noise is None else noise
         column = root[self._member, :, arm]  # f, (b, N)
         tiny = torch.finfo(column.dtype).eps * noise
         total = (noise + sign * column.square().sum(-1, keepdim=True)).clamp_min(tiny)
