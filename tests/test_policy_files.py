@@ -54,6 +54,7 @@ OTHERS = {
     "regulariser": 0.1,
     "restarts": "global",
     "reward_range": (-3.0, 2.0),
+    "reward_scale": 2.5,
     "rkhs_bound": 3.0,
     "run_length": 1e3,
     "search": {"num_restarts": 3},
