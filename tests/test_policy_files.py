@@ -30,6 +30,7 @@ OTHERS = {
     "constants": "theory",
     "delta": 0.25,
     "depth": 4,
+    "dictionary": "kept",
     "discount": 0.8,
     "drift_variance": 0.05,
     "epsilon": 0.3,

@@ -1,9 +1,9 @@
 """Recipes for unknown changes: the OPKB family, MASTER, weighted GP-UCB. See ``recipes`` for common arguments.
 
-``constants`` of the optimisation-based recipes: ``"tuned"``, ``"theory"`` or a ``Constants``. ``reward_scale``: what their
-rewards, less ``prior_mean``, are divided by: S + B of section 2, with S a bound on the noise (or
-``subgaussian_scale``), B one on the rewards; ``"warm-up"``: centre and scale are learnt in block 0; None: what
-``constants`` say, 1. ``w_gp_ucb`` and ``master_gp_ucb`` have the units from kernel and noise variance.
+``constants`` of the optimisation-based recipes: ``"tuned"``, ``"theory"`` or a ``Constants``. ``reward_scale``: what
+their rewards, less ``prior_mean``, are divided by: S + B of section 2, with S a bound on the noise and B one on the
+rewards, or ``subgaussian_scale``; ``"warm-up"``: centre and scale are learnt in block 0; None: what ``constants`` say,
+1. ``w_gp_ucb`` and ``master_gp_ucb`` have the units from kernel and noise variance.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch.policies.opkb import OPKB, AdaOPKB, Constants, FixedFeatures, NeuralFeatures
-from bandits_torch.policies.opkb import blocks
+from bandits_torch.policies.opkb import OPKB, AdaOPKB, Constants, FixedFeatures, NeuralFeatures, blocks
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.streams import ReplicateStreams

@@ -108,8 +108,8 @@ def test_learnt_units_go_on_from_a_state() -> None:
 def test_kernel_and_noise_tell_the_units_where_there_is_a_gaussian_process(name: str, options: dict) -> None:
     call = recipes.registered(name).call
     plain = call(arms(), kernel(), 0.01, **options)
-    large = call(arms(), kernel(1000.0), 10_000.0, prior_mean=22.0, **options)
-    assert played(plain, rewards()) == played(large, 22 + 1000 * rewards())
+    large = call(arms(), kernel(1e6), 1e10, prior_mean=22.0, **options)
+    assert played(plain, rewards()) == played(large, 22 + 1e6 * rewards())
 
 
 def test_rewards_with_subgaussian_noise_exceed_their_scale_no_more_often_than_it_says() -> None:
