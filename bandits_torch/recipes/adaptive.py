@@ -1,6 +1,9 @@
 """Recipes for unknown changes: the OPKB family, MASTER, weighted GP-UCB. See ``recipes`` for common arguments.
 
-``constants`` of the optimisation-based recipes: ``"tuned"``, ``"theory"`` or a ``Constants``.
+``constants`` of the optimisation-based recipes: ``"tuned"``, ``"theory"`` or a ``Constants``. ``reward_scale``: what
+their rewards, less ``prior_mean``, are divided by: S + B of section 2, with S a bound on the noise and B one on the
+rewards, or ``subgaussian_scale``; ``"warm-up"``: centre and scale are learnt in block 0; None: what ``constants`` say,
+1. ``w_gp_ucb`` and ``master_gp_ucb`` have the units from kernel and noise variance.
 """
 
 from __future__ import annotations
@@ -53,9 +56,11 @@ def opkb(
     *,
     horizon: int,
     constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
 ) -> Policy:
     """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
-    return _in_blocks(OPKB, setup, FixedFeatures(_features(setup), setup.replicates), horizon, constants)
+    features = FixedFeatures(_features(setup), setup.replicates)
+    return _in_blocks(OPKB, setup, features, horizon, constants, reward_scale)
 
 
 @recipe(takes=_TAKES, seeded=True, one_mean=True)
@@ -64,9 +69,11 @@ def ada_opkb(
     *,
     horizon: int,
     constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
 ) -> Policy:
     """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
-    return _in_blocks(AdaOPKB, setup, FixedFeatures(_features(setup), setup.replicates), horizon, constants)
+    features = FixedFeatures(_features(setup), setup.replicates)
+    return _in_blocks(AdaOPKB, setup, features, horizon, constants, reward_scale)
 
 
 @recipe(takes=_TAKES, seeded=True)
@@ -97,6 +104,7 @@ def opnn(
     training_steps: int = 200,
     regulariser: float = 0.01,
     constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
 ) -> Policy:
     """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
 
@@ -105,7 +113,7 @@ def opnn(
     for sizes below 1.
     """
     features = _network(setup, hidden, depth, training_steps, regulariser)
-    return _in_blocks(OPKB, setup, features, horizon, constants)
+    return _in_blocks(OPKB, setup, features, horizon, constants, reward_scale)
 
 
 @recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
@@ -118,13 +126,14 @@ def ada_opnn(
     training_steps: int = 200,
     regulariser: float = 0.01,
     constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
 ) -> Policy:
     """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
 
     ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
     """
     features = _network(setup, hidden, depth, training_steps, regulariser)
-    return _in_blocks(AdaOPKB, setup, features, horizon, constants)
+    return _in_blocks(AdaOPKB, setup, features, horizon, constants, reward_scale)
 
 
 @recipe(takes=_TAKES, seeded=True, quick={"rkhs_bound": 4.0}, race=OWN_WIDTH_AND_CONSTANT)
@@ -198,7 +207,11 @@ def master_gp_ucb(
 def _lemma_e3(
     prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float | None, delta: float, horizon: int
 ) -> Callable[[int], float]:
-    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T."""
+    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T.
+
+    The lemma is about rewards of which k(x, x) <= 1; rho is in the units of those whose kernel this is.
+    """
+    unit = math.sqrt(float(prior.prior.diagonal().max()))
     gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)
     planned = width or IGPWidth(rkhs_bound, scale, delta, gain)
 
@@ -206,7 +219,7 @@ def _lemma_e3(
     def rho(t: int) -> float:
         t = min(t, horizon)
         gamma = max(1.0, float(gain(t - 1, prior)))
-        return float(planned(t, prior)) * math.sqrt(gamma * math.log(horizon / delta) / t)
+        return unit * float(planned(t, prior)) * math.sqrt(gamma * math.log(horizon / delta) / t)
 
     return rho
 
@@ -274,12 +287,19 @@ def _network(
 
 
 def _in_blocks(
-    kind: type[BlockPolicy], setup: Setup, features: FeatureSource, horizon: int, constants: str | Constants
+    kind: type[BlockPolicy],
+    setup: Setup,
+    features: FeatureSource,
+    horizon: int,
+    constants: str | Constants,
+    reward_scale: float | str | None,
 ) -> Policy:
     """A policy of this kind on rewards without their prior mean, which it knows nothing of."""
     seeds: dict[str, int] = {"seed": setup.seed, "first_replicate": setup.first_replicate}
-    mean = one_prior_mean(setup)
-    policy = kind(features, horizon, _constants(constants), **seeds)
+    mean, used = one_prior_mean(setup), _constants(constants)
+    if reward_scale is not None:
+        used = replace(used, reward_scale=reward_scale)
+    policy = kind(features, horizon, used, **seeds)
     return CentredPolicy(policy, mean) if mean else policy
 
 

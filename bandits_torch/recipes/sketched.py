@@ -8,6 +8,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.uniform_first import UniformFirst
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
@@ -30,7 +31,8 @@ def bkb(
     horizon: int | None = None,
     preset: str = "practical",
     oversampling: float = 5.0,
-    growth: float = 2.0,
+    growth: float | None = None,
+    dictionary: str = "redrawn",
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
@@ -39,20 +41,33 @@ def bkb(
 ) -> Policy:
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
-    ``preset="theory"`` takes qbar from their Theorem 1 (it needs ``horizon``) and draws at every step, with delta
-    split between dictionary and width; ``"practical"`` takes ``oversampling`` and ``growth`` (1: draw at every step).
+    The first arm is drawn uniformly; after each pull every observation enters the new dictionary with probability
+    qbar sigma~^2. ``preset="theory"`` takes qbar from their Theorem 1 (it needs ``horizon``), with delta split between
+    dictionary and width; ``"practical"`` takes ``oversampling`` for qbar.
+    ``dictionary="kept"`` is no paper's: draws are joined to the dictionary held, which changes little from step to
+    step and is cheaper, but at a qbar of 5 often holds every arm pulled. ``growth``: C, the information after which
+    a dictionary is drawn again; None: 1 (at every step), or 2 with ``"kept"`` and ``"practical"``.
     ``chunk_size``: number of arms processed at a time when memory is short (``SketchedGP``).
 
     Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
     u is many times the dictionary's size or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps:
     prefer it for hundreds of thousands of arms, or for late rewards.
 
-    Raises ValueError for another ``preset``, ``preset="theory"`` without ``horizon``, and ``replicates`` below 1.
+    Raises ValueError for another ``preset`` or ``dictionary``, ``preset="theory"`` without ``horizon``, and
+    ``replicates`` below 1.
     """
-    sampling = _sampling(preset, horizon, delta, oversampling, growth)
+    growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
+    sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
     model = _sketch(setup, sampling, chunk_size)
     own = BKBWidth(rkhs_bound, noise_scale, delta / 2 if preset == "theory" else delta)
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
+    index = UpperConfidenceBound if dictionary == "kept" else UniformFirst
+    return IndexPolicy(
+        model,
+        index,
+        width=as_width(width) or own,
+        seed=setup.seed,
+        first_replicate=setup.first_replicate,
+    )
 
 
 @recipe(takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -88,16 +103,21 @@ def bbkb(
 
 
 def _sampling(
-    preset: str, horizon: int | None, delta: float, oversampling: float, growth: float
+    preset: str,
+    horizon: int | None,
+    delta: float,
+    oversampling: float,
+    growth: float,
+    dictionary: str = "kept",
 ) -> LeverageSampling:
     validation.require(preset in ("theory", "practical"), "preset", preset, "'theory' or 'practical'")
     if horizon is not None:
         validation.positive_integer("horizon", horizon)
     if preset == "practical":
-        return LeverageSampling.practical(oversampling, growth)
+        return LeverageSampling.practical(oversampling, growth, dictionary)
     if horizon is None:
         raise ValueError("horizon must be given with preset='theory', got None")
-    return LeverageSampling.theory(horizon, delta / 2)
+    return LeverageSampling.theory(horizon, delta / 2, dictionary=dictionary)
 
 
 def _sketch(setup: Setup, sampling: LeverageSampling, chunk_size: int | None) -> SketchedGP:

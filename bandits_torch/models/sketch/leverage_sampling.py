@@ -10,6 +10,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 
+_SLACK = {"redrawn": 1.0, "kept": 4.0}
+
 
 @validation.names_arguments
 @dataclass(frozen=True)
@@ -23,18 +25,30 @@ class LeverageSampling:
         growth: C >= 1: the dictionary is drawn again once 1 + sum sigma~^2(x_s) / lambda, summed over the
             observations since the last draw with the variances at that draw, exceeds C; 1 draws at every observation.
         epsilon: accuracy in (0, 1); alpha = (1 + eps) / (1 - eps) enters ``BKBWidth``.
+        dictionary: ``"redrawn"``: a draw replaces the dictionary, as in Figure 1; ``"kept"``: it is joined to the
+            dictionary held while the union is at most four times as large as the draw (``Sketch``). Kept dictionaries
+            are at least as accurate and cheaper to update, but often hold every arm pulled.
 
-    Raises ValueError unless ``oversampling`` > 0, ``growth`` >= 1 and 0 < ``epsilon`` < 1.
+    Raises ValueError unless ``oversampling`` > 0, ``growth`` >= 1, 0 < ``epsilon`` < 1 and ``dictionary`` is one of
+    the two.
     """
 
     oversampling: float
     growth: float = 1.0
     epsilon: float = 0.5
+    dictionary: str = "kept"
 
     def __post_init__(self) -> None:
         validation.positive("oversampling", self.oversampling)
         validation.at_least_one("growth", self.growth)
         validation.probability("epsilon", self.epsilon)
+        known = self.dictionary in _SLACK
+        validation.require(known, "dictionary", self.dictionary, " or ".join(map(repr, _SLACK)))
+
+    @property
+    def slack(self) -> float:
+        """How many times larger than the last draw the dictionary may be before it is built anew."""
+        return _SLACK[self.dictionary]
 
     @property
     def alpha(self) -> float:
@@ -42,10 +56,13 @@ class LeverageSampling:
         return (1 + self.epsilon) / (1 - self.epsilon)
 
     @classmethod
-    def theory(cls, horizon: int, delta: float = 0.1, epsilon: float = 0.5) -> LeverageSampling:
+    def theory(
+        cls, horizon: int, delta: float = 0.1, epsilon: float = 0.5, dictionary: str = "redrawn"
+    ) -> LeverageSampling:
         """qbar = 6 alpha ln(4 T / delta) / eps^2, drawn at every observation (Calandriello et al. 2019, Theorem 1).
 
-        With probability 1 - delta, sigma^2 / alpha <= sigma~^2 <= alpha sigma^2 at all arms and steps. qbar is in
+        With probability 1 - delta, sigma^2 / alpha <= sigma~^2 <= alpha sigma^2 at all arms and steps, and a redrawn
+        dictionary has at most 3 (1 + kappa^2 / lambda) alpha qbar d_eff members. qbar is in
         the hundreds (763 at T = 1 000, delta = 0.1, eps = 0.5): until an arm was pulled about qbar times the
         dictionary holds every arm pulled, so it saves little before t is in the thousands.
         """
@@ -53,17 +70,19 @@ class LeverageSampling:
         validation.probability("delta", delta)
         validation.probability("epsilon", epsilon)
         alpha = (1 + epsilon) / (1 - epsilon)
-        return cls(6 * alpha * math.log(4 * horizon / delta) / epsilon**2, 1.0, epsilon)
+        return cls(6 * alpha * math.log(4 * horizon / delta) / epsilon**2, 1.0, epsilon, dictionary)
 
     @classmethod
-    def practical(cls, oversampling: float = 5.0, growth: float = 2.0) -> LeverageSampling:
+    def practical(
+        cls, oversampling: float = 5.0, growth: float = 2.0, dictionary: str = "kept"
+    ) -> LeverageSampling:
         """A small qbar, with a new draw when enough information has accumulated.
 
         Theorem 1 does not hold for so small a qbar, and the width's ``epsilon`` = 0.5 is a convention. Between draws
         the posterior is exact for its dictionary, and its variance at any point falls by at most a factor of
         ``growth``.
         """
-        return cls(oversampling, growth, 0.5)
+        return cls(oversampling, growth, 0.5, dictionary)
 
     def probabilities(self, leverage: Tensor, count: Tensor) -> Tensor:
         """1 - (1 - min(1, qbar sigma~^2 / lambda))^n: the probability that any of an arm's n observations enters.

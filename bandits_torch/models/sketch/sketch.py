@@ -17,8 +17,6 @@ from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.marginals import SketchMarginals
 from bandits_torch.streams import ReplicateStreams
 
-_SLACK = 4.0  # a dictionary may be this many times larger than the last draw before it is built anew
-
 
 class Sketch(ResizableState):
     """BKB's posterior for one batch member.
@@ -35,11 +33,11 @@ class Sketch(ResizableState):
 
     A draw S' flips fresh coins for all arms pulled, as the proof of Theorem 1 needs: given the past they are
     independent. (Coins kept from step to step would change few members at a time, but they depend on the past;
-    whether the theorem survives that is open, see the end of their section 3.) S' is joined to the dictionary held as
-    long as the union is at most four times as large as S': a superset projects onto more, so whatever accuracy S' has
-    it has too, and a new row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with
-    twice, at N = 4 096). An arm within 1e-12 of the span of the
-    dictionary gets no row.
+    whether the theorem survives that is open, see the end of their section 3.) With ``dictionary="redrawn"`` S' is
+    the dictionary, as in Figure 1. With ``"kept"`` S' is joined to the dictionary held as long as the union is at
+    most four times as large as S': a superset projects onto more, so whatever accuracy S' has it has too, and a new
+    row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with twice, at N = 4 096).
+    An arm within 1e-12 of the span of the dictionary gets no row.
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -182,7 +180,7 @@ class Sketch(ResizableState):
         self.draws += 1
         self.last_draw = len(drawn)
         new = [place for place in drawn if place not in self._in_dictionary]
-        too_large = len(self._in_dictionary) + len(new) > _SLACK * len(drawn)
+        too_large = len(self._in_dictionary) + len(new) > self.sampling.slack * len(drawn)
         if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
             self._rebuild(drawn)
         elif new:

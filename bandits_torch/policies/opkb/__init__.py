@@ -2,7 +2,7 @@
 
 from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
-from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.constants import Constants, subgaussian_scale
 from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
 from bandits_torch.policies.opkb.neural import NeuralFeatures
 from bandits_torch.policies.opkb.opkb import OPKB
@@ -15,4 +15,5 @@ __all__ = [
     "FeatureSource",
     "FixedFeatures",
     "NeuralFeatures",
+    "subgaussian_scale",
 ]

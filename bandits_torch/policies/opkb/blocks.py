@@ -14,6 +14,7 @@ from bandits_torch.policies.opkb.constants import Constants, Schedule
 from bandits_torch.policies.opkb.drawing import draw
 from bandits_torch.policies.opkb.epochs import Epoch, Interval
 from bandits_torch.policies.opkb.features import FeatureSource
+from bandits_torch.policies.opkb.reward_units import RewardUnits
 from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
@@ -78,6 +79,7 @@ class BlockPolicy(Policy):
         self._strategies = phi.new_zeros(S, _MOST_STRATEGIES, N)
         self._playing = self._rows.clone()  # index of the strategy each replicate plays
         self._restarts, self._detected, self._block = (phi.new_zeros(S) for _ in range(3))
+        self._units = RewardUnits(constants.reward_scale, phi.new_zeros(S))
         self._turn = 0  # rewards learnt
         self._epochs = [Epoch() for _ in range(S)]
         for s in range(S):
@@ -120,7 +122,7 @@ class BlockPolicy(Policy):
         check_turn(observation, self._turn)
         self._turn += 1
         self._detected.zero_()
-        reward = reward.to(self._sums) / self.constants.reward_scale
+        reward = self._units.of(reward.to(self._sums))
         self._sums.index_put_((self._rows, self._playing, arm), reward, accumulate=True)
         self._counts.index_put_((self._rows, arm), torch.ones_like(reward), accumulate=True)
         for s, epoch in enumerate(self._epochs):
@@ -140,6 +142,7 @@ class BlockPolicy(Policy):
     def reset(self, where: Tensor | None = None) -> None:
         """A new epoch; random streams go on."""
         for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
+            self._units.forget(s)
             self._begin_epoch(s)
             self._restarts[s] = 0
             self._detected[s] = 0
@@ -154,6 +157,8 @@ class BlockPolicy(Policy):
         if any(self._over(s, interval) for interval in ended):
             self._restart(s)
             return
+        if epoch.block == 0:
+            self._sums[s, 0] = self._units.learn(s, self._sums[s, 0], self._counts[s])
         if not epoch.active:  # the interval of the block itself was the last
             epoch.cumulative.append((self._sums[s, : epoch.block + 1].clone(), epoch.clock))
             self._begin_block(s)
@@ -167,6 +172,7 @@ class BlockPolicy(Policy):
 
     def _begin_epoch(self, s: int) -> None:
         self._epochs[s] = Epoch()
+        self._units.raw(s)
         self._sums[s] = 0
         self._counts[s] = 0
         self._begin_block(s)
@@ -249,6 +255,7 @@ class BlockPolicy(Policy):
             **{name: getattr(self, name).clone() for name in self._STATE},
             "epochs": [epoch.plain() for epoch in self._epochs],
             "turn": self._turn,
+            "units": self._units.state_dict(),
             "streams": self._streams.state_dict(),
             "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
         }
@@ -259,6 +266,7 @@ class BlockPolicy(Policy):
             setattr(self, name, state[name].clone())
         self._epochs = [Epoch.of(plain) for plain in state["epochs"]]
         self._turn = state["turn"]
+        self._units.load_state_dict(state["units"])
         self._streams.load_state_dict(state["streams"])
         for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
             streams.load_state_dict(kept)

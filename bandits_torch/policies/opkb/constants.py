@@ -7,6 +7,25 @@ from dataclasses import dataclass, fields
 
 from bandits_torch import validation
 
+WARM_UP = "warm-up"  # rewards' centre and scale are learnt
+
+
+def subgaussian_scale(rkhs_bound: float, noise_scale: float, horizon: int, delta: float = 0.1) -> float:
+    """B + sigma sqrt(2 ln(T/delta)): the size that, with probability 1 - delta, none of T rewards exceeds.
+
+    In place of S + B of section 2 where the noise is sigma-sub-Gaussian, sigma = ``noise_scale``; the guarantees then
+    hold with probability 1 - 2 delta. ``rkhs_bound``: B; ``horizon``: T.
+
+    Source: Hong, Li & Tewari 2023, appendix D.7, Lemma D.6. The lemma truncates each side at this size.
+
+    Raises ValueError for a negative bound or scale, a ``horizon`` below 1 and ``delta`` outside (0, 1).
+    """
+    validation.non_negative("rkhs_bound", rkhs_bound)
+    validation.non_negative("noise_scale", noise_scale)
+    validation.positive_integer("horizon", horizon)
+    validation.probability("delta", delta)
+    return rkhs_bound + noise_scale * math.sqrt(2 * math.log(horizon / delta))
+
 
 @validation.names_arguments
 @dataclass(frozen=True)
@@ -31,7 +50,11 @@ class Constants:
         c1, c3, c4: 1/2, 4 and 1/4 in theory.
         design_share: share s of pi(A) in Q = (1 - s) P* + s pi(A); 1/2 in the paper.
         first_replay: smallest index that is replayed; 0 in the paper.
-        reward_scale: rewards are divided by it; the theory needs |y| <= 1 afterwards.
+        reward_scale: rewards are divided by it; the theory needs |y| <= 1 afterwards, so it is S + B in section 2.
+            ``"warm-up"``: centre and scale are learnt from the rewards (``RewardUnits``).
+
+    D.7: sigma-sub-Gaussian noise may take the place of noise bounded by S. Lemma D.6 then bounds each of T rewards with
+    probability 1 - delta by B + sigma sqrt(2 ln(T/delta)), which is the scale to give: ``subgaussian_scale``.
 
     Raises ValueError unless 0 <= ``design_share`` <= 1, 0 < ``delta`` < 1, ``first_replay`` is an integer >= 0 and
     every other constant is positive.
@@ -46,13 +69,15 @@ class Constants:
     c4: float = 0.25
     design_share: float = 0.5
     first_replay: int = 0
-    reward_scale: float = 1.0
+    reward_scale: float | str = 1.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             left_open = value is None and field.name in ("c0", "c2")
-            if not left_open and field.name not in ("first_replay", "delta", "design_share"):
+            if field.name == "reward_scale" and isinstance(value, str):
+                validation.require(value == WARM_UP, field.name, value, f"a number > 0 or {WARM_UP!r}")
+            elif not left_open and field.name not in ("first_replay", "delta", "design_share"):
                 validation.positive(field.name, value)
         if self.delta is not None:
             validation.probability("delta", self.delta)

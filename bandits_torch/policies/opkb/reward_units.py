@@ -1,0 +1,69 @@
+"""The units in which the optimisation-based policies count rewards: section 2 of Hong et al. asks for |y| <= 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch.policies.opkb.constants import WARM_UP
+
+
+class RewardUnits:
+    """Rewards y become (y - centre) / scale, for each replicate.
+
+    Told: centre 0 and a given scale. Learnt (``"warm-up"``): block 0 of an epoch plays the optimal design whatever the
+    rewards are, so it is the warm-up and costs nothing. When it ends, the centre is the mean of all rewards since
+    ``forget``, the scale their largest distance from it; both stay until the next epoch. Later rewards may exceed
+    what was seen, so |y| <= 1 holds of the past alone.
+
+    Args:
+        scale: a number > 0, or ``"warm-up"``.
+        like: (S,) zeros of the dtype and device wanted.
+    """
+
+    _STATE = ("centre", "scale", "total", "count", "lowest", "highest")
+
+    def __init__(self, scale: float | str, like: Tensor) -> None:
+        self.learns = scale == WARM_UP
+        self.centre = torch.zeros_like(like)
+        self.scale = torch.ones_like(like) if self.learns else torch.full_like(like, float(scale))
+        self.total, self.count = torch.zeros_like(like), torch.zeros_like(like)
+        self.lowest, self.highest = torch.full_like(like, torch.inf), torch.full_like(like, -torch.inf)
+
+    def of(self, reward: Tensor) -> Tensor:
+        """The rewards (S,) in these units."""
+        if self.learns:
+            self.total, self.count = self.total + reward, self.count + 1
+            self.lowest, self.highest = self.lowest.minimum(reward), self.highest.maximum(reward)
+        return (reward - self.centre) / self.scale
+
+    def raw(self, s: int) -> None:
+        """Replicate s begins an epoch: its rewards are kept as they come."""
+        if self.learns:
+            self.centre[s], self.scale[s] = 0.0, 1.0
+
+    def learn(self, s: int, sums: Tensor, counts: Tensor) -> Tensor:
+        """Block 0 of replicate s is over: its reward sums (N,) in the units learnt, from ``counts`` (N,)."""
+        if not self.learns:
+            return sums
+        centre = self.total[s] / self.count[s]
+        spread = torch.maximum(self.highest[s] - centre, centre - self.lowest[s])
+        self.centre[s], self.scale[s] = centre, torch.where(spread > 0, spread, 1.0)
+        return (sums - centre * counts) / self.scale[s]
+
+    def forget(self, s: int) -> None:
+        """What replicate s has seen."""
+        self.total[s] = self.count[s] = 0.0
+        self.lowest[s], self.highest[s] = torch.inf, -torch.inf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Centre, scale, and what they are learnt from."""
+        return {name: getattr(self, name).clone() for name in self._STATE}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Counterpart of ``state_dict``."""
+        for name in self._STATE:
+            setattr(self, name, state[name].clone())

@@ -1,0 +1,114 @@
+"""BKB against Figure 1 of Calandriello et al. (2019), and Theorem 1 where the dictionary really subsamples."""
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems.simulated import make_kernel
+from bandits_torch.streams import ReplicateStreams
+from tests.reference.plain_bkb import PlainBKB, share_drawn
+
+LAMBDA = 0.1
+
+
+def task(num_arms: int, lengthscale: float = 0.2):
+    generator = torch.Generator().manual_seed(4)
+    arms = torch.rand(num_arms, 1, generator=generator).double()
+    kernel = make_kernel("matern", lengthscale)
+    K = kernel(arms).to_dense().detach()
+    root = torch.linalg.cholesky(K + 1e-9 * torch.eye(num_arms).double())
+    f = root @ torch.randn(num_arms, generator=generator).double()
+    return arms, kernel, K, f
+
+
+class Coins:
+    """The uniform number of each arm pulled so far, in the order of first pulls, drawn anew at every pull."""
+
+    def __init__(self, seed: int) -> None:
+        self.streams, self.order = ReplicateStreams(seed, purpose="sketch"), {}
+
+    def of(self, arm: int):
+        place = self.order.setdefault(arm, len(self.order))
+        u = len(self.order)
+        drawn = self.streams.uniform(1 << max(5, (u - 1).bit_length()))[0].tolist()
+        assert place < u
+        return lambda x: drawn[self.order[x]]
+
+
+@pytest.mark.parametrize("qbar", [0.3, 2.0])
+def test_bkb_is_figure_1(qbar: float) -> None:
+    arms, kernel, K, f = task(40)
+    fast = recipes.bkb(arms, kernel, LAMBDA, oversampling=qbar, width=2.0)
+    slow, coins = PlainBKB(K, LAMBDA, qbar, 2.0), Coins(0)
+    noise, smaller, first = torch.Generator().manual_seed(1), 0, True
+    for t in range(1, 81):
+        choice = fast.choose(t)
+        arm = int(choice.arm)
+        assert first or arm == slow.choose(), t
+        first = False
+        reward = f[arm] + LAMBDA**0.5 * torch.randn((), generator=noise).double()
+        fast.learn(Observation(float(t), choice.arm, reward.reshape(1), choice.why))
+        slow.learn(arm, float(reward), coins.of(arm))
+        sketch = fast.model.sketches[0]
+        assert {int(sketch.arm[place]) for place in sketch._in_dictionary} == set(slow.dictionary), t
+        mean, variance = slow.moments()
+        torch.testing.assert_close(fast.model.marginals()[0].flatten(), mean, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            fast.model.marginals()[1].flatten(), LAMBDA * variance, rtol=1e-6, atol=1e-6
+        )
+        smaller += len(slow.dictionary) < len(set(slow.pulled))
+    assert smaller > 20, "the dictionary was all arms pulled: nothing was sketched"
+
+
+def test_the_first_arm_is_uniform_over_what_is_available() -> None:
+    arms, kernel, *_ = task(6)
+    policy = recipes.bkb(arms, kernel, LAMBDA, replicates=3000)
+    available = torch.tensor([True, True, False, True, True, True])
+    drawn = torch.bincount(policy.choose(1, available).arm, minlength=6).double() / 3000
+    assert drawn[2] == 0
+    assert ((drawn[available] - 1 / 5).abs() < 4.5 * (0.2 * 0.8 / 3000) ** 0.5).all()
+    same = recipes.bkb(arms, kernel, LAMBDA, first_replicate=7).choose(1, available).arm
+    assert torch.equal(same, recipes.bkb(arms, kernel, LAMBDA, replicates=8).choose(1, available).arm[7:])
+
+
+@pytest.mark.parametrize(("leverage", "count"), [(0.02, 30), (0.3, 2), (0.1, 1)])
+def test_one_coin_per_arm_has_the_law_of_one_for_each_observation(leverage: float, count: int) -> None:
+    p = LeverageSampling(2.0).probabilities(torch.tensor([leverage]).double(), torch.tensor([count]))
+    share = share_drawn(2.0, leverage, count, np.random.default_rng(0), 20_000)
+    assert abs(share - float(p)) < 4.5 * (float(p) * (1 - float(p)) / 20_000) ** 0.5
+
+
+def test_theorem_1_holds_where_the_dictionary_is_at_most_half_of_the_arms_pulled() -> None:
+    """Accuracy and size, at a qbar far below the theorem's, on a crowd of arms and a few that stand alone."""
+    crowd, alone = torch.linspace(0, 0.3, 300).double(), torch.linspace(0.6, 6.0, 10).double()
+    arms, kernel = torch.cat([crowd, alone]).unsqueeze(-1), make_kernel("matern", 0.3)
+    runs, steps, qbar = 20, 250, 8.0
+    sampling = LeverageSampling(qbar, dictionary="redrawn")
+    sketched = SketchedGP(arms, kernel, LAMBDA, batch_shape=(runs,), sampling=sampling)
+    exact = ArmGP(arms, kernel, LAMBDA, batch_shape=(runs,))
+    generator = torch.Generator().manual_seed(0)
+    pulled: list[list[int]] = [[] for _ in range(runs)]
+    within = torch.ones(runs, dtype=torch.bool)
+    for t in range(1, steps + 1):
+        arm = torch.randint(300, (runs,), generator=generator)
+        arm = torch.full_like(arm, 300 + t // 20 % 10) if t % 20 == 0 else arm
+        for model in (sketched, exact):
+            model.observe_arms(arm, torch.zeros(runs).double())
+        for run, x in zip(pulled, arm.tolist(), strict=True):
+            run.append(x)
+        if t % 10:
+            continue
+        variance = exact.marginals()[1]
+        ratio = sketched.marginals()[1] / variance
+        within &= ((ratio <= sampling.alpha) & (ratio >= 1 / sampling.alpha)).all(-1)
+        held = [len(sketch._in_dictionary) for sketch in sketched.sketches]
+        for s, run in enumerate(pulled):
+            d_eff = float(variance[s, run].sum()) / LAMBDA
+            assert held[s] <= 3 * (1 + 1 / LAMBDA) * sampling.alpha * qbar * d_eff
+            assert t < steps or held[s] <= len(set(run)) / 2
+    assert float(within.double().mean()) >= 0.9

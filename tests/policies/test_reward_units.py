@@ -1,0 +1,127 @@
+"""Centre and scale of rewards in the family of Hong et al. (2023), section 2: told, or learnt in block 0."""
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, ScaleKernel
+
+from bandits_torch import recipes
+from bandits_torch.policies.opkb import AdaOPKB, Constants, FixedFeatures, subgaussian_scale
+from bandits_torch.policies.policy import Observation
+
+STEPS, ARMS = 240, 7
+QUICK = Constants(sigma=5.0, c0=0.8, c1=0.2, c2=1.0, c3=0.03, c4=1.0)
+
+
+def rewards() -> torch.Tensor:
+    """(T, N), of size about 1: a switch in the middle, noise of .1."""
+    x = torch.linspace(0, 3, ARMS).double()
+    noise = 0.1 * torch.randn(STEPS, ARMS, generator=torch.Generator().manual_seed(2)).double()
+    sign = torch.where(torch.arange(STEPS) < STEPS // 2, 1.0, -1.0).double()
+    return 0.8 * sign.unsqueeze(-1) * x.cos() + noise
+
+
+def kernel(scale: float = 1.0) -> ScaleKernel:
+    made = ScaleKernel(MaternKernel(nu=2.5)).double()
+    made.base_kernel.lengthscale, made.outputscale = 0.3, scale**2
+    return made
+
+
+def arms() -> torch.Tensor:
+    return torch.linspace(0, 1, ARMS).double().unsqueeze(-1)
+
+
+def played(policy, table) -> tuple[list[int], list[float]]:
+    """Arms, and restarts or 0, step by step."""
+    chosen, restarts = [], []
+    for t, row in enumerate(table, 1):
+        choice = policy.choose(t)
+        arm = choice.arm
+        policy.learn(Observation(float(t), arm, row[arm], why=choice.why))
+        chosen.append(int(arm))
+        restarts.append(float(torch.as_tensor(policy.trace().get("restarts", 0.0)).sum()))
+    return chosen, restarts
+
+
+_NETWORK = {"hidden": 8, "training_steps": 3}
+BLOCKS = [("opkb", {}), ("ada_opkb", {}), ("opnn", _NETWORK), ("ada_opnn", _NETWORK)]
+
+
+def built(name: str, **options):
+    return recipes.registered(name).call(
+        arms(), *([] if "nn" in name else [kernel(), 0.01]), horizon=STEPS, constants=QUICK, **options
+    )
+
+
+@pytest.mark.parametrize(("name", "options"), BLOCKS)
+def test_learnt_units_make_the_run_that_of_any_other_unit(name: str, options: dict) -> None:
+    plain = played(built(name, reward_scale="warm-up", **options), rewards())
+    degrees = played(built(name, reward_scale="warm-up", **options), 22.0 + 7.0 * rewards())
+    assert plain == degrees
+    assert degrees != played(built(name, **options), 22.0 + 7.0 * rewards())
+
+
+@pytest.mark.parametrize(("name", "options"), BLOCKS)
+def test_told_units_make_the_run_that_of_rewards_in_them(name: str, options: dict) -> None:
+    scaled = played(built(name, **options), rewards())
+    degrees = built(name, prior_mean=20.0, reward_scale=8.0, **options)
+    assert played(degrees, 20.0 + 8.0 * rewards()) == scaled
+
+
+def test_warm_up_is_block_0_and_learns_from_all_rewards_since_the_start() -> None:
+    phi = torch.linalg.cholesky(kernel()(arms()).to_dense().detach())
+    made = AdaOPKB(FixedFeatures(phi), STEPS, Constants(**{**vars(QUICK), "reward_scale": "warm-up"}))
+    E, seen, learnt, clock = made.schedules[0].base, [], 0, 0
+    estimates, strategies = torch.zeros(ARMS).double(), made._pi[0].clone()
+    for t, row in enumerate(22 + 7 * rewards(), 1):
+        arm = made.choose(t).arm
+        made.learn(Observation(float(t), arm, row[arm]))
+        seen.append(float(row[arm]))
+        estimates[arm] += row[arm]
+        clock = 0 if made.trace()["detected"][0] else clock + 1
+        if clock == E:  # the units of this epoch, from now on
+            all_of_them = torch.tensor(seen).double()
+            centre, learnt = all_of_them.mean(), learnt + 1
+            scale = (all_of_them - centre).abs().max()
+            torch.testing.assert_close(made._units.centre[0], centre)
+            torch.testing.assert_close(made._units.scale[0], scale)
+            in_units = (all_of_them[-E:] - centre) / scale
+            torch.testing.assert_close(made._sums[0].sum(), in_units.sum())
+    assert learnt >= 2, "no restart: units were learnt once"
+    torch.testing.assert_close(made._strategies[0, 0], strategies)
+    made.reset()
+    assert float(made._units.count[0]) == 0
+
+
+def test_learnt_units_go_on_from_a_state() -> None:
+    first, second = (built("ada_opkb", reward_scale="warm-up") for _ in range(2))
+    table = 22 + 7 * rewards()
+    played(first, table[:100])
+    second.load_state_dict(first.state_dict())
+    assert played(second, table[100:]) == played(first, table[100:])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("w_gp_ucb", {"discount": 0.98})]
+    + [("master_gp_ucb", {"horizon": STEPS, "thresholds": kind}) for kind in ("calibrated", "theory")],
+)
+def test_kernel_and_noise_tell_the_units_where_there_is_a_gaussian_process(name: str, options: dict) -> None:
+    call = recipes.registered(name).call
+    plain = call(arms(), kernel(), 0.01, **options)
+    large = call(arms(), kernel(1e6), 1e10, prior_mean=22.0, **options)
+    assert played(plain, rewards()) == played(large, 22 + 1e6 * rewards())
+
+
+def test_rewards_with_subgaussian_noise_exceed_their_scale_no_more_often_than_it_says() -> None:
+    noise = 0.3 * torch.randn(4000, 50, generator=torch.Generator().manual_seed(0)).double()
+    scale = subgaussian_scale(0.8, 0.3, 50, 0.2)
+    exceeded = float(((0.8 + noise).amax(1) > scale).double().mean())
+    assert 0.2 / 10 < exceeded <= 0.2
+    with pytest.raises(ValueError, match=r"^delta must"):
+        subgaussian_scale(1.0, 1.0, 10, 1.0)
+
+
+@pytest.mark.parametrize("wrong", ["warmup", 0.0, -1.0, float("nan")])
+def test_other_scales_are_refused_by_name(wrong) -> None:
+    with pytest.raises(ValueError, match=r"^reward_scale must"):
+        built("ada_opkb", reward_scale=wrong)
