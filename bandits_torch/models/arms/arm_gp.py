@@ -319,8 +319,6 @@ class ArmGP(ArmModel):
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
-        if self._belief.observations.noise is not None:
-            self._check_one_noise()
         self._belief.forget(1, self._belief.observations.count > window)
 
     def reset(self, where: Tensor | None = None) -> None:
