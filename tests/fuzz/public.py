@@ -229,7 +229,9 @@ KINDS: dict[str, Any] = {
     "guarantee": bad.words("run", "step"),
     "rewards": bad.words("numbers", "binary", "counts"),
     "safety_width": bad.non_negative,
-    "safe_arms": st.sampled_from([torch.ones(N), torch.ones(2, 3) > 0, torch.zeros(N) > 0, "arms", [True], 3]),
+    "safe_arms": st.sampled_from(
+        [torch.ones(N), torch.ones(2, 3) > 0, torch.zeros(N) > 0, "arms", [True], 3]
+    ),
     "outcomes": bad.thing,
     "limits": st.sampled_from([{}, {"flow": (0.0, 1.0)}, {"reward": (1.0, 0.0)}, {"reward": 3.0}, 3, None]),
     **dict.fromkeys(["outcome_noise_scale", "outcome_forgetting_rate"], bad.positive_or_none),

@@ -1,7 +1,7 @@
 """Safe sets, expanders and choices of GP-SafeOpt from dense solves, one arm and one replicate at a time.
 
-Written from Sui et al. 2015, section 4, and Berkenkamp, Krause & Schoellig 2016, section IV, with outcomes that drift as
-TV-GP-UCB's model has it. No batch and no update: every question starts from all the data.
+Written from Sui et al. 2015, section 4, and Berkenkamp, Krause & Schoellig 2016, section IV, with outcomes that drift
+as TV-GP-UCB's model has it. No batch and no update: every question starts from all the data.
 """
 
 import math
