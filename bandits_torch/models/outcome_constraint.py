@@ -24,6 +24,8 @@ class OutcomeConstraint:
         prior_mean: a number or (N,).
         forgetting_rate: epsilon of exponential forgetting, per unit of time; None: that of the reward; 0: no drift.
 
+    Source: the safety constraints of Berkenkamp, Krause & Schoellig 2016, here with a limit on either side.
+
     Raises ValueError for limits that leave nothing or limit nothing, a name that is taken, and a negative noise.
     """
 

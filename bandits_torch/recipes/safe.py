@@ -83,8 +83,9 @@ def safe_opt(
     """SafeOpt without a Lipschitz constant: learns where it is safe and which arm is best (Berkenkamp et al. 2016).
 
     Plays the most uncertain of expanders and maximisers, so it explores for good; for little regret take
-    ``safe_gp_ucb``, which has the same arguments. With ``forgetting_rate`` 0 it is GP-SafeOpt, above it has the safe
-    set of TVSafeOpt, but for the Lipschitz constants.
+    ``safe_gp_ucb``. Its arguments ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``,
+    ``delta``, ``guarantee``, ``width`` and ``safety_width`` are those of ``safe_gp_ucb``. With ``forgetting_rate`` 0 it
+    is GP-SafeOpt, above it has the safe set of TVSafeOpt, but for the Lipschitz constants.
 
     Raises ValueError where nothing has limits, and over a ``Domain``.
     """
