@@ -220,7 +220,7 @@ def test_a_class_written_tomorrow_is_described_too(tmp_path):
     save_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
     load_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
     with pytest.raises(
-        ValueError, match=r"policy.patience was 7 and is 8; policy.weights\[1\] was 2.0 and is 5.0"
+        ValueError, match=r"policy.patience was 7 and is 8; policy.weights\[1\] was 2.0 and is 5.0 \(on_diff"
     ):
         load_policy(tmp_path / "file", Patient(3, 8, weights=[1.0, 5.0]))
 
