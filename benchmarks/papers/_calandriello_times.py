@@ -31,7 +31,7 @@ def measure(fast: bool, noise: float, noise_variance: float, delta: float) -> pd
         arguments = (problem.arms, problem.knowledge.kernel, noise_variance)
         runs = {
             BKB: lambda a=arguments: recipes.bkb(*a, width=width, growth=1.0),
-            "BKB, C 2": lambda a=arguments: recipes.bkb(*a, width=width),
+            "kept, C 2": lambda a=arguments: recipes.bkb(*a, width=width, dictionary="kept"),
             "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
         }
         for name, build in runs.items():
