@@ -11,7 +11,6 @@ from benchmarks.gpu.command import main
 from benchmarks.gpu.criteria import criteria
 from benchmarks.gpu.pages import PAGES
 
-
 # What a machine with a GPU may lack.
 BLOCKER = """
 import sys
