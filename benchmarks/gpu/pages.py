@@ -27,7 +27,7 @@ Rows = Iterator[dict[str, Any]]
 def igp_30000(settings: Settings) -> Rows:
     """How long do 25 and 2 500 replicates of 30 000 steps of IGP-UCB take, captured?"""
     for replicates in settings.pick((25, 2_500), (2, 4)):
-        horizon = settings.pick(30_000, 100)
+        horizon = settings.pick(30_000, 20)
         problem = make("gp", replicates=replicates).to(settings.device)
         policy = recipes.build("igp_ucb", problem, replicates=replicates, horizon=horizon)
         history = run(policy, problem, horizon, capture=True)
@@ -158,7 +158,8 @@ def auto(settings: Settings) -> Rows:
     for num_arms, replicates in settings.pick(((100, 1), (100, 25), (2_000, 1)), ((10, 1), (12, 2))):
         problem = smooth_problem(num_arms, replicates, settings.device)
         policy = recipes.auto(problem.arms, replicates=replicates)
-        told = both(policy, problem, 48, settings.pick(64, 4), settings, k=16)
+        before, k = settings.pick(48, 5), settings.pick(16, 2)
+        told = both(policy, problem, before, settings.pick(64, 4), settings, k=k)
         yield {"arms": num_arms, "replicates": replicates, **told}
 
 

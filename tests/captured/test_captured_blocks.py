@@ -48,13 +48,10 @@ class Blocks:
         return rows
 
 
-COMPILED = ("igp_ucb", "gp_ts", "sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "sw_gp_ucb, factor")
-
-
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", ["sw_gp_ucb", "sw_gp_ucb, factor"])  # one of each form: compiling is slow
 def test_a_block_compiles_whole_and_gives_the_same(name):
     plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
-    for _ in range(3):
+    for _ in range(2):
         ours, theirs = compiled.play(), plain.play()
         assert torch.equal(ours["arm"], theirs["arm"])
         for row in theirs:
@@ -64,7 +61,7 @@ def test_a_block_compiles_whole_and_gives_the_same(name):
 
 
 def test_a_block_of_auto_compiles_whole_and_gives_the_same():
-    plain, compiled = Blocks(*averaging("tv-gp"), k=2), Blocks(*averaging("tv-gp"), k=2, compiled=True)
+    plain, compiled = Blocks(*averaging("tv-gp"), k=1), Blocks(*averaging("tv-gp"), k=1, compiled=True)
     ours, theirs = compiled.play(), plain.play()
     for row in theirs:
         torch.testing.assert_close(ours[row], theirs[row], rtol=1e-12, atol=1e-12, msg=row)

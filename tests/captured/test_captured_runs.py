@@ -5,7 +5,11 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import play_captured
+from bandits_torch.captured.launching import PlainCalls
+from bandits_torch.models import ArmMembers
+from bandits_torch.policies import ModelAveraging
 from bandits_torch.policies.policy import Observation
+from bandits_torch.problems.synthetic import StationaryProblem
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams
@@ -43,17 +47,20 @@ CASES = {
 }
 
 
-AVERAGING = {  # problem and its options
-    "switching": {"num_arms": 20, "horizon": HORIZON},
-    "tv-gp": {"num_arms": 12},
-    "low rank": {"num_arms": 510},
+AVERAGING = {  # problem, its options, what auto is told of it
+    "switching": ("switching", {"num_arms": 20, "horizon": HORIZON}, ()),
+    "tv-gp": ("tv-gp", {"num_arms": 12}, ()),
+    "low rank": ("gp", {"num_arms": 510}, ()),
+    "masked arms": ("variance-starvation", {"num_arms": 14}, ()),
+    "a kernel told": ("gp", {"num_arms": 20}, ("kernel", "noise_variance")),
 }
 
 
 def averaging(name, device="cpu"):
-    problem = make("gp" if name == "low rank" else name, replicates=3, seed=3, **AVERAGING[name])
-    problem = problem.to(device)
-    return recipes.auto(problem.arms, replicates=3), problem
+    problem, options, told = AVERAGING[name]
+    problem = make(problem, replicates=3, seed=3, **options).to(device)
+    told = {what: getattr(problem.knowledge, what) for what in told}
+    return recipes.auto(problem.arms, **told, replicates=3), problem
 
 
 def built(name, replicates=REPLICATES, first=0, device="cpu"):
@@ -185,14 +192,79 @@ def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
         assert expected.trace["resets"].max() > 5  # members did start anew
 
 
+def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(monkeypatch):
+    never_looks(monkeypatch)
+    functions = torch.where(torch.arange(12) < 8, 3.0, 5.0).double().unsqueeze(0)
+    problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), functions, 0.0)
+    histories, policies = [], [recipes.auto(problem.arms, replicates=1) for _ in range(3)]
+    for policy, capture in zip(policies, (False, True), strict=False):
+        histories.append(run(policy, problem, 60, seed=7, capture=capture))
+    same(*histories, 0.0)
+    assert described(policies[0].state_dict()) == described(policies[1].state_dict())
+    run(policies[2], problem, 8, seed=7)
+    assert policies[2].frame.unit.isnan().all()
+    assert not policies[0].frame.unit.isnan().any()
+
+
+def test_members_that_know_their_scale_are_averaged_the_same(monkeypatch):
+    never_looks(monkeypatch)
+    states, problem = [], make("gp", replicates=2, num_arms=12, seed=3)
+    covariance = problem.knowledge.kernel(problem.arms).to_dense().detach()
+    for capture in (False, True):
+        kernel, noise = torch.zeros(3, dtype=torch.long), torch.tensor([0.01, 0.1, 1.0]).double()
+        model = ArmMembers(12, covariance.unsqueeze(0), kernel, noise, noise / 10, replicates=2)
+        policy = ModelAveraging(model, typical_gap=True)
+        run(policy, problem, 60, seed=7, capture=capture)
+        states.append(described(policy.state_dict()))
+    assert states[0] == states[1]
+
+
+def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_round(monkeypatch):
+    never_looks(monkeypatch)
+    plain, problem = averaging("tv-gp")
+    expected = run(plain, problem, 40, seed=7)
+    mixed, problem = averaging("tv-gp")
+    streams, arms, done = ReplicateStreams(7, REPLICATES), [], 0
+    for count, capture in ((3, 8), (1, False), (10, 4), (7, False), (19, 8)):
+        arms.append(continued(mixed, problem, done, count, streams, capture))
+        done += count
+    assert torch.equal(torch.cat(arms), expected.arms.mT)
+    state, plain_state = described(mixed.state_dict()), described(plain.state_dict())
+    assert {k: v for k, v in state.items() if plain_state[k] != v} == {}
+
+
 def test_auto_is_rescaled_in_time_after_a_long_pause(monkeypatch):
     never_looks(monkeypatch)
     histories = []
     for capture in (False, True):
         policy, problem = averaging("tv-gp")
         monkeypatch.setattr(type(problem), "time", lambda self, step: step + 1e4 * (step > 60))
+        launched = Launched(policy)
+        monkeypatch.setattr("bandits_torch.captured.playing.launcher", lambda device, one=launched: one)
         histories.append(run(policy, problem, 100, seed=7, capture=capture))
     same(*histories)
+    assert launched.again > 0
+
+
+class Launched(PlainCalls):
+    """Blocks of one kind work on the same tensors of ``auto``, as a graph of them does that is replayed."""
+
+    def __init__(self, policy):
+        self.policy, self.known, self.again = policy, {}, 0
+
+    def __call__(self, key, block, given):
+        rows = block(given)
+        policy = self.policy
+        parts = policy.frame, policy.scale, policy.sharing
+        tensors = [getattr(part, name) for part in parts for name in part.tensors]
+        tensors += [
+            policy._pulled,
+            *(getattr(policy.model, name) for name in policy.model.state_dict() if name != "_extra_state"),
+        ]
+        self.again += key in self.known
+        before = self.known.setdefault(key, tensors)
+        assert all(now is then for now, then in zip(tensors, before, strict=True))
+        return rows
 
 
 def test_restarts_happened_in_the_case_that_is_to_show_them():

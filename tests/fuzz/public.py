@@ -268,6 +268,7 @@ KINDS: dict[str, Any] = {
     "change": bad.words("fresh", "flip", "shift"),
     "xi": bad.words("two-sided", "printed", "one-sided"),
     "preset": bad.words("practical", "theory"),
+    "dictionary": bad.words("redrawn", "kept"),
     "thresholds": bad.words("calibrated", "theory"),
     "constants": bad.words("tuned", "theory", "practical"),
     "name": bad.words(),
