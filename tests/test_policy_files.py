@@ -61,6 +61,7 @@ OTHERS = {
     "preset": "theory",
     "prior_mean": 0.3,
     "regulariser": 0.1,
+    "incumbent": "reward",
     "restarts": "global",
     "reward_range": (-3.0, 2.0),
     "reward_scale": 2.5,

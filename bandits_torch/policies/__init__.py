@@ -12,6 +12,7 @@ from bandits_torch.policies.forgetting import (
     PeriodicRestart,
     SlidingWindow,
 )
+from bandits_torch.policies.improvement import RewardImprovementPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
@@ -73,6 +74,7 @@ __all__ = [
     "PriorElimination",
     "RandomPolicy",
     "RegretBalancing",
+    "RewardImprovementPolicy",
     "SafePolicy",
     "SlidingWindow",
     "StaleObservations",

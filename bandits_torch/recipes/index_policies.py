@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -24,6 +25,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
+from bandits_torch.policies.improvement import RewardImprovementPolicy, largest_mean
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
@@ -33,7 +35,6 @@ from bandits_torch.recipes.parts import (
     as_width,
     as_window,
     bayesian_width,
-    incumbent,
     memory_length,
     model_over,
     policy_over,
@@ -105,26 +106,40 @@ def gp_ts(
 
 
 @recipe(takes=GP, points=True)
-def gp_ei(setup: Setup) -> Policy:
-    """GP-EI: BoTorch's expected improvement over the largest posterior mean."""
-    return policy_over(
-        setup,
-        model_over(setup),
-        lambda model: LogExpectedImprovement(model, best_f=incumbent(model)),
-    )
+def gp_ei(setup: Setup, *, incumbent: str = "mean") -> Policy:
+    """GP-EI: BoTorch's expected improvement over the incumbent.
+
+    ``incumbent``: ``"mean"``, the largest posterior mean (of an arm, or of a point observed), or ``"reward"``, the
+    largest reward learned, as before noise was thought of. Raises ValueError for any other.
+    """
+    return _improvement(setup, incumbent, LogExpectedImprovement, 0.0)
 
 
 @recipe(takes=GP, points=True)
-def gp_pi(setup: Setup, *, margin: float = 0.01) -> Policy:
-    """GP-PI: BoTorch's probability of improving the largest posterior mean by ``margin`` (in units of reward).
+def gp_pi(setup: Setup, *, margin: float = 0.01, incumbent: str = "mean") -> Policy:
+    """GP-PI: BoTorch's probability of improving the incumbent by ``margin`` (in units of reward).
 
-    Raises ValueError for a ``margin`` that is not a finite number.
+    ``incumbent``: as for ``gp_ei``. Raises ValueError for a ``margin`` that is not a finite number.
     """
     validation.finite_number("margin", margin)
+    return _improvement(setup, incumbent, LogProbabilityOfImprovement, margin)
+
+
+def _improvement(
+    setup: Setup, incumbent: str, acquisition: Callable[..., AcquisitionFunction], margin: float
+) -> Policy:
+    validation.require(incumbent in ("mean", "reward"), "incumbent", incumbent, "'mean' or 'reward'")
+    if incumbent == "mean":
+        return policy_over(
+            setup,
+            model_over(setup),
+            lambda model: acquisition(model, best_f=largest_mean(model) + margin),
+        )
     return policy_over(
         setup,
         model_over(setup),
-        lambda model: LogProbabilityOfImprovement(model, best_f=incumbent(model) + margin),
+        lambda model, best_f: acquisition(model, best_f=best_f + margin),
+        kind=RewardImprovementPolicy,
     )
 
 

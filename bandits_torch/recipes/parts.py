@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.posteriors import GPyTorchPosterior
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
@@ -80,8 +79,9 @@ def policy_over(
     *,
     width: Width | None = None,
     forgetting: ForgettingRule | None = None,
+    kind: type[IndexPolicy] = IndexPolicy,
 ) -> Policy:
-    """An ``IndexPolicy`` over arms or points; learning its hyperparameters, if asked."""
+    """A policy of a ``kind`` over arms or points; learning its hyperparameters, if asked."""
     parts: dict[str, Any] = {
         "width": width,
         "forgetting": forgetting,
@@ -90,7 +90,7 @@ def policy_over(
     }
     if setup.domain is not None:
         parts |= {"choices": setup.domain, "search": setup.point_search}
-    policy = IndexPolicy(model, acquisition, **parts)
+    policy = kind(model, acquisition, **parts)
     if not setup.learn_hyperparameters:
         return policy
     _, schedule = as_learning(setup.learn_hyperparameters)
@@ -226,20 +226,3 @@ def has_time(kernel: Kernel) -> bool:
 def as_width(width: float | Width | None) -> Width | None:
     """A number as the width that is always that; anything else as it is."""
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
-
-
-def incumbent(model: ArmGP | OnlineGP) -> Tensor:
-    """Largest posterior mean of any arm or observed point; ``batch_shape x 1``, BoTorch's shape of one output.
-
-    The prior mean without observations.
-    """
-    if isinstance(model, ArmGP):
-        return model.marginals()[0].amax(-1, keepdim=True)
-    rows = model.data.rows()
-    if not model.data.size:
-        return model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))
-    inputs = rows.inputs.expand(*model.batch_shape, *rows.inputs.shape[-2:])
-    posterior = cast(GPyTorchPosterior, model.posterior(inputs.movedim(-2, 0).unsqueeze(-2)))
-    mean = posterior.mean[..., 0, 0].movedim(0, -1)
-    empty = ~rows.held.any(-1, keepdim=True)
-    return mean.masked_fill(~rows.held & ~empty, -torch.inf).amax(-1, keepdim=True)

@@ -28,7 +28,8 @@ from bandits_torch.theory import (
 )
 from bandits_torch.theory.information_gain import GainProvider
 
-POLICIES = ("gp_ucb", "igp_ucb", "gp_ts", "gp_ei", "gp_pi")
+OVER_MEAN = {"gp_ei_mean": "gp_ei", "gp_pi_mean": "gp_pi"}  # EI and PI over the largest posterior mean
+POLICIES = ("gp_ucb", "igp_ucb", "gp_ts", "gp_ei", "gp_pi", *OVER_MEAN)
 DELTA = 0.1
 _DAY, _HOUR = 86_400, 3_600
 
@@ -86,23 +87,34 @@ class SensorReadings(StationaryProblem):
         self.knowledge = replace(known, prior_mean=mean if prior_mean == "arm" else float(mean))
 
 
-def sensors(
-    data: Path, name: str, *, whole_days: bool, rows: int | None = None, **options: Any
-) -> SensorReadings:
-    """Readings of the Intel laboratory: covariance of 1 to 5 March 2004, functions of 6 and 7 March.
+def workplace(data: Path, rows: int | None = None, **options: Any) -> SensorReadings:
+    """Light of 41 sensors in the CMU Intelligent Workplace, in the paper's split: figure 4b.
 
     Args:
-        data: folder of intel_temperature.npz and intel_light_humidity.npz.
-        name: ``"temperature"`` or ``"light"``.
+        data: folder of cmu_light.npz: 601 rows of ``train`` and 192 of ``test``, lux.
+        rows: how many test rows to play, evenly spread; None: all.
+        options: of ``SensorReadings``.
+    """
+    arrays = read_arrays("data", data / "cmu_light.npz", ("train", "test"))
+    train, test = (torch.from_numpy(arrays[name].astype(np.float64)) for name in ("train", "test"))
+    picked = np.linspace(0, len(test) - 1, rows or len(test)).round().astype(int)
+    return SensorReadings(train, test[picked], **options)
+
+
+def sensors(data: Path, *, whole_days: bool, rows: int | None = None, **options: Any) -> SensorReadings:
+    """Temperatures of the Intel laboratory: covariance of 1 to 5 March 2004, functions of 6 and 7 March.
+
+    Args:
+        data: folder of intel_temperature.npz.
         whole_days: learn from whole days, and play rows of whole days; else from 8 to 9 o'clock alone.
         rows: how many test rows to play, evenly spread; None: all.
         options: of ``SensorReadings``.
     """
-    file = "intel_temperature.npz" if name == "temperature" else "intel_light_humidity.npz"
-    arrays = read_arrays("data", data / file)
-    readings, time = arrays[name].astype(np.float64), arrays["time"]
-    if "observed" in arrays:
-        readings = np.where(arrays["observed"], readings, np.nan)
+    arrays = read_arrays("data", data / "intel_temperature.npz", ("temperature", "observed", "time"))
+    readings, time = (
+        np.where(arrays["observed"], arrays["temperature"].astype(np.float64), np.nan),
+        arrays["time"],
+    )
     day, hour = time // _DAY - time[0] // _DAY, time % _DAY // _HOUR
     chosen = np.full(len(time), True) if whole_days else hour == 8
     train, test = readings[chosen & (day < 5)], readings[chosen & (day >= 5) & (day < 7)]
@@ -132,14 +144,17 @@ class Setting:
 def settings(panel: str, trials: int, data: Path | None, **options: Any) -> Setting:
     """The setting of a panel, ``"1a"`` to ``"4b"``; ``options`` are the problem's.
 
-    Panels 4a and 4b need ``data`` and play at most ``trials`` rows of the test days.
+    Panels 4a and 4b need ``data``. They play every test row, 12 and 192, or ``trials`` where that is below 25.
     """
     if panel in ("4a", "4b"):
         assert data is not None, "panels 4a and 4b need the folder of the readings"
-        light = panel == "4b"
-        options = {"whole_days": light, "rows": min(trials, 25 if light else 12)} | options
-        problem: Problem = sensors(data, "light" if light else "temperature", **options)
-        return Setting(problem, ConstantGain(1.0), f"Intel laboratory, {'light' if light else 'temperature'}")
+        most = {"rows": trials} if trials < (12 if panel == "4a" else 25) else {}
+        problem: Problem
+        if panel == "4a":
+            problem, words = sensors(data, **({"whole_days": False} | most | options)), "Intel laboratory"
+        else:
+            problem, words = workplace(data, **(most | options)), "CMU Intelligent Workplace, light"
+        return Setting(problem, ConstantGain(1.0), words)
     if panel in ("3a", "3b"):
         name, dim = ("rosenbrock", 2) if panel == "3a" else ("hartmann3", 3)
         problem = make(name, replicates=trials, **options)
@@ -156,7 +171,10 @@ def settings(panel: str, trials: int, data: Path | None, **options: Any) -> Sett
 
 
 def build(name: str, setting: Setting, horizon: int, form: str = "printed", **options: Any) -> Policy:
-    """A policy of the paper with its printed width: beta~_t of GP-UCB (RKHS), beta_t of IGP-UCB, v_t of GP-TS."""
+    """A policy of the paper with its printed width: beta~_t of GP-UCB (RKHS), beta_t of IGP-UCB, v_t of GP-TS.
+
+    GP-EI and GP-PI improve on the largest reward, those of ``OVER_MEAN`` on the largest posterior mean.
+    """
     problem = setting.problem
     known = problem.knowledge
     B, R = known.rkhs_bound, torch.as_tensor(known.noise_variance, dtype=torch.float64).sqrt()
@@ -165,7 +183,11 @@ def build(name: str, setting: Setting, horizon: int, form: str = "printed", **op
     elif name in ("igp_ucb", "gp_ts"):
         kind = IGPWidth if name == "igp_ucb" else GPTSWidth
         options["width"] = kind(B, R, DELTA, setting.gain, form=form)
-    return recipes.build(name, problem, replicates=problem.replicates, horizon=horizon, **options)
+    else:
+        options["incumbent"] = "mean" if name in OVER_MEAN else "reward"
+    return recipes.build(
+        OVER_MEAN.get(name, name), problem, replicates=problem.replicates, horizon=horizon, **options
+    )
 
 
 def variants(panel: str, trials: int, horizon: int) -> dict[str, tuple[Setting, dict[str, Any]]]:

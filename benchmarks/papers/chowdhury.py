@@ -3,7 +3,7 @@
 ``python -m benchmarks.papers chowdhury [figure1|...|figure4|1a|...|4b|robustness|sensitivity|report ...] [--fast]``
 
 GP-UCB, IGP-UCB, GP-TS, GP-EI and GP-PI with the printed widths, 25 trials of 30 000 steps. Without a name all parts
-run; figure 4 needs the folder of the Intel readings, ``--data`` or $BANDITS_TORCH_DATA. Each part writes CSV files and
+run; figure 4 needs the folder of the readings, ``--data`` or $BANDITS_TORCH_DATA. Each part writes CSV files and
 pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
 """
 
@@ -55,7 +55,9 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)} or report; default: all")
     parser.add_argument(
-        "--data", type=Path, help="folder of the Intel readings; default: $BANDITS_TORCH_DATA"
+        "--data",
+        type=Path,
+        help="folder of intel_temperature.npz and cmu_light.npz; default: $BANDITS_TORCH_DATA",
     )
     parser.add_argument("--fast", action="store_true", help="3 trials of 60 steps")
     parser.add_argument(
@@ -68,7 +70,7 @@ def main(arguments: list[str]) -> None:
         parser.error(
             f"parts must be among {', '.join((*PARTS, *page.PANELS))}, report, got {', '.join(unknown)}"
         )
-    data = data_folder(asked.data, "intel_light_humidity.npz")
+    data = data_folder(asked.data, "cmu_light.npz")
     if asked.steps is not None and asked.steps < 1:
         parser.error(f"--steps must be at least 1, got {asked.steps}")
     if data is None and {"figure4", "4a", "4b"} & set(asked.parts):
@@ -101,7 +103,7 @@ def figure3(job: Job) -> None:
 
 
 def figure4(job: Job) -> None:
-    """(a) Temperatures, (b) light, of the Intel laboratory."""
+    """(a) Temperatures of the Intel laboratory, (b) light of the CMU Intelligent Workplace."""
     _panels("4", job)
 
 
@@ -129,15 +131,12 @@ def sensitivity(job: Job) -> None:
         {},
         {"prior_mean": "grand"},
         {"scaled": False},
-        {"whole_days": None},
     )
     for panel in ("4a", "4b") if job.data else ():
-        for options in choices:
-            given = {key: panel == "4a" if key == "whole_days" else value for key, value in options.items()}
-            words = ", ".join(f"{key} = {value}" for key, value in given.items()) or "default"
-            histories = _play(
-                settings(panel, job.trials, job.data, **given), job.steps(3000), f"{panel} {words}"
-            )
+        for options in (*choices, {"whole_days": True}) if panel == "4a" else choices:
+            words = ", ".join(f"{key} = {value}" for key, value in options.items()) or "default"
+            setting = settings(panel, min(job.trials, 24), job.data, **options)
+            histories = _play(setting, job.steps(3000), f"{panel} {words}")
             rows.append({"panel": panel, "choice": words, "steps": job.steps(3000)} | _means(histories))
     pd.DataFrame(rows).to_csv(job.out / "sensitivity.csv", index=False, float_format="%.5g")
 

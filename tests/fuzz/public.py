@@ -264,6 +264,7 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["data", "path"], bad.paths),
     "form": bad.words("auto", "covariance", "factor"),
     "width_form": bad.words("theory", "printed"),
+    "incumbent": bad.words("mean", "reward"),
     "layout": bad.words("uniform", "grid", "sphere"),
     "change": bad.words("fresh", "flip", "shift"),
     "xi": bad.words("two-sided", "printed", "one-sided"),

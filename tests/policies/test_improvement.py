@@ -1,0 +1,89 @@
+"""Expected and probable improvement over the largest reward, against a dense model and the formulas."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from torch.distributions import Normal
+
+from bandits_torch import recipes
+from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Observation
+
+NOISE, PRIOR_MEAN, MARGIN = 0.3, 0.7, 0.2
+torch.manual_seed(0)
+FEATURES = torch.rand(9, 2, dtype=torch.float64)
+DISTANCE = torch.cdist(FEATURES, FEATURES)
+COVARIANCE = torch.exp(-0.5 * (DISTANCE / 0.4) ** 2)
+
+
+def posterior(arms, rewards):
+    """Mean and standard deviation of all arms by a dense solve."""
+    arms, rewards = torch.tensor(arms, dtype=torch.long), torch.tensor(rewards, dtype=torch.float64)
+    gram = COVARIANCE[arms][:, arms] + NOISE * torch.eye(len(arms), dtype=torch.float64)
+    weights = torch.linalg.solve(gram, COVARIANCE[arms])
+    mean = PRIOR_MEAN + weights.mT @ (rewards - PRIOR_MEAN)
+    return mean, (COVARIANCE - COVARIANCE[:, arms] @ weights).diagonal().sqrt()
+
+
+def improvement(kind, arms, rewards):
+    """Expected improvement (Mockus 1975), or the probability of one by the margin (Kushner 1964)."""
+    mean, deviation = posterior(arms, rewards)
+    best = max(rewards) if rewards else PRIOR_MEAN
+    normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
+    if kind == "gp_pi":
+        return normal.cdf((mean - best - MARGIN) / deviation)
+    u = (mean - best) / deviation
+    return deviation * (u * normal.cdf(u) + normal.log_prob(u).exp())
+
+
+def built(kind, seed=0):
+    options = {"margin": MARGIN} if kind == "gp_pi" else {}
+    return getattr(recipes, kind)(
+        FEATURES, COVARIANCE, NOISE, prior_mean=PRIOR_MEAN, replicates=2, incumbent="reward", **options
+    )
+
+
+@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
+def test_every_choice_is_the_formulas_with_the_largest_reward_of_each_replicate(kind) -> None:
+    policy, held = built(kind), ([], [])
+    generator = torch.Generator().manual_seed(3)
+    for step in range(25):
+        arm = policy.choose(float(step)).arm
+        for k in range(2):
+            assert improvement(kind, *zip(*held[k], strict=True) if held[k] else ([], [])).argmax() == arm[k]
+        reward = torch.randn(2, generator=generator).double() + torch.tensor([0.0, 4.0]) + 0.1 * arm
+        policy.learn(Observation(float(step), arm, reward))
+        for k in range(2):
+            held[k].append((int(arm[k]), float(reward[k])))
+
+
+def test_a_replicate_that_is_reset_begins_at_the_prior_mean_and_the_other_keeps_its_reward() -> None:
+    policy, fresh = built("gp_ei"), built("gp_ei")
+    for step in range(4):
+        policy.learn(Observation(float(step), torch.tensor([step, step]), torch.tensor([9.0, 9.0])))
+    kept = policy.choose(4.0).arm[1]
+    policy.reset(torch.tensor([True, False]))
+    assert policy.choose(4.0).arm.tolist() == [fresh.choose(0.0).arm[0], kept]
+    policy.reset()
+    assert policy.choose(4.0).arm.equal(fresh.choose(0.0).arm)
+
+
+def test_over_a_domain_the_point_has_more_improvement_than_any_of_a_grid() -> None:
+    kernel = RBFKernel()
+    kernel.lengthscale = 0.3
+    domain = Domain(torch.tensor([[0.0], [1.0]]).double())
+    policy = recipes.gp_ei(domain, kernel.double(), 0.1, incumbent="reward")
+    for step, x in enumerate((0.1, 0.5, 0.9)):
+        point = torch.tensor([[x]], dtype=torch.float64)
+        policy.learn(Observation(float(step), point, torch.tensor([2.0 * x - x**2]).double()))
+    chosen = policy.choose(3.0)
+    mean, variance = policy.marginals(3.0, torch.linspace(0, 1, 401).double().unsqueeze(-1))
+    u = (mean - 0.99) / variance.sqrt()
+    normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
+    grid = (variance.sqrt() * (u * normal.cdf(u) + normal.log_prob(u).exp())).log()
+    assert float(chosen.why["index"]) >= float(grid.max()) - 1e-9
+
+
+def test_another_incumbent_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="incumbent must be 'mean' or 'reward', got 'median'"):
+        recipes.gp_ei(FEATURES, COVARIANCE, NOISE, incumbent="median")
