@@ -60,7 +60,7 @@ def _dense(table: pd.DataFrame) -> list[str]:
         "## Against a dense process made anew at every step",
         "",
         f"`contextual-gp`: 20 arms, 40 contexts, a draw over arm x context that is fixed or drifts (rate {DRIFT} a",
-        f"step), {horizon} steps, {seeds} seeds. All take every step in turn, in one process on one thread, with the",
+        f"step), {horizon} steps, {seeds} seed(s). All take every step in turn, in one process on one thread, with the",
         f"same kernel and width {WIDTH}; the dense refit holds all data, computes its kernel matrix and factors it at",
         f"every step. Asked: regret at most {ASKED_REGRET} times its own, in 1/{ASKED_TIME} of its time.",
         f"Under drift observations are dropped once no mean can change by more than {STALE} prior deviations",
