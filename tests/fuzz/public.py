@@ -201,9 +201,10 @@ KINDS: dict[str, Any] = {
         ["noise_variance", "noise_scale", "lengthscale", "sigma", "ridge", "run_length"], bad.positive
     ),
     **dict.fromkeys(
-        ["price", "oversampling", "c0", "c1", "c2", "c3", "c4", "reward_scale", "nu", "constant"],
+        ["price", "oversampling", "c0", "c1", "c2", "c3", "c4", "nu", "constant"],
         bad.positive,
     ),
+    "reward_scale": bad.positive_or_none,
     **dict.fromkeys(
         ["inflation", "rise", "fall", "learnt", "hill_width", "squared_lengthscale", "amplitude"],
         bad.positive,
