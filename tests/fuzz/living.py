@@ -17,7 +17,7 @@ from bandits_torch.problems import make
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
 
 S, NAN, INF = 2, math.nan, math.inf
-_SMALL = {"hidden": 8, "depth": 2, "training_steps": 2}
+_SMALL = {"hidden": 8, "depth": 2, "training_steps": 2, "least_reward": -1.0}
 
 
 def policy_of(name: str, steps: int = 3, **options: Any) -> Any:

@@ -572,6 +572,10 @@ SPECS: dict[str, Spec] = {
     "policies.IndexPolicy": Spec(
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
     ),
+    "policies.RewardImprovementPolicy": Spec(
+        {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)},
+        _AN_ACQUISITION | {"forgetting": st.sampled_from(["window", 3])},
+    ),
     "policies.ContextualPolicy": Spec(
         {
             "model": over_points,

@@ -58,6 +58,7 @@ def test_odd_numbers_are_refused_by_name(name, argument):
 # TypeError names what they do not take.
 BUILT_OFTEN = {
     "Choice",
+    "Pending",
     "ForgettingFit",
     "History",
     "Knowledge",

@@ -22,7 +22,7 @@ MODELS_BY_DTYPE = {
     "SketchedGP": lambda dtype: models.SketchedGP(2, ALL, 0.01, dtype=dtype),
     "WeightedGP": lambda dtype: WeightedGP(ALL.to(dtype), RBFKernel(), 0.01),
 }
-SMALL = {"hidden": 8, "depth": 2, "training_steps": 2}
+SMALL = {"hidden": 8, "depth": 2, "training_steps": 2, "least_reward": -1.0}
 
 # arms, noise variance, what the rewards are multiplied by, and what is added to them
 HARD = {
