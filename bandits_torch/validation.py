@@ -158,7 +158,7 @@ def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tenso
     tensor(name, value)
     dtype = value.dtype if dtype is None else dtype
     most = largest_reward(dtype)
-    if value.numel() == 0 or (not value.is_complex() and bool(value.detach().abs().amax() <= most)):
+    if value.numel() == 0 or (not value.is_complex() and float(value.detach().abs().amax()) <= most):
         return value
     finite_tensor(name, value)
     worst = float(value.detach().abs().amax())
