@@ -151,13 +151,18 @@ def test_recipes_are_built_from_a_problem(problem, name, preset):
         assert policy.model.sampling.oversampling > 500
 
 
-def test_bkb_with_everything_in_its_dictionary_chooses_as_exact_gp_ucb(problem):
-    exact = recipes.gp_ucb(problem.arms, problem.knowledge.kernel, 0.01, width=2.0, replicates=2)
-    sketched = recipes.bkb(
-        problem.arms, problem.knowledge.kernel, 0.01, width=2.0, replicates=2, oversampling=1e12, growth=1.0
-    )
+@pytest.mark.parametrize("dictionary", ["redrawn", "kept"])
+def test_bkb_with_everything_in_its_dictionary_chooses_as_exact_gp_ucb(problem, dictionary):
+    """From its own first arm on, which is uniform where the dictionary is redrawn."""
+    about = (problem.arms, problem.knowledge.kernel, 0.01)
+    exact = recipes.gp_ucb(*about, width=2.0, replicates=2)
+    options = {"oversampling": 1e12, "growth": 1.0, "dictionary": dictionary}
+    played = loop.run(recipes.bkb(*about, width=2.0, replicates=2, **options), problem, 60)
     assert isinstance(exact.model, ArmGP)
-    assert torch.equal(loop.run(exact, problem, 60).arms, loop.run(sketched, problem, 60).arms)
+    for k in range(60):
+        if k or dictionary == "kept":
+            assert torch.equal(exact.choose(k + 1.0).arm, played.arms[:, k])
+        exact.learn(Observation(k + 1.0, played.arms[:, k], played.rewards[:, k]))
 
 
 def bad_inputs(problem):
