@@ -119,7 +119,7 @@ def test_tv_gp_memory_does_not_grow() -> None:
     problem = TVGPDraws(num_arms=4)
     for step in range(1, 3000, 50):
         problem.expected_rewards(step)
-        assert len(problem._blocks) <= 2
+        assert len(problem._path._blocks) <= 2
 
 
 def test_tv_gp_bound_covers_the_norms() -> None:
