@@ -108,8 +108,8 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
             as leave out at most ``tolerance`` of the variance of 1 (lengthscale 1: 12; 0.1: 26), and the kernel
             is the exact one.
         tolerance: > 0, the largest error of a covariance of the state.
-        period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint, batch_shape,
-            active_dims: of ``gpytorch.kernels.PeriodicKernel``.
+        period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint: GPyTorch's.
+        batch_shape, active_dims: of ``gpytorch.kernels.PeriodicKernel``.
 
     Raises ValueError for parameters that are not finite and > 0 and an ``order`` that is no integer >= 0.
 
