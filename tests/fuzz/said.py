@@ -49,7 +49,8 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
             ("time",),
         )
     told = {"nothing": None, "text": "why"}
-    if choice.why.keys() - {"turn"} and choice.why.keys() - {"certain"} != {"index"}:  # else learning needs none
+    needed = choice.why.keys() - {"turn", "certain"}
+    if needed and needed != {"index"}:
         told |= {"empty": {}, "of others": {name: torch.zeros(3) for name in choice.why}}
     for what, why in told.items():
         yield (
