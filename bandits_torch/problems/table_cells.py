@@ -104,7 +104,8 @@ def numbers(name: str, cells: Any, mark: str = ".") -> np.ndarray:
 def _number(cell: Any, mark: str) -> float | None:
     if not isinstance(cell, str):
         try:
-            return float(cell) if isinstance(cell, (Real, Decimal)) and not isinstance(cell, bool) else None
+            a_number = isinstance(cell, (Real, Decimal)) and not isinstance(cell, (bool, np.timedelta64))
+            return float(cell) if a_number else None
         except (TypeError, ValueError, OverflowError):
             return None
     text = as_written(cell)
