@@ -139,7 +139,7 @@ class IndexPolicy(Policy):
     def learn(self, observation: Observation) -> None:
         """Restart where the observation refutes the model, observe, then forget what the rule says."""
         self.choices.check(observation)
-        (self.learn_checked if observation.noise_variance is None else self._learn_noisy)(observation)
+        self.learn_checked(observation)
 
     def _learn_noisy(self, observation: Observation) -> None:
         """A reward with a noise variance of its own, by a model that takes it and forgets nothing."""
@@ -149,6 +149,9 @@ class IndexPolicy(Policy):
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""
+        if observation.noise_variance is not None:
+            self._learn_noisy(observation)
+            return
         arm, reward, time = observation.arm, observation.reward, observation.time
         refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self._clock, self.model)
         if refuted is not None and bool(refuted.any()):
