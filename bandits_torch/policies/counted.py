@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
 
 KINDS = ("binary", "counts")
 _STEPS, _NODES = 80, 200  # of the search for a mode; of the quadrature about it
 
 
-class LatentRewards(Policy):
+class LatentRewards(WrappingPolicy):
     """An index policy over f, told of y ~ Bernoulli(1 / (1 + exp(-f))), or y ~ Poisson(exp f), in place of f + noise.
 
     Assumed density filtering: with N(m, v) what is believed of f at the arm played, the reward is learned as the
@@ -34,6 +32,8 @@ class LatentRewards(Policy):
     Kernel, prior mean and widths of the policy are those of f, a log-odds or a logarithm of a rate, and its
     ``noise_variance`` is not used. No theorem for the policy's width covers it.
 
+    A pending reward counts as one of noise ``noise_variance``.
+
     Args:
         policy: an ``IndexPolicy`` over an ``ArmGP`` that takes rewards with a noise variance of their own.
         rewards: ``"binary"``, each 0 or 1, or ``"counts"``, integers >= 0.
@@ -42,25 +42,16 @@ class LatentRewards(Policy):
     ValueError for another policy, and other ``rewards``. Under drift late rewards are refused.
     """
 
+    policy: IndexPolicy
+
     def __init__(self, policy: Policy, rewards: str) -> None:
         takes = isinstance(policy, IndexPolicy) and policy.choices.takes_noise
         expected = "an IndexPolicy over an ArmGP, not of form='factor', that forgets nothing"
         validation.require(takes, "policy", policy, expected)
         validation.require(rewards in KINDS, "rewards", rewards, "'binary' or 'counts'")
         assert isinstance(policy, IndexPolicy)
-        self.policy: IndexPolicy = policy
         self.rewards = rewards
-        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
-
-    def choose(self, time: float, available: Any = None) -> Choice:
-        """As the policy inside chooses."""
-        return self.policy.choose(time, available)
-
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
-        """As the policy inside: a pending reward counts as one of noise ``noise_variance``."""
-        with self.policy.expecting(time) as expect:
-            yield expect
+        self._around(policy)
 
     def learn(self, observation: Observation) -> None:
         """Learn what the reward tells of f."""
@@ -79,25 +70,9 @@ class LatentRewards(Policy):
         z, r = as_gaussian(self.rewards, y, mean, deviation.square())
         self.policy.learn(replace(observation, reward=z.to(y), noise_variance=r.to(y)))
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """As the policy inside."""
-        self.policy.reset(where)
-
     def marginals(self, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of f for every arm, (S, N) each."""
         return self.policy.marginals(time)
-
-    def trace(self) -> dict[str, Tensor | float]:
-        """What the policy inside tells."""
-        return self.policy.trace()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the policy inside."""
-        return self.policy.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.policy.load_state_dict(state)
 
 
 def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

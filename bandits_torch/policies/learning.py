@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, cast
 
@@ -16,10 +15,11 @@ from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inp
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import PriorElimination
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.wrapping import WrappingPolicy
 
 
-class LearnedHyperparameters(Policy):
+class LearnedHyperparameters(WrappingPolicy):
     """Plays a policy and refits its model on a schedule and when predictions become poor.
 
     The shortfall of a reward is (z^2 - 1)/2, with z its prediction error in predictive standard deviations: the
@@ -48,6 +48,8 @@ class LearnedHyperparameters(Policy):
 
     changeable = ("every", "first", "tolerance", "memory", "most", "budget")
     opaque = True  # the hyperparameters below are learned: those of the state are kept
+
+    policy: IndexPolicy | PriorElimination
 
     def __init__(
         self,
@@ -94,16 +96,6 @@ class LearnedHyperparameters(Policy):
     def model(self) -> ArmGP | OnlineGP:
         """The policy's."""
         return cast(ArmGP | OnlineGP, self.policy.model)
-
-    def choose(self, time: float, available: Any = None) -> Choice:
-        """What the policy chooses."""
-        return self.policy.choose(time, available)
-
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
-        """As the policy inside."""
-        with self.policy.expecting(time) as expect:
-            yield expect
 
     def learn(self, observation: Observation) -> None:
         """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""

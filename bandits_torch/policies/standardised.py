@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +12,11 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.point_averaging import PointAveraging
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
 
 
-class StandardisedPolicy(Policy):
+class StandardisedPolicy(WrappingPolicy):
     """The policy inside learns (reward - ``offset``) / ``scale``, the mean and standard deviation of the first rewards.
 
     After rewards number 1, 2, 4, ..., ``warm_up`` the two are computed anew from all rewards so far, and the policy is
@@ -45,8 +45,8 @@ class StandardisedPolicy(Policy):
         validation.require(not itself, "policy", type(policy).__name__, expected)
         enough = validation.positive_integer("warm_up", warm_up) >= 2
         validation.require(enough, "warm_up", warm_up, "an integer >= 2")
-        self.policy, self.warm_up = policy, warm_up
-        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.warm_up = warm_up
+        self._around(policy)
         self.outcome_names = policy.outcome_names
         self._begin()
 
@@ -55,16 +55,6 @@ class StandardisedPolicy(Policy):
         self.scale = torch.ones(self.replicates, dtype=torch.float64)
         self._told: list[Observation] = []
         self._count = 0
-
-    def choose(self, time: float, available: Any = None) -> Choice:
-        """As the policy inside chooses."""
-        return self.policy.choose(time, available)
-
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
-        """As the policy inside."""
-        with self.policy.expecting(time) as expect:
-            yield expect
 
     def learn(self, observation: Observation) -> None:
         """Learn the reward in the unit of now; then, if it is time, all of them in a new unit."""

@@ -1,0 +1,47 @@
+"""What a policy around another hands on as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from bandits_torch.policies.policy import Choice, Expect, Policy
+
+
+class WrappingPolicy(Policy):
+    """A policy around ``policy``, which chooses; what is learned, and all that differs, is the subclass's."""
+
+    policy: Policy
+
+    def _around(self, policy: Policy) -> None:
+        self.policy = policy
+        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """As the policy inside chooses."""
+        return self.policy.choose(time, available)
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """As the policy inside."""
+        with self.policy.expecting(time) as expect:
+            yield expect
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """As the policy inside."""
+        self.policy.reset(where)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """What the policy inside tells."""
+        return self.policy.trace()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the policy inside."""
+        return self.policy.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.policy.load_state_dict(state)
