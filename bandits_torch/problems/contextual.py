@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,11 +19,10 @@ from bandits_torch.problems.simulated import (
     place_arms,
     problem_streams,
 )
-from bandits_torch.problems.tv_gp import DriftingPath
+from bandits_torch.problems.tv_gp import DriftingPath, likely_norm
 
 _CONTEXTS_AHEAD = 1024  # contexts are drawn in blocks of so many steps
 _CONTEXTS = 7  # keeps their seeds apart from those of ``ReplicateStreams``
-_FAILURE_PROBABILITY = 0.1
 
 
 @named("contextual-gp", random=True)
@@ -90,11 +87,10 @@ class ContextualGPDraws(SimulatedProblem):
         source = (seed, replicates, first_replicate)
         self._drifting = DriftingPath(root, forgetting_rate, source) if forgetting_rate > 0 else None
         self._pairs = gp_draws(root, problem_streams(*source).normal(len(root)))  # replicates x N M
-        rank, x = root.shape[1], math.log((horizon or 10_000) / _FAILURE_PROBABILITY)
         self.knowledge = Knowledge(
             kernel=k,
             noise_variance=float(noise_scale) ** 2,
-            rkhs_bound=math.sqrt(rank + 2 * math.sqrt(rank * x) + 2 * x),
+            rkhs_bound=likely_norm(root.shape[1], horizon),
             forgetting_rate=forgetting_rate,
             context_dim=context_dim,
             context_kernel=h,
