@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import random
 import re
 import signal
@@ -22,6 +23,8 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import torch
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,8 +97,13 @@ def play(questions: int, clients: int, kills: int, seed: int = 0, limit: float =
         port = free.getsockname()[1]
     chance, start = random.Random(seed), time.time()
 
+    threads = str(
+        torch.get_num_threads()
+    )  # a file says how many made it, and this process reads it at the end
+
     def begin() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, str(program), str(folder), str(port)], cwd=ROOT)
+        arguments = [sys.executable, str(program), str(folder), str(port)]
+        return subprocess.Popen(arguments, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": threads})
 
     workers = [
         Client(f"worker {k}", port, questions // clients, seed + k, start + limit) for k in range(clients)
