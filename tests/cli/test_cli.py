@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from matplotlib.image import imread
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import cli, make, problems, recipes, run
 from bandits_torch._version import __version__
