@@ -91,7 +91,7 @@ class CalibratedOPKB(Policy):
         validation.require(growth > 1, "growth", growth, "a number > 1")
         self.design = validation.non_negative("design", design)
         self.model, self.replicates, self.num_arms = model, shape[0], model.num_arms
-        self._choices = Arms(self.num_arms, self.replicates)
+        self._choices = Arms(self.num_arms, self.replicates, model.arms.dtype)
         S = self.replicates
         covariance = model.prior.matrix()
         phi = features_of_covariance(covariance)
@@ -154,7 +154,7 @@ class CalibratedOPKB(Policy):
         if bool(alarm.any()):
             self._restart(alarm)
             self._restarts = self._restarts + alarm
-        self.model.observe_arms(arm, reward)
+        self.model.take(arm, reward, observation.time)
         for s in range(self.replicates):
             self._left[s] -= 1
             if self._left[s] <= 0:
