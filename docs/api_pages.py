@@ -89,7 +89,9 @@ def _page(link: str, value: object) -> str:
     if inspect.isclass(value):
         # What a model has of its kind is told on its own page; what all models have, on that of OnlineModel.
         its_own = ["   :inherited-members: OnlineModel"] if issubclass(value, OnlineModel) else []
-        return "\n".join([*head, f".. autoclass:: {name}", "   :members:", *its_own, "   :show-inheritance:", ""])
+        return "\n".join(
+            [*head, f".. autoclass:: {name}", "   :members:", *its_own, "   :show-inheritance:", ""]
+        )
     if inspect.isfunction(value):
         return "\n".join([*head, f".. autofunction:: {name}", ""])
     return "\n".join([*head, f".. py:data:: {name}", "", f"   {_summary(value)}", ""])
