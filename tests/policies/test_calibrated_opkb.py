@@ -175,3 +175,5 @@ def test_a_reward_too_large_for_the_models_dtype_is_refused_before_anything_chan
     with pytest.raises(ValueError, match="reward must be at most"):
         policy.learn(Observation(1.0, choice.arm, torch.tensor([1e30], dtype=torch.float64), choice.why))
     assert str(policy.state_dict()) == before
+    policy.learn(Observation(1.0, choice.arm, torch.tensor([1.0], dtype=torch.float64), choice.why))
+    assert int(policy.model.num_observations) == 1

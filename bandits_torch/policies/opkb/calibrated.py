@@ -146,8 +146,8 @@ class CalibratedOPKB(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Test the residual, restart where it says so, observe, and begin the blocks that are due."""
-        arm, reward = observation.arm, observation.reward
         self._choices.check(observation)
+        arm, reward = observation.arm, observation.reward.to(self._noise.dtype)
         mean, variance = (m.gather(1, arm.unsqueeze(1)).squeeze(1) for m in self.model.marginals())
         alarm = self._alarm.update(arm, (reward - mean) / (variance + self._noise).sqrt())
         self._detected = alarm.to(mean)
