@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import copy
 import operator
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, cast, overload
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from bandits_torch import recipes, validation
+from bandits_torch.answers import for_each, numbers, outcomes_of
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
@@ -23,6 +20,7 @@ from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.turn import Turn
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class AskTell(Described):
         self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
-        self._turn = _Turn()
+        self._turn = Turn()
 
     @classmethod
     def auto(cls, choices: Tensor | int | Domain, **told: Any) -> AskTell:
@@ -186,8 +184,9 @@ class AskTell(Described):
         Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, one that the
         policy can no longer learn, and outcomes or a noise variance that lack or that the policy does not learn.
         """
-        value, measured = _numbers("reward", reward), self._outcomes(outcomes)
-        noise = None if noise_variance is None else _numbers("noise_variance", noise_variance)
+        value, S = numbers("reward", reward), self.replicates
+        measured = None if outcomes is None else outcomes_of(outcomes, self.policy.outcome_names, S)
+        noise = None if noise_variance is None else numbers("noise_variance", noise_variance)
         if noise is not None:
             validation.own_noise(noise)
         with self._turn:
@@ -195,9 +194,10 @@ class AskTell(Described):
             if id not in self._open:
                 return False
             time, choice = self._open[id]
-            rewards = self._each("reward", value, choice)
-            measured = None if measured is None else measured.to(choice.arm.device)
-            own = None if noise is None else self._each("noise_variance", noise, choice)
+            device = choice.arm.device
+            rewards = for_each("reward", value, S).to(device)
+            measured = None if measured is None else measured.to(device)
+            own = None if noise is None else for_each("noise_variance", noise, S).to(device)
             self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             del self._open[id]
             return True
@@ -232,31 +232,6 @@ class AskTell(Described):
                 self.policy.load_state_dict(before)
                 self._open = still_open
                 raise
-
-    def _each(self, name: str, value: Tensor, choice: Choice) -> Tensor:
-        """A number of each replicate, (S,), beside the choice."""
-        fits = value.shape in ((), (self.replicates,))
-        validation.shape_is(name, value, fits, f"() or ({self.replicates},)")
-        return value.to(choice.arm.device).expand(self.replicates)
-
-    def _outcomes(self, given: Any) -> Tensor | None:
-        """Outcomes (S, m) in the order of the policy's ``outcome_names``."""
-        if given is None:
-            return None
-        names, S = self.policy.outcome_names, self.replicates
-        validation.require(len(names) > 0, "outcomes", given, "None: the policy learns the reward alone")
-        if isinstance(given, Mapping):
-            validation.known_names("outcomes", given, names)
-            validation.require(set(given) == set(names), "outcomes", tuple(given), f"all of {names}")
-            columns = [_numbers(f"outcomes[{name!r}]", given[name]) for name in names]
-            for name, column in zip(names, columns, strict=True):
-                fits = column.shape in ((), (S,))
-                validation.shape_is(f"outcomes[{name!r}]", column, fits, f"() or ({S},)")
-            return torch.stack([column.expand(S) for column in columns], -1)
-        values = _numbers("outcomes", given)
-        fits = values.shape in ((len(names),), (S, len(names)))
-        validation.shape_is("outcomes", values, fits, f"({len(names)},) or ({S}, {len(names)}), {names}")
-        return values.expand(S, len(names))
 
     def _known(self, id: Any) -> int:
         """A number of a question asked."""
@@ -360,47 +335,3 @@ class AskTell(Described):
     def __getstate__(self) -> dict[str, Any]:
         """For ``pickle`` and ``copy.copy``: a copy, since they read what they are given after the lock is released."""
         return vars(copy.deepcopy(self))
-
-
-class _Turn:
-    """A lock that one thread holds at a time, as often as it likes, in the process that it was made in."""
-
-    def __init__(self) -> None:
-        self.own()
-
-    def own(self) -> None:
-        """This process is now the one."""
-        if getattr(self, "_process", None) != os.getpid():
-            self._lock, self._process = threading.RLock(), os.getpid()
-
-    def any_process(self) -> threading.RLock:
-        """The lock in a child, too, where a thread that no longer exists may have held the parent's."""
-        return self._lock if self._process == os.getpid() else threading.RLock()
-
-    def __enter__(self) -> None:
-        if self._process != os.getpid():
-            raise RuntimeError(
-                "this AskTell was made in another process, of which this one is a fork: both would ask questions of "
-                "the same numbers. Load the file that they share (load_policy), or build an AskTell here"
-            )
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Turn:
-        return _Turn()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Turn, ()
-
-
-def _numbers(name: str, value: Any) -> Tensor:
-    """A number, of NumPy or torch too, or a tensor or sequence of numbers, all finite, in float64."""
-    is_real = not (value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value))
-    try:
-        numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        validation.require(False, name, value, "a finite number, or a tensor of such")
-        raise
-    return validation.rewards(name, numbers.detach())

@@ -13,6 +13,7 @@ import docstrings
 
 import bandits_torch
 from bandits_torch import recipes
+from bandits_torch.models import OnlineModel
 
 _KINDS = {
     "Classes": inspect.isclass,
@@ -86,7 +87,11 @@ def _page(link: str, value: object) -> str:
     room, _, name = link.rpartition(".")
     head = [_title(name), f".. currentmodule:: {room}", ""]
     if inspect.isclass(value):
-        return "\n".join([*head, f".. autoclass:: {name}", "   :members:", "   :show-inheritance:", ""])
+        # What a model has of its kind is told on its own page; what all models have, on that of OnlineModel.
+        its_own = ["   :inherited-members: OnlineModel"] if issubclass(value, OnlineModel) else []
+        return "\n".join(
+            [*head, f".. autoclass:: {name}", "   :members:", *its_own, "   :show-inheritance:", ""]
+        )
     if inspect.isfunction(value):
         return "\n".join([*head, f".. autofunction:: {name}", ""])
     return "\n".join([*head, f".. py:data:: {name}", "", f"   {_summary(value)}", ""])

@@ -52,7 +52,7 @@ _LIBRARIES = (
     "pandas",
     "rich.progress",
     "scipy.stats",
-    "typer",
+    "click",
 )
 
 

@@ -11,8 +11,8 @@ import bandits_torch
 ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
-    {"validation", "naming", "_version"},
-    {"arm_context", "streams", "files", "domain", "description"},
+    {"validation", "naming", "_version", "turn"},
+    {"answers", "arm_context", "streams", "files", "domain", "description"},
     {"state_files", "differing"},
     {"rebuilding"},
     {"kernels"},

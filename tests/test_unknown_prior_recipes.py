@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import cli, make, recipes, run
 from bandits_torch.models import CandidatePrior

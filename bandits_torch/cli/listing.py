@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from typing import Annotated
 
-import typer
+import click
 
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
 from bandits_torch.naming import did_you_mean
 
 
-def list_names(
-    name: Annotated[str | None, typer.Argument(help="A problem or policy, to read all about it.")] = None,
-) -> None:
-    """Name problems and policies, a line each, or describe one of them with its options."""
+@click.command("list", short_help="What there is, and its options.")
+@click.argument("name", required=False)
+def list_names(name: str | None) -> None:
+    """Name problems and policies, a line each, or describe NAME, one of them, with its options."""
     if name is not None:
         with one_line_errors():
             _describe(name)
         return
     for kind, entries in (("problem", catalogue().problems), ("policy", catalogue().policies)):
         _print_table((kind, "what it is"), [(key, entry.line) for key, entry in entries.items()])
-        typer.echo()
+        click.echo()
 
 
 def _describe(name: str) -> None:
@@ -34,7 +33,7 @@ def _describe(name: str) -> None:
             f"name must be one of those that `bandits-torch list` shows, got {name!r}"
             f"{did_you_mean(name, known)}"
         )
-    typer.echo(f"{known[name].about}\n")
+    click.echo(f"{known[name].about}\n")
     options = known[name].options.items()
     rows = [(key, "must be given" if default is None else default) for key, default in options]
     _print_table(("option", "default"), rows)
@@ -46,4 +45,4 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
     room = max(20, shutil.get_terminal_size().columns - first)
     for key, text in (head, *rows):
         for i, line in enumerate(textwrap.wrap(text, room) or [""]):
-            typer.echo(f"{key if i == 0 else '':{first}}{line}".rstrip())
+            click.echo(f"{key if i == 0 else '':{first}}{line}".rstrip())

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import click
 
 from bandits_torch.naming import did_you_mean, some, unknown_name
 
+FILE = click.Path(path_type=Path)  # or a folder
 MOST_THREADS = 1024  # more than machines have; many more and the system grants none
 NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
 _TAKERS_SHOWN = 2  # whose options a message lists

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import typer
+import click
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn any error into one line on standard error and exit code 2."""
+    """Turn any error into one line on standard error and exit code 2, and Ctrl-C into 130, as shells have it."""
     try:
         with _one_line_warnings():
             yield
-    except (typer.Exit, typer.Abort):
-        raise
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except ValueError as error:
@@ -40,15 +40,15 @@ def _one_line_warnings() -> Iterator[None]:
                 usual(message, category, filename, *more, **others)
             elif str(message) not in said:
                 said.add(str(message))
-                typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+                click.echo(f"warning: {' '.join(str(message).split())}", err=True)
 
         warnings.showwarning = show
         yield
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
-    raise typer.Exit(2)
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    raise SystemExit(2)
 
 
 def draw_to_files() -> None:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import torch
-import typer
 from rich.console import Console
 
 from bandits_torch import problems, recipes
@@ -45,7 +45,7 @@ def play(
 ) -> dict[str, History] | None:
     """Play the race and write its report into ``out``; None if it was to be resumed and is over."""
     problem = _problem(asked)
-    typer.echo("\n".join([*problem.summary(), ""]), nl=False)
+    click.echo("\n".join([*problem.summary(), ""]), nl=False)
     if not asked.horizon:
         asked = replace(asked, horizon=min(DEFAULT_HORIZON, problem.horizon or DEFAULT_HORIZON))
     _set_threads(threads, problem.num_arms, asked.replicates)
@@ -54,10 +54,10 @@ def play(
     folder = RaceFolder(out, asked.settings())
     standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
     if standing == "over":
-        typer.echo(f"nothing to resume: the race in {out} is over", err=True)
+        click.echo(f"nothing to resume: the race in {out} is over", err=True)
         return None
     if resume and standing == "begin":
-        typer.echo(f"note: nothing to resume in {out}: the race begins at its first step", err=True)
+        click.echo(f"note: nothing to resume in {out}: the race begins at its first step", err=True)
     return _run(asked, problem, built, folder, every)
 
 
@@ -79,7 +79,7 @@ def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> l
     now = versions()
     changed = [f"{name} {was}" for name, was in settings["versions"].items() if now.get(name) != was]
     if changed:
-        typer.echo(f"note: written with {', '.join(changed)}: numbers may differ in the last bits", err=True)
+        click.echo(f"note: written with {', '.join(changed)}: numbers may differ in the last bits", err=True)
     histories = play(asked, out, threads=settings["threads"], overwrite=overwrite) or {}
     return [
         name
@@ -154,7 +154,7 @@ def _run(
     for line in (*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     if told is not None:
-        typer.echo("\n".join(["", *told.sentences, *([] if told.python is None else ["", told.python])]))
+        click.echo("\n".join(["", *told.sentences, *([] if told.python is None else ["", told.python])]))
     if every is not None:
         folder.leave()
     return histories

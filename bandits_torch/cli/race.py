@@ -3,80 +3,88 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from bandits_torch.cli.asked import DEFAULT_HORIZON, DEFAULT_POLICIES, asked_race
-from bandits_torch.cli.options import MOST_THREADS, whole_number
+from bandits_torch.cli.options import FILE, MOST_THREADS, whole_number
 from bandits_torch.cli.output import draw_to_files, one_line_errors
 
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Give up the results or checkpoints of another race in OUT.")
-]
+overwrite = click.option(
+    "--overwrite", is_flag=True, help="Give up the results or checkpoints of another race in OUT."
+)
 
 
+@click.command(short_help="Algorithms on a problem: a table, a picture.")
+@click.option(
+    "--problem",
+    help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
+)
+@click.option(
+    "--policies",
+    default=DEFAULT_POLICIES,
+    show_default=False,
+    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default "
+    f"{DEFAULT_POLICIES.replace(',', ', ')}.",
+)
+@click.option(
+    "--horizon",
+    type=int,
+    help=f"Steps, each a pull of one arm; by default {DEFAULT_HORIZON}, or as many as the data have if those are "
+    "fewer.",
+)
+@click.option(
+    "--replicates", default=10, help="Independent repetitions, side by side; regret is averaged over them."
+)
+@click.option("--seed", default=0, help="Of everything random: the same seed gives the same race.")
+@click.option("--device", default="cpu", help="cpu or cuda.")
+@click.option(
+    "--threads", type=int, help="CPU threads; by default one where a step is too short to share, else all."
+)
+@click.option(
+    "--out",
+    type=FILE,
+    default=Path("race"),
+    help="Folder for regret.csv, regret.png, report.html and run.json.",
+)
+@click.option(
+    "--data",
+    type=FILE,
+    help="Your own rewards (CSV, Parquet or NPZ: a row a step, a column an arm), or the file or folder of another "
+    "problem that replays real data.",
+)
+@click.option(
+    "--option",
+    multiple=True,
+    help="A setting key=value of the problem or the policies that accept the key; problem.key=value or "
+    "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` shows "
+    "what there is.",
+)
+@click.option(
+    "--checkpoint",
+    type=int,
+    help="Steps between checkpoints, kept in OUT until the race is over; none by default.",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue the race that was cut off in OUT, asked with the same settings.",
+)
+@overwrite
 def race(
-    problem: Annotated[
-        str | None,
-        typer.Option(
-            help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
-            show_default=False,
-        ),
-    ] = None,
-    policies: Annotated[
-        str,
-        typer.Option(
-            help="The algorithms, names separated by commas; `bandits-torch list` names all. By default "
-            f"{DEFAULT_POLICIES.replace(',', ', ')}.",
-            show_default=False,
-        ),
-    ] = DEFAULT_POLICIES,
-    horizon: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Steps, each a pull of one arm; by default {DEFAULT_HORIZON}, or as many as the data have if "
-            "those are fewer."
-        ),
-    ] = None,
-    replicates: Annotated[
-        int, typer.Option(help="Independent repetitions, side by side; regret is averaged over them.")
-    ] = 10,
-    seed: Annotated[int, typer.Option(help="Of everything random: the same seed gives the same race.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[
-        int | None,
-        typer.Option(help="CPU threads; by default one where a step is too short to share, else all."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for regret.csv, regret.png, report.html and run.json.")
-    ] = Path("race"),
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your own rewards (CSV, Parquet or NPZ: a row a step, a column an arm), or the file or folder of "
-            "another problem that replays real data."
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A setting key=value of the problem or the policies that accept the key; "
-            "problem.key=value or POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; "
-            "`bandits-torch list NAME` shows what there is."
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        int | None,
-        typer.Option(help="Steps between checkpoints, kept in OUT until the race is over; none by default."),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Continue the race that was cut off in OUT, asked with the same settings."
-        ),
-    ] = False,
-    overwrite: Overwrite = False,
+    problem: str | None,
+    policies: str,
+    horizon: int | None,
+    replicates: int,
+    seed: int,
+    device: str,
+    threads: int | None,
+    out: Path,
+    data: Path | None,
+    option: tuple[str, ...],
+    checkpoint: int | None,
+    resume: bool,
+    overwrite: bool,
 ) -> None:
     """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
 
@@ -103,7 +111,7 @@ def race(
             seed=seed,
             device=device,
             data=data,
-            options=option or [],
+            options=list(option),
         )
         whole_number("checkpoint", checkpoint, 1)
         whole_number("threads", threads, 1, MOST_THREADS)
@@ -115,17 +123,18 @@ def race(
         play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
 
 
-def rerun(
-    record: Annotated[Path, typer.Argument(help="run.json of a race.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder for regret.csv, regret.png, report.html and run.json.")
-    ] = Path("rerun"),
-    data: Annotated[
-        Path | None, typer.Option(help="Where the data are now, if no longer where run.json says.")
-    ] = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Run a race again from its run.json, and say whether its regret came out the same.
+@click.command(short_help="A race again, from its run.json.")
+@click.argument("record", type=FILE)
+@click.option(
+    "--out",
+    type=FILE,
+    default=Path("rerun"),
+    help="Folder for regret.csv, regret.png, report.html and run.json.",
+)
+@click.option("--data", type=FILE, help="Where the data are now, if no longer where run.json says.")
+@overwrite
+def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
+    """Run it again from RECORD, the run.json of a race, and say whether its regret came out the same.
 
     With the same versions, device and kind of machine regret.csv is the same to the last byte. The exit code is 1
     where the regret of some replicate differs.
@@ -136,6 +145,6 @@ def rerun(
         from bandits_torch.cli.play import play_again
 
         other = play_again(record, out, data, overwrite)
-    typer.echo(f"regret differs from the record's: {', '.join(other)}" if other else "regret as recorded")
+    click.echo(f"regret differs from the record's: {', '.join(other)}" if other else "regret as recorded")
     if other:
-        raise typer.Exit(1)
+        raise SystemExit(1)

@@ -6,13 +6,20 @@ import signal
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import catalogue
-from bandits_torch.cli.options import MOST_THREADS, different_names, known_name, send_options, whole_number
+from bandits_torch.cli.options import (
+    FILE,
+    MOST_THREADS,
+    different_names,
+    known_name,
+    send_options,
+    whole_number,
+)
 from bandits_torch.cli.output import draw_to_files, one_line_errors
 
 if TYPE_CHECKING:
@@ -22,39 +29,46 @@ if TYPE_CHECKING:
     from bandits_torch.history import History
 
 
+@click.command(short_help="Algorithms on several problems, resumable.")
+@click.option(
+    "--problems",
+    "names",
+    default="gp,switching,tv-gp,cosine",
+    help="Comma-separated names; see `bandits-torch list`.",
+)
+@click.option("--policies", default=DEFAULT_POLICIES, help="Comma-separated names.")
+@click.option("--horizon", default=1000, help="Steps, or as many as a problem has if those are fewer.")
+@click.option("--replicates", default=10, help="Independent runs of each policy on each problem.")
+@click.option("--block", type=int, help="Replicates side by side in a cell; default: all of them.")
+@click.option("--seed", default=0, help="Of everything random.")
+@click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
+@click.option("--threads", default=1, help="CPU threads of a cell.")
+@click.option("--jobs", type=int, help="Cells at once; default: as the CPUs allow.")
+@click.option("--out", type=FILE, default=Path("sweep"), help="Folder for sweep.csv and the finished cells.")
+@click.option("--data", type=FILE, help="File or folder of the problems that replay real data.")
+@click.option(
+    "--option",
+    multiple=True,
+    help="A setting key=value of every problem or policy that accepts the key; PROBLEM.key=value or "
+    "POLICY.key=value for one of them. Repeat for more.",
+)
+@click.option("--resume", is_flag=True, help="Continue the sweep in OUT.")
+@click.option("--overwrite", is_flag=True, help="Replace the table that another sweep left in OUT.")
 def sweep(
-    names: Annotated[
-        str, typer.Option("--problems", help="Comma-separated names; see `bandits-torch list`.")
-    ] = "gp,switching,tv-gp,cosine",
-    policies: Annotated[str, typer.Option(help="Comma-separated names.")] = DEFAULT_POLICIES,
-    horizon: Annotated[
-        int, typer.Option(help="Steps, or as many as a problem has if those are fewer.")
-    ] = 1000,
-    replicates: Annotated[int, typer.Option(help="Independent runs of each policy on each problem.")] = 10,
-    block: Annotated[
-        int | None, typer.Option(help="Replicates side by side in a cell; default: all of them.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    engine: Annotated[
-        str, typer.Option(help=f"Where cells run: {', '.join(catalogue().engines)}.")
-    ] = "local",
-    threads: Annotated[int, typer.Option(help="CPU threads of a cell.")] = 1,
-    jobs: Annotated[int | None, typer.Option(help="Cells at once; default: as the CPUs allow.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for sweep.csv and the finished cells.")] = Path("sweep"),
-    data: Annotated[
-        Path | None, typer.Option(help="File or folder of the problems that replay real data.")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A setting key=value of every problem or policy that accepts the key; "
-            "PROBLEM.key=value or POLICY.key=value for one of them. Repeat for more."
-        ),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the sweep in OUT.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the table that another sweep left in OUT.")
-    ] = False,
+    names: str,
+    policies: str,
+    horizon: int,
+    replicates: int,
+    block: int | None,
+    seed: int,
+    engine: str,
+    threads: int,
+    jobs: int | None,
+    out: Path,
+    data: Path | None,
+    option: tuple[str, ...],
+    resume: bool,
+    overwrite: bool,
 ) -> None:
     """Race algorithms (policies) on several problems, cell by cell, here, in processes or on Ray.
 
@@ -78,7 +92,7 @@ def sweep(
             raise ValueError("resume and overwrite exclude each other, got both")
         takers = {name: catalogue().problems[name] for name in asked}
         takers |= {name: catalogue().policies[name] for name in raced}
-        sent = send_options(option or [], {name: one.options for name, one in takers.items()}, problem="")
+        sent = send_options(option, {name: one.options for name, one in takers.items()}, problem="")
 
         draw_to_files()
         from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting, make_cells
@@ -112,9 +126,9 @@ def sweep(
             failures = [f"{title}: {failure.error}" for title, failure in failed.failures.items()]
         _report(histories, swept, whole, out)
     for line in failures:
-        typer.echo(f"failed: {line}", err=True)
+        click.echo(f"failed: {line}", err=True)
     if failures:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 @contextmanager
@@ -132,7 +146,7 @@ def _says_how_to_go_on(out: Path, keys: list[str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         finished = _finished(out, keys)
-        typer.echo(
+        click.echo(
             f"interrupted: {finished} of {len(keys)} cells are finished in {str(out / 'cells')!r}; "
             f"continue with the same command and --resume",
             err=True,
@@ -160,7 +174,7 @@ def _check_folder(out: Path, keys: list[str], *, resume: bool, overwrite: bool) 
             f"out holds the sweep.csv of another sweep, got {str(out)!r}: give another --out, or --overwrite"
         )
     if resume and not finished:
-        typer.echo(f"note: nothing to resume in {out}: the sweep begins with its first cell", err=True)
+        click.echo(f"note: nothing to resume in {out}: the sweep begins with its first cell", err=True)
 
 
 def _report(

@@ -55,7 +55,7 @@ class BatchBKB(Policy):
         validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")
         self.model, self.width = model, width.bind(model, None)
         self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
-        self._choices = Arms(self.num_arms, self.replicates)
+        self._choices = Arms(self.num_arms, self.replicates, model.arms.dtype)
         S, N, new = self.replicates, self.num_arms, model.arms.new_zeros
         self._mean, self._bound, self._width = new(S, N), new(S, N), new(S)
         self._draws: list[int | None] = [
@@ -79,7 +79,7 @@ class BatchBKB(Policy):
         arm, reward = observation.arm, observation.reward
         self._choices.check(observation)
         shape = self.model.batch_shape
-        self.model.observe_arms(arm.reshape(shape), reward.reshape(shape))
+        self.model.take(arm.reshape(shape), reward.reshape(shape), observation.time)
 
     @torch.no_grad()
     def choose_batch(self, count: int, available: Tensor | None = None) -> Tensor:

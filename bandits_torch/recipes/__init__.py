@@ -29,15 +29,7 @@ Recipes for an unknown prior take a sequence of ``CandidatePrior`` instead of th
 decorator ``recipe`` registers your own recipe, with what command line, tests and leaderboard need.
 """
 
-from bandits_torch.recipes.adaptive import (
-    ada_opkb,
-    ada_opkb_calibrated,
-    ada_opnn,
-    master_gp_ucb,
-    opkb,
-    opnn,
-    w_gp_ucb,
-)
+from bandits_torch.recipes.adaptive import master_gp_ucb, w_gp_ucb
 from bandits_torch.recipes.averaging import auto
 from bandits_torch.recipes.classical import (
     discounted_ts,
@@ -49,6 +41,7 @@ from bandits_torch.recipes.classical import (
     ucb1,
 )
 from bandits_torch.recipes.contextual import cgp_ucb, tv_cgp_ucb
+from bandits_torch.recipes.in_blocks import ada_opkb, ada_opkb_calibrated, ada_opnn, opkb, opnn
 from bandits_torch.recipes.index_policies import (
     et_gp_ucb,
     gp_ei,

@@ -97,6 +97,12 @@ def policy_over(
     return LearnedHyperparameters(policy, **schedule)
 
 
+def one_noise(setup: Setup) -> float:
+    """lambda, the average where replicates differ."""
+    like = torch.zeros((), dtype=torch.float64)
+    return float(validation.numbers("noise_variance", setup.noise_variance, like).mean())
+
+
 def one_prior_mean(setup: Setup) -> float:
     """The prior mean of a model that has one for all arms (or points); ValueError for several."""
     mean = setup.prior_mean

@@ -18,6 +18,7 @@ from bandits_torch.recipes import (
     averaging,
     classical,
     contextual,
+    in_blocks,
     index_policies,
     safe,
     sketched,
@@ -32,6 +33,7 @@ _MODULES = (
     contextual,
     sketched,
     unknown_prior,
+    in_blocks,
     adaptive,
     classical,
 )  # in this order recipes are listed

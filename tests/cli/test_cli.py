@@ -8,8 +8,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from matplotlib.image import imread
-from typer.testing import CliRunner
 
 from bandits_torch import cli, make, problems, recipes, run
 from bandits_torch._version import __version__

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import cli
 from bandits_torch.recorder import Recorder

@@ -1,6 +1,6 @@
 """``bandits-torch list``: every name with a line, or all about one."""
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import problems, recipes
 from bandits_torch.cli import app

@@ -3,7 +3,7 @@
 import warnings
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import cli
 from bandits_torch.cli.output import one_line_errors
@@ -21,6 +21,12 @@ def test_a_warning_is_one_line_and_said_once(capsys):
 def test_warnings_of_other_kinds_are_shown_as_python_does():
     with pytest.warns(DeprecationWarning, match="old"), one_line_errors():
         warnings.warn("old", DeprecationWarning, stacklevel=1)
+
+
+def test_an_interrupt_is_exit_code_130_as_shells_have_it():
+    with pytest.raises(SystemExit) as stopped, one_line_errors():
+        raise KeyboardInterrupt
+    assert stopped.value.code == 130
 
 
 @pytest.mark.parametrize(

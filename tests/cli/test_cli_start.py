@@ -13,13 +13,14 @@ from bandits_torch.cli.catalogue import FILE, catalogue
 from bandits_torch.naming import did_you_mean
 
 SLOW = ("torch", "botorch", "gpytorch", "matplotlib", "pandas", "numpy")
+UNNEEDED = ("rich", "typer", "pydantic", "importlib.metadata")  # tens of milliseconds, each of them
 WATCHED = f"""
 import json, sys
 from bandits_torch.cli import main
 try:
     main()
 finally:
-    print(json.dumps([name for name in {SLOW!r} if name in sys.modules]), file=sys.stderr)
+    print(json.dumps([name for name in {SLOW + UNNEEDED!r} if name in sys.modules]), file=sys.stderr)
 """
 
 

@@ -6,7 +6,7 @@ import time
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import cli
 from bandits_torch.experiments import ProblemSetting, RecipeSetting, sweep

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import cli, loop
 from bandits_torch.state_files import write_state

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bandits_torch import cli, recipes
 from bandits_torch.problems import read_table

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
-from typer.testing import CliRunner
 
 from bandits_torch import cli
 from tests.fuzz.command_lines import BAD_COMMAND_LINES, SMALL

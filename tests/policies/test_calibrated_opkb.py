@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.loop import run
@@ -163,3 +164,16 @@ def test_bad_model_and_observation_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^arm must"):
         made.learn(Observation(1.0, torch.tensor([0, 25]), torch.zeros(2, dtype=torch.float64)))
     assert float(made._alarm.total.sum()) == 0
+
+
+@pytest.mark.parametrize("recipe", [recipes.ada_opkb_calibrated, recipes.bbkb])
+def test_a_reward_too_large_for_the_models_dtype_is_refused_before_anything_changes(recipe):
+    arms = torch.linspace(0, 1, 5).unsqueeze(-1)
+    policy = recipe(arms.float(), RBFKernel(), 0.1)
+    choice = policy.choose(1.0)
+    before = str(policy.state_dict())
+    with pytest.raises(ValueError, match="reward must be at most"):
+        policy.learn(Observation(1.0, choice.arm, torch.tensor([1e30], dtype=torch.float64), choice.why))
+    assert str(policy.state_dict()) == before
+    policy.learn(Observation(1.0, choice.arm, torch.tensor([1.0], dtype=torch.float64), choice.why))
+    assert int(policy.model.num_observations) == 1

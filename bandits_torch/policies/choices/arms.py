@@ -30,16 +30,19 @@ class Arms(Choices):
     Args:
         num_arms: N.
         replicates: S.
+        dtype: that rewards are computed with; by default their own.
 
-    Raises ValueError unless both are integers >= 1.
+    Raises ValueError unless numbers are integers >= 1.
     """
 
-    def __init__(self, num_arms: int, replicates: int = 1) -> None:
+    def __init__(self, num_arms: int, replicates: int = 1, dtype: torch.dtype | None = None) -> None:
         self.num_arms = validation.positive_integer("num_arms", num_arms)
         self.replicates = validation.positive_integer("replicates", replicates)
         self._shape, self._dtypes = (replicates,), (torch.long,)
         self._expected = f"int64 from 0 to {num_arms - 1}"
         self._seen: tuple[Tensor, int] | None = None
+        if dtype is not None:
+            self._dtype, self._most = dtype, validation.largest_reward(dtype) ** 2
 
     def check(self, observation: Observation, *told: str) -> None:
         """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
@@ -108,10 +111,8 @@ class ArmsWithModel(Arms, ModelChoices):
 
     def __init__(self, model: OnlineModel, arms: Tensor) -> None:
         batch = model.batch_shape
-        super().__init__(arms.shape[-2], batch[0] if batch else 1)
+        super().__init__(arms.shape[-2], batch[0] if batch else 1, model.noise_variance.dtype)
         self.model, self.arms = model, arms
-        self._dtype = model.noise_variance.dtype
-        self._most = validation.largest_reward(self._dtype) ** 2
         self._each = tuple(batch) or (1,)
         self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
 

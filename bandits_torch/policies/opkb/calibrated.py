@@ -91,7 +91,7 @@ class CalibratedOPKB(Policy):
         validation.require(growth > 1, "growth", growth, "a number > 1")
         self.design = validation.non_negative("design", design)
         self.model, self.replicates, self.num_arms = model, shape[0], model.num_arms
-        self._choices = Arms(self.num_arms, self.replicates)
+        self._choices = Arms(self.num_arms, self.replicates, model.arms.dtype)
         S = self.replicates
         covariance = model.prior.matrix()
         phi = features_of_covariance(covariance)
@@ -146,15 +146,15 @@ class CalibratedOPKB(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Test the residual, restart where it says so, observe, and begin the blocks that are due."""
-        arm, reward = observation.arm, observation.reward
         self._choices.check(observation)
+        arm, reward = observation.arm, observation.reward.to(self._noise.dtype)
         mean, variance = (m.gather(1, arm.unsqueeze(1)).squeeze(1) for m in self.model.marginals())
         alarm = self._alarm.update(arm, (reward - mean) / (variance + self._noise).sqrt())
         self._detected = alarm.to(mean)
         if bool(alarm.any()):
             self._restart(alarm)
             self._restarts = self._restarts + alarm
-        self.model.observe_arms(arm, reward)
+        self.model.take(arm, reward, observation.time)
         for s in range(self.replicates):
             self._left[s] -= 1
             if self._left[s] <= 0:
