@@ -37,9 +37,10 @@ def measure(settings: Settings) -> pd.DataFrame:
 
 
 def rows(
-    device: str, entries: tuple[int, ...] = ENTRIES, arms: int = _FACTOR_ARMS
+    device: str, entries: tuple[int, ...] = ENTRIES, arms: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Seconds of a step of both forms that passes over so many numbers, at 1 and at 25 replicates."""
+    """Seconds of a step of both forms that passes over so many numbers, at 1 and at 25 replicates. ``arms``: over which
+    the factor form's rows are; None: the more, the more numbers."""
     for dtype, drifts in ((d, drifts) for drifts in (False, True) for d in _DTYPES):
         for size in entries:
             for replicates in (1, 25):
@@ -54,7 +55,12 @@ def rows(
                 row |= _timed("covariance", device, dtype, drifts, replicates, side, 4)
                 if dtype == "float64":  # the factor form computes in float64 whatever the model's dtype
                     row |= _timed(
-                        "factor", device, dtype, drifts, replicates, *_of_factor(size, replicates, arms)
+                        "factor",
+                        device,
+                        dtype,
+                        drifts,
+                        replicates,
+                        *_of_factor(size, replicates, arms or max(100, size // 500)),
                     )
                 yield row
 
@@ -92,13 +98,15 @@ def constants(frame: pd.DataFrame, device: str) -> str:
     """Lines for ``form_costs.COSTS``."""
     lines = []
     for dtype, drifts, batch in product(_DTYPES, (False, True), (False, True)):
-        rows = frame[(frame["drifts"] == drifts) & ((frame["replicates"] > 1) == batch)].sort_values(
+        of_key = frame[(frame["drifts"] == drifts) & ((frame["replicates"] > 1) == batch)].sort_values(
             "entries"
         )
-        covariance = _listed(rows[rows["dtype"] == dtype]["covariance_seconds"])
-        factor = _listed(rows[rows["dtype"] == "float64"]["factor_seconds"])
+        covariance = _listed(of_key[of_key["dtype"] == dtype]["covariance_seconds"])
+        factor = _listed(of_key[of_key["dtype"] == "float64"]["factor_seconds"])
         key = f'("{device}", torch.{dtype}, {drifts}, {batch})'
-        lines.append(f"    {key}: Costs({covariance}, {factor}),")
+        sizes = tuple(sorted(set(frame["entries"])))
+        of_sizes = "" if sizes == ENTRIES else f", {sizes}"
+        lines.append(f"    {key}: Costs({covariance}, {factor}{of_sizes}),")
     return "\n".join(lines)
 
 

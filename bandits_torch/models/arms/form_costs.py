@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-ENTRIES = (10_000, 100_000, 1_000_000, 10_000_000)  # numbers that a step passes over
+ENTRIES = (10_000, 100_000, 1_000_000, 10_000_000)  # numbers that a step passes over, on a CPU
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of a step that passes over so many numbers (``ENTRIES``): b members over N arms with n points each and u
+    """Seconds of a step that passes over so many numbers (``entries``): b members over N arms with n points each and u
     rows between them have
 
         covariance form: b N^2,    factor form: 4 b n^2 + u N  (the covariances among points pass four times).
@@ -23,23 +23,24 @@ class Costs:
 
     covariance: tuple[float, ...]
     factor: tuple[float, ...]
+    entries: tuple[int, ...] = ENTRIES
 
     def of_covariance(self, members: int, arms: int) -> float:
         """Of a step in the covariance form."""
-        return _between(self.covariance, members * arms**2)
+        return _between(self.entries, self.covariance, members * arms**2)
 
     def of_factor(self, members: int, arms: int, points: int, rows: int) -> float:
         """Of a step in the factor form."""
-        return _between(self.factor, 4 * members * points**2 + rows * arms)
+        return _between(self.entries, self.factor, 4 * members * points**2 + rows * arms)
 
 
-def _between(seconds: tuple[float, ...], size: float) -> float:
-    if size <= ENTRIES[0]:
+def _between(entries: tuple[int, ...], seconds: tuple[float, ...], size: float) -> float:
+    if size <= entries[0]:
         return seconds[0]
-    if size >= ENTRIES[-1]:
-        return seconds[-1] * size / ENTRIES[-1]
-    k = max(i for i, entries in enumerate(ENTRIES) if entries <= size)
-    share = math.log(size / ENTRIES[k]) / math.log(ENTRIES[k + 1] / ENTRIES[k])
+    if size >= entries[-1]:
+        return seconds[-1] * size / entries[-1]
+    k = max(i for i, least in enumerate(entries) if least <= size)
+    share = math.log(size / entries[k]) / math.log(entries[k + 1] / entries[k])
     return math.exp(math.log(seconds[k]) * (1 - share) + math.log(seconds[k + 1]) * share)
 
 
