@@ -77,6 +77,9 @@ _UNMEASURED_COVARIANCE_UP_TO = 500  # arms, on a device without figures
 _UNMEASURED_DRIFTING_UP_TO = 1_500  # under drift, where every pull is a point of the factor form
 _LARGEST = 2 * 2**30  # bytes of covariance matrices that "auto" takes
 _FEW = 30  # points that a policy soon has pulled
+_CLEARLY = (
+    0.8  # of the covariance form's step: what the factor form's may cost at first, as it will cost more
+)
 
 
 def time_to_weigh(before: int, now: int) -> bool:
@@ -92,13 +95,18 @@ def first_form(costs: Costs | None, dtype: torch.dtype, drifts: bool, members: i
         most = _UNMEASURED_DRIFTING_UP_TO if drifts else _UNMEASURED_COVARIANCE_UP_TO
         return "covariance" if arms <= most else "factor"
     points = _FEW if drifts else min(_FEW, arms)
-    rows = min(arms, members * _FEW)
-    return "covariance" if covariance_pays(costs, dtype, members, arms, points, rows) else "factor"
+    first = costs.of_factor(members, arms, points, min(arms, members * _FEW))
+    dearer = first >= _CLEARLY * costs.of_covariance(members, arms)
+    return "covariance" if dearer and _fits(dtype, members, arms) else "factor"
 
 
 def covariance_pays(
     costs: Costs, dtype: torch.dtype, members: int, arms: int, points: int, rows: int
 ) -> bool:
     """Whether the covariance form's step is cheaper, and its matrices not too large."""
-    fits = members * arms**2 * dtype.itemsize <= _LARGEST
+    fits = _fits(dtype, members, arms)
     return fits and costs.of_covariance(members, arms) < costs.of_factor(members, arms, points, rows)
+
+
+def _fits(dtype: torch.dtype, members: int, arms: int) -> bool:
+    return members * arms**2 * dtype.itemsize <= _LARGEST
