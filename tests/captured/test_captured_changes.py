@@ -47,7 +47,9 @@ def test_a_checkpoint_is_taken_up_captured_or_not_as_asked(name, first, then, tm
 @pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
 def test_so_is_one_of_auto(first, then, tmp_path, monkeypatch):
     expected = run(*averaging("tv-gp"), HORIZON, seed=7)
-    same(interrupted(lambda: averaging("tv-gp"), tmp_path / "run", first, then, 70, monkeypatch), expected, 0.0)
+    same(
+        interrupted(lambda: averaging("tv-gp"), tmp_path / "run", first, then, 70, monkeypatch), expected, 0.0
+    )
 
 
 class Watched(PlainCalls):
