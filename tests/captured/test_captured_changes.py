@@ -1,4 +1,4 @@
-"""Plain and captured steps in one run, checkpoints between them, and tensors that stay where a graph would read them."""
+"""Plain and captured steps in one run, checkpoints between them, and tensors that stay where a graph reads them."""
 
 import pytest
 import torch
