@@ -7,7 +7,9 @@ Replicate k gives the same run in a batch of S as alone. Each replicate therefor
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 _BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate and refill, so a step seldom calls a generator
+_MANY_NUMBERS, _THREADS = 2**19, 8  # so many numbers are drawn by up to so many threads
 _PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3, "sketch": 4, "schedule": 5, "network": 6}
 
 _Key = tuple[str, tuple[int, ...]]  # kind of numbers, shape
@@ -90,11 +93,22 @@ class ReplicateStreams:
 
     def _refill(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         length = max(1, min(1024, _BLOCK_NUMBERS // max(1, math.prod(shape))))
-        draw = torch.randn if kind == "normal" else torch.rand
-        rows = [
-            draw(length, *shape, generator=g, dtype=torch.float64, device="cpu") for g in self._generators
-        ]
-        return torch.stack(rows, dim=1).to(dtype=self.dtype, device=self.device)
+        block = torch.empty(self.replicates, length, *shape, dtype=torch.float64)
+
+        def fill(k: int) -> None:
+            row = block[k]
+            if kind == "normal":
+                row.normal_(generator=self._generators[k])
+            else:
+                row.uniform_(generator=self._generators[k])
+
+        if block.numel() < _MANY_NUMBERS:
+            for k in range(self.replicates):
+                fill(k)
+        else:  # every replicate has a generator of its own: who draws first makes no difference
+            with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
+                list(pool.map(fill, range(self.replicates)))
+        return block.transpose(0, 1).to(dtype=self.dtype, device=self.device).contiguous()
 
     def state_dict(self) -> dict[str, Any]:
         """The state of all generators: 5 KB per replicate, and as much again per kind and shape of numbers requested.

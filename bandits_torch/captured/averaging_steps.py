@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import cast
 
@@ -123,6 +124,8 @@ class AveragingSteps(CapturedSteps):
         """The policy's step, its state in place."""
         policy, model = self.policy, self.model
         sharing, scale, frame = policy.sharing, policy.scale, policy.frame
+        if j == 0:
+            scale.changed()  # what was read off it in another block lies where that block may write again
         model.fade.mul_(given["kept"][j])
         members = policy._members(None)
         mixed, spread = mixture_moments(sharing.weights, *members)
@@ -140,21 +143,17 @@ class AveragingSteps(CapturedSteps):
         log_unit = frame.factor.squeeze(-1).log() if policy._all_framed else 0.0
         frame.meet(own)
         seen = policy._framed_reward(own)
-        mean, variance = model.at(arm)
+        mean, variance = at = model.at(arm)
         unit = policy._units() if policy._mixed else None
         density, learned = scale.update(seen - mean, variance + model.noise_variance, unit)
         due = sharing.update(density, None, log_unit)
-        for state, before in held:
-            _write_back(state, before)
+        _write_back(held)
         if self.static or bool(due.any()):
             model.reset(due)
-            mean = torch.where(due, model.at(arm)[0], mean)
-            learned = torch.where(due, seen - mean, learned)
+            at = _where(due, model.prior_at(arm), at)
+            learned = torch.where(due, seen - at[0], learned)
         policy._pulled.scatter_(-1, arm.unsqueeze(-1), True)
-        fade = model.fade
-        model.learn_now(arm.unsqueeze(-1), mean + learned, (self._turn + j) % _CYCLE)
-        fade.copy_(model.fade)
-        model.fade = fade
+        model.learn_now(arm, at[0] + learned, at, (self._turn + j) % _CYCLE)
         told = cast(dict[str, Tensor], policy.trace())
         return {"arm": arm} | told | {"resets": told["resets"].clone()}
 
@@ -171,8 +170,16 @@ class AveragingSteps(CapturedSteps):
             self._counting.fill_(1.0)
 
 
-def _write_back(state: ReplicateState, before: dict[str, Tensor]) -> None:
-    """Have the tensors of before again, with the values of now."""
-    for name, tensor in before.items():
-        tensor.copy_(getattr(state, name))
-        setattr(state, name, tensor)
+def _write_back(held: list[tuple[ReplicateState, dict[str, Tensor]]]) -> None:
+    """Have the tensors of before again, with the values of now: one copy for all of a dtype."""
+    pairs: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+    for state, before in held:
+        for name, tensor in before.items():
+            pairs[tensor.dtype].append((tensor, getattr(state, name)))
+            setattr(state, name, tensor)
+    for of_dtype in pairs.values():
+        torch._foreach_copy_(*zip(*of_dtype, strict=True))
+
+
+def _where(mask: Tensor, ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return torch.where(mask, ours[0], theirs[0]), torch.where(mask, ours[1], theirs[1])

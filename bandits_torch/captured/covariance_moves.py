@@ -39,8 +39,8 @@ class CovarianceMoves:
         return {}
 
     def key(self) -> Hashable:
-        """Another root is another function."""
-        return self.form.root is None
+        """Another root, made anew after a restart, lies elsewhere."""
+        return None if self.form.root is None else self.form.root.data_ptr()
 
     def tell(self, given: Given, j: int, arm: Tensor, residual: Tensor, books: Books) -> None:
         """Observe ``residual`` (b,) of ``arm`` (b,); the oldest observation leaves, if any is given."""

@@ -240,6 +240,7 @@ class IndexSteps(CapturedSteps):
             look = [a or b for a, b in zip(look, belief.form.frail.tolist(), strict=True)]
         if any(look):
             belief._mend(belief.now or 0.0, look)
+        belief.weigh_forms(belief._learned - k)
 
     def finish(self) -> tuple[str, ...]:
         """A clock that no restart has touched is one number again, and so is a width that goes by it alone."""

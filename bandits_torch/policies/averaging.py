@@ -235,7 +235,7 @@ class ModelAveraging(Policy):
         mean, variance = self.model.marginals(None if time is None else self.clock.at(time))
         if self._mixed:
             offset = torch.where(self._framed, self.frame.offset, 0.0)
-            mean = mean * self._units().unsqueeze(-1) + offset.unsqueeze(-1)
+            mean = torch.addcmul(offset.unsqueeze(-1), mean, self._units().unsqueeze(-1))
         return mean, variance * self._factors().unsqueeze(-1)
 
     def _factors(self) -> Tensor:

@@ -86,7 +86,18 @@ class MemberScale(ReplicateState):
 
     @property
     def scale(self) -> Tensor:
-        """s, (S, P); 1 where nothing is known of it yet."""
+        """s, (S, P); 1 where nothing is known of it yet. Computed once for what is known."""
+        if self._scale is None:
+            self._scale = self._scale_now()
+        return self._scale
+
+    _scale: Tensor | None = None
+
+    def changed(self) -> None:
+        """Of another state the scale is another."""
+        self._scale = None
+
+    def _scale_now(self) -> Tensor:
         weight = self.strength + self.count
         scale = (self.strength + self.squares) / weight.clamp_min(1.0)
         least = _LEAST * self.largest
@@ -132,11 +143,13 @@ class MemberScale(ReplicateState):
         self.count = torch.where(counts, self.memory * self.count + 1, self.count)
         self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
         self.largest = torch.maximum(self.largest, squared)
+        self.changed()
 
     def take(self, other: MemberScale, where: Tensor) -> None:
         """What ``other`` learned, for the members with ``where`` (S, P) True."""
         for name in ("count", "squares", "largest"):
             setattr(self, name, torch.where(where, getattr(other, name), getattr(self, name)))
+        self.changed()
 
     def anew(self) -> MemberScale:
         """One of the same rules that has learned nothing."""
@@ -156,5 +169,4 @@ class MemberScale(ReplicateState):
 
 def _log_hypot(x: Tensor) -> Tensor:
     """ln sqrt(1 + x^2), whatever the size of x."""
-    size = x.abs().clamp_min(1.0)
-    return torch.where(size > 1e6, size.log(), 0.5 * torch.log1p(x.clamp(-1e6, 1e6).square()))
+    return torch.hypot(x, x.new_ones(())).log()

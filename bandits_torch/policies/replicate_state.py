@@ -31,6 +31,11 @@ class ReplicateState(Described, ABC):
                 shape = (-1, *[1] * (value.dim() - 1))
                 value = torch.where(where.reshape(shape), value, getattr(self, name))
             setattr(self, name, value)
+        self.changed()
+
+    def changed(self) -> None:
+        """The tensors are others than before: what was read off them holds no more."""
+        return
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of the tensors."""
@@ -40,3 +45,4 @@ class ReplicateState(Described, ABC):
         """Continue where the one that gave ``state`` stood."""
         for name in self._start():
             setattr(self, name, state[name].clone())
+        self.changed()

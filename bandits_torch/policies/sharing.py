@@ -121,5 +121,6 @@ def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Te
     """
     w = weights.unsqueeze(-2)
     centre = w @ mean
-    spread = torch.addcmul(variance, mean - centre, mean - centre)
+    off = mean - centre
+    spread = torch.addcmul(variance, off, off)
     return centre.squeeze(-2), (w @ spread).squeeze(-2)

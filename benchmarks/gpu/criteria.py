@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from bandits_torch.recipes import RECIPES
 from benchmarks.gpu.checks import near_tie
 
 Measured = Mapping[str, list[dict[str, Any]]]  # rows by page
@@ -90,7 +91,9 @@ def _same(measured: Measured, prefix: str, asked: str) -> Verdict:
     if not rows:
         return Verdict(asked, None, False)
     parted = [row["recipe"] for row in rows if not near_tie(row, prefix)]
-    figure = f"{len(rows) - len(parted)} of {len(rows)} recipes" + (
+    played = measured.get("same_choices", [])
+    cut = "" if len(played) >= len(RECIPES) else f" (of {len(RECIPES)}: cut short)"
+    figure = f"{len(rows) - len(parted)} of {len(rows)} recipes{cut}" + (
         f"; not {', '.join(parted)}" if parted else ""
     )
     return Verdict(asked, figure, not parted)

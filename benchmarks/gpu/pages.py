@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pandas as pd
 import torch
 
 from bandits_torch import recipes
@@ -16,6 +17,7 @@ from bandits_torch.problems import make
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.gpu.stepping import Settings, Stepper, both, seconds_a_step, smooth_problem, ucb
+from benchmarks.speed import form_costs as costs
 from benchmarks.speed.against_botorch import Case, _play_botorch, _play_ours
 from benchmarks.speed.measuring import copy_seconds
 from benchmarks.speed.plain_botorch import WAYS
@@ -203,15 +205,28 @@ def float32(settings: Settings) -> Rows:
         }
 
 
+def form_costs(settings: Settings) -> Rows:
+    """What does a step of either form cost? The constants of ``form="auto"`` on this device, ready to be pasted."""
+    entries = settings.pick((100_000, 1_000_000, 10_000_000, 100_000_000), (400, 900))
+    kept = []
+    for row in costs.rows(settings.device, entries):
+        kept.append(row)
+        yield row
+    told = costs.constants(pd.DataFrame(kept), settings.device)
+    print("  for COSTS in bandits_torch/models/arms/form_costs.py:\n" + told, flush=True)
+    yield from ({"constants": line.strip()} for line in told.splitlines())
+
+
 # Name: the page and the seconds it may take; in the order of how much hangs on it.
 PAGES: dict[str, tuple[Callable[[Settings], Rows], float]] = {
-    "igp_30000": (igp_30000, 60),
-    "saturation": (saturation, 70),
-    "against_botorch": (against_botorch, 80),
-    "scaling": (scaling, 45),
-    "auto": (auto, 30),
-    "thompson": (thompson, 25),
-    "priors": (priors, 25),
-    "bkb": (bkb, 25),
-    "float32": (float32, 25),
+    "igp_30000": (igp_30000, 50),
+    "saturation": (saturation, 60),
+    "against_botorch": (against_botorch, 60),
+    "scaling": (scaling, 40),
+    "auto": (auto, 25),
+    "thompson": (thompson, 20),
+    "priors": (priors, 20),
+    "bkb": (bkb, 20),
+    "float32": (float32, 20),
+    "form_costs": (form_costs, 50),
 }

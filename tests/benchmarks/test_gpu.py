@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 
+from benchmarks.gpu import command
 from benchmarks.gpu.command import main
 from benchmarks.gpu.criteria import criteria
 from benchmarks.gpu.pages import PAGES
+from benchmarks.gpu.stepping import Settings
 
 # What a machine with a GPU may lack.
 BLOCKER = """
@@ -55,6 +58,37 @@ def test_without_a_gpu_nothing_is_measured(tmp_path):
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path)])
     assert not list(tmp_path.iterdir())
+
+
+def test_all_pages_fit_into_the_time_there_is():
+    seconds = sum(seconds for _, seconds in PAGES.values()) + command._TESTS + command._CHOICES
+    assert seconds <= 60 * 8.7
+
+
+def test_a_page_that_hangs_in_a_row_is_cut_and_keeps_what_it_had(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "_GRACE", 0.05)
+    book = command.Notebook(tmp_path, {"rehearsal": True})
+
+    def hangs(settings):
+        yield {"first": 1}
+        try:
+            time.sleep(30)
+        except Exception:  # as a page does that goes on with its next case
+            yield {"second": 2}
+
+    begun = time.perf_counter()
+    command.measured(book, "hangs", hangs, Settings("cpu", True, begun + 0.2))
+    command.measured(book, "next", lambda settings: iter([{"third": 3}]), Settings("cpu", True))
+    told = json.loads((tmp_path / "results.json").read_text())
+    assert told["pages"] == {"hangs": [{"first": 1}], "next": [{"third": 3}]}
+    assert "middle of a row" in told["notes"]["hangs"]["stopped"]
+    assert time.perf_counter() - begun < 25
+
+
+def test_without_pytest_the_tests_are_left_out_and_the_report_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
+    assert main(["--rehearse", "--out", str(tmp_path), "--pages", "bkb"]) == 0
+    assert "pytest is not installed" in (tmp_path / "report.md").read_text()
 
 
 def verdicts(**measured):

@@ -17,7 +17,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs, settings
 from bandits_torch.models.arms.belief import FORMS, ArmBelief
-from bandits_torch.models.arms.form_costs import first_form
+from bandits_torch.models.arms.form_costs import COSTS, Costs, first_form
 from bandits_torch.models.arms.observed_arms import ObservedArms
 from bandits_torch.models.arms.state_space_belief import StateSpaceBelief
 from bandits_torch.models.arms.state_space_prior import StateSpacePrior
@@ -45,9 +45,10 @@ class ArmGP(ObservedArms):
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
             O(uN + n^2) a step, no N x N memory) or ``"auto"``: the cheaper one for its arms and members, and from
-            factor to covariance, exactly, once so many arms were pulled that this is cheaper (``form_costs``), or a
-            draw needs a root; in float32 and on devices without figures covariance up to 500 arms, under drift up to
-            1 500; a drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
+            factor to covariance, exactly, once so many points are held that this is cheaper (``form_costs``), or a
+            draw needs a root; on devices without figures covariance up to 500 arms, under drift up to 1 500, and
+            so under a variance that grows with time; a drifting model that has to ``forget`` changes to the factor
+            form, the only one that supports both.
             With a state space the covariance is that of all states, O((s N)^2) a step for s numbers per arm;
             ``forget`` then learns what is left again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
@@ -91,21 +92,27 @@ class ArmGP(ObservedArms):
         self.form = form
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
+        costs = self._costs() if form == "auto" else None
         if form == "auto":
-            in_double = self.arms.dtype == torch.float64
-            form = first_form(self.arms.device.type, in_double, self.drifts, b, self.num_arms)
+            form = first_form(costs, self.arms.dtype, self.drifts, b, self.num_arms)
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
             self.prior,
             mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
             self.noise_variance.reshape(b, 1),
             form,
         )
-        # A static model in float64 may take the other form once that is cheaper.
-        self._belief.changes_over = (
-            self.form == "auto" and not self.drifts and self.arms.dtype == torch.float64
-        )
+        self._belief.costs = costs
         self._candidates_time = 0.0
         self.eval()
+
+    def _costs(self) -> Costs | None:
+        """By which forms are chosen. None on a device not measured, and where a variance grows with time: there the
+        covariance form of few arms is the exact one."""
+        kernel = self.prior.time_kernel
+        if isinstance(self.prior, StateSpacePrior) or (kernel is not None and not kernel.is_stationary):
+            return None
+        batch = self._batch_shape.numel() > 1
+        return COSTS.get((self.arms.device.type, self.arms.dtype, self.drifts, batch))
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -205,9 +212,11 @@ class ArmGP(ObservedArms):
         belief.relearn(taken.form_name)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """``model.to(...)``: the candidates kept have another dtype or device."""
+        """``model.to(...)``: the candidates kept have another dtype or device, and steps cost what they cost there."""
         self._candidates = None
-        return super()._apply(fn, recurse)
+        moved = super()._apply(fn, recurse)
+        self._belief.costs = self._costs() if self.form == "auto" else None
+        return moved
 
     # -- predicting ------------------------------------------------------------------------------------
 

@@ -93,6 +93,9 @@ class ArmMembers(Described, torch.nn.Module):
         self.register_buffer("rows", features.new_zeros(count, replicates, size, size))
         self.register_buffer("pending", features.new_zeros(count, replicates, _PENDING, size))
         self.register_buffer("fade", features.new_ones(count))
+        least = torch.finfo(features.dtype).eps * self.prior_variance
+        self.register_buffer("_least", least, persistent=False)  # a variance is at least that
+        self.register_buffer("_run", torch.arange(replicates, device=features.device), persistent=False)
         self.now: float | None = None
         self._turn = 0  # the row of ``pending`` that is written next
         # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
@@ -120,6 +123,8 @@ class ArmMembers(Described, torch.nn.Module):
     forgetting_rate: Tensor
     prior_mean: Tensor
     prior_variance: Tensor
+    _least: Tensor
+    _run: Tensor
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -135,41 +140,40 @@ class ArmMembers(Described, torch.nn.Module):
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
         fade = self._fade_at(time)
         mean = torch.addcmul(self.prior_mean, self.mean, fade.sqrt().unsqueeze(-1))
-        least = torch.finfo(mean.dtype).eps * self.prior_variance
         variance = torch.addcmul(self.prior_variance, self.reduction, fade.unsqueeze(-1), value=-1)
-        return mean, torch.maximum(variance, least)
+        return mean, torch.maximum(variance, self._least, out=variance)
 
     def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
-        fade, run = self._fade_at(time), torch.arange(self.replicates, device=arm.device)
-        mean = self.prior_mean.T[arm] + self.mean[run, :, arm] * fade.sqrt()
-        prior = self.prior_variance.T[arm]
-        least = torch.finfo(mean.dtype).eps * prior
-        return mean, torch.maximum(prior - self.reduction[run, :, arm] * fade, least)
+        fade, (mean, variance) = self._fade_at(time), self.prior_at(arm)
+        mean = mean + self.mean[self._run, :, arm] * fade.sqrt()
+        return mean, torch.maximum(variance - self.reduction[self._run, :, arm] * fade, self._least.T[arm])
+
+    def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """``at`` before the first observation."""
+        return self.prior_mean.T[arm], self.prior_variance.T[arm]
 
     def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
         fade = self._fade_at(time).clamp_min(_FADED**4)  # of less nothing is left, and 0 would divide 0
-        run = torch.arange(self.replicates, device=arm.device)
-        return self._over_arms(self._column(run, arm, fade)) * fade.sqrt().unsqueeze(-1)
+        return self._over_arms(self._column(arm, fade)) * fade.sqrt().unsqueeze(-1)
 
     # -- learning --------------------------------------------------------------------------------------
 
     def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
         self._advance(time)
-        self.learn_now(arm, reward, self._turn)
+        arm = arm.reshape(-1).expand(self.replicates)
+        self.learn_now(arm, reward, self.at(arm), self._turn)
         self._turn = (self._turn + 1) % _PENDING
 
-    def learn_now(self, arm: Tensor, reward: Tensor, turn: int) -> None:
-        """``observe_arms`` at the time it is now; the row of ``pending`` that is written is ``turn``."""
-        shape = self.batch_shape
-        arm = arm.reshape(-1).expand(self.replicates)
-        run = torch.arange(self.replicates, device=arm.device)
-        mean, variance = self.at(arm)
+    def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
+        """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
+        written is ``turn``."""
+        mean, variance = at
         deviation = (variance + self.noise_variance).sqrt()
-        scaled = self._column(run, arm, self.fade) / deviation.unsqueeze(-1)
-        innovation = (reward.to(mean).expand(shape) - mean) / deviation
+        scaled = self._column(arm, self.fade).div_(deviation.unsqueeze(-1))
+        innovation = (reward.to(mean).expand(self.batch_shape) - mean) / deviation
         over_arms = self._over_arms(scaled)
         self.mean.addcmul_(over_arms, innovation.unsqueeze(-1))
         self.reduction.addcmul_(over_arms, over_arms)
@@ -204,18 +208,18 @@ class ArmMembers(Described, torch.nn.Module):
         columns = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, N)
         return (weights.unsqueeze(-2) @ columns).squeeze(-2)
 
-    def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
+    def _column(self, arm: Tensor, fade: Tensor) -> Tensor:
         """The posterior covariance of everything with each replicate's arm, over sqrt(a), a = ``fade``: (S, P, N)."""
         root = fade.sqrt().unsqueeze(-1)
-        weights = self.pending[:, run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
-        held = self._counted(self.rows[:, run, arm])
-        known = (held + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
-        prior = self.covariances[:, arm].movedim(0, 1)[:, self.kernel]
-        return prior / root - known * root
+        weights = self.pending[:, self._run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
+        known = self._counted(self.rows[:, self._run, arm])
+        known.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1), self.pending.flatten(0, 1))
+        prior = self.covariances[self.kernel, arm.unsqueeze(-1)]
+        return prior.div_(root).sub_(known.transpose(0, 1).mul_(root))
 
     def _counted(self, held: Tensor) -> Tensor:
-        """What members hold in R, (P, S, n), where it still counts."""
-        return held if self.counting is None else held * self.counting.unsqueeze(-1)
+        """What members hold in R, (P, S, n), where it still counts; in place."""
+        return held if self.counting is None else held.mul_(self.counting.unsqueeze(-1))
 
     def _over_arms(self, column: Tensor) -> Tensor:
         """What a column stands for at every arm, (S, P, N)."""
@@ -239,17 +243,18 @@ class ArmMembers(Described, torch.nn.Module):
         fade = self.fade[members]
         if len(fade) == 0:
             return
-        pending = self.pending[members].flatten(0, 1)
-        rows = self.rows[members].flatten(0, 1)  # views: both are contiguous
+        pending, rows = self.pending[members], self.rows[members]  # views, as the following are
         if self.counting is not None:
-            rows.mul_(self.counting[members].reshape(-1, 1, 1))
+            rows.mul_(self.counting[members, :, None, None])
             self.counting[members] = 1.0
-        rows.baddbmm_(pending.mT, pending)
-        self.rows[members] *= fade[:, None, None, None]
+        flat = pending.flatten(0, 1)
+        rows.flatten(0, 1).baddbmm_(flat.mT, flat)
+        rows.mul_(fade[:, None, None, None])
         pending.zero_()
-        self.mean[:, members] *= fade.sqrt().unsqueeze(-1)
-        self.reduction[:, members] *= fade.unsqueeze(-1)
-        self.fade = self.fade.clone()
+        self.mean[:, members].mul_(fade.sqrt().unsqueeze(-1))
+        self.reduction[:, members].mul_(fade.unsqueeze(-1))
+        if self.counting is None:
+            self.fade = self.fade.clone()
         self.fade[members] = 1.0
 
     def reset(self, where: Tensor | None = None) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
-from bandits_torch.models.arms.form_costs import COSTS, covariance_pays
+from bandits_torch.models.arms.form_costs import Costs, covariance_pays, time_to_weigh
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.rounding_watch import RoundingWatch
@@ -42,7 +42,9 @@ class ArmBelief(RoundingWatch):
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
 
-    changes_over = False  # whether the factor form gives way to the covariance form once that is cheaper
+    costs: Costs | None = (
+        None  # the factor form gives way to the covariance form once that is cheaper by them
+    )
     takes_noise = True  # whether rewards may have a noise variance of their own
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
@@ -108,6 +110,8 @@ class ArmBelief(RoundingWatch):
         self._learned += 1
         if self._learned >= self._next_look:
             self._mend(time, [look <= self._learned for look in self._looks])
+        if self.costs is not None:
+            self.weigh_forms(self._learned - 1)
 
     def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
         """``learn``, or ``learn_late``, of rewards with a noise variance (b,) of their own.
@@ -135,44 +139,41 @@ class ArmBelief(RoundingWatch):
 
     # -- the form --------------------------------------------------------------------------------------
 
-    def _mend(self, time: float, look: list[bool]) -> None:
-        """A look at rounding errors, and at the form."""
-        super()._mend(time, look)
-        self.reconsider()
-
-    def reconsider(self) -> None:
-        """Take the covariance form if, with so many points, its step is cheaper. Done at looks, which wait anyway.
+    def weigh_forms(self, before: int) -> None:
+        """Take the covariance form if, with so many points, its step is cheaper. Looked at if it is time to, since
+        ``before`` observations were learned: a look waits for a GPU.
 
         The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
         """
-        form, device = self.form, self.prior_mean.device.type
-        if not self.changes_over or not isinstance(form, FactorForm) or device not in COSTS:
+        form = self.form
+        if self.costs is None or not isinstance(form, FactorForm) or not time_to_weigh(before, self._learned):
             return
-        points, rows = int((form.point_count > 0).sum(-1).max()), int(form.rows.used)
-        members, arms = self.prior_mean.shape
-        if covariance_pays(device, members, arms, points, rows):
-            self._change_over(form)
+        if not (self.drifts and self.forgets):  # there the factor form alone can
+            points, rows = int((form.point_count > 0).sum(-1).max()), int(form.rows.used)
+            self._change_over_if_cheaper(form, points, rows)
 
     def want_root(self) -> None:
-        """A draw needs a root of the covariance, which only the covariance form keeps."""
-        form, device = self.form, self.prior_mean.device.type
-        if not self.changes_over or not isinstance(form, FactorForm) or device not in COSTS:
-            return
+        """A draw needs a root of the covariance, which only a static covariance form keeps."""
+        if isinstance(self.form, FactorForm) and not self.drifts:
+            arms = self.prior_mean.shape[-1]
+            self._change_over_if_cheaper(self.form, arms, arms)
+
+    def _change_over_if_cheaper(self, form: FactorForm, points: int, rows: int) -> None:
         members, arms = self.prior_mean.shape
-        if covariance_pays(device, members, arms, arms, arms):
+        dtype = self.prior_mean.dtype
+        if self.costs is not None and covariance_pays(self.costs, dtype, members, arms, points, rows):
             self._change_over(form)
 
     def _change_over(self, old: FactorForm) -> None:
-        """The same posterior in the covariance form: O(N^2 n) once. Static priors only."""
-        new = CovarianceForm(self.prior, len(self.prior_mean), old.noise_variance)
-        new.covariance.copy_(old.full(0.0))
-        new.covariance.add_(new.covariance.mT.clone()).mul_(0.5)
+        """The same posterior in the covariance form: O(N^2 n + N n^2) once."""
+        new = CovarianceForm(self.prior, len(self.prior_mean), self._own(old.noise_variance))
+        full = old.full(self.now or 0.0)
+        new.covariance.copy_(full.add_(full.mT.clone()).mul_(0.5))
         new.covariance.diagonal(dim1=-2, dim2=-1).copy_(old.variance)
-        for m, held in enumerate(
-            old.point_count > 0
-        ):  # among the points P keeps its figures where differences do not
-            arm = old.point_arm[m, held]
-            new.covariance[m, arm.unsqueeze(-1), arm] = old.covariance[m, held][:, held]
+        if not self.drifts:  # among the points P keeps its figures where differences do not
+            for m, held in enumerate(old.point_count > 0):
+                arm = old.point_arm[m, held]
+                new.covariance[m, arm.unsqueeze(-1), arm] = self._own(old.covariance[m, held][:, held])
         for name in ("mean", "gain", "surprise", "removed", "frail"):
             getattr(new, name).copy_(getattr(old, name))
         self.form = new

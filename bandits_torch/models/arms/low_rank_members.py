@@ -39,7 +39,7 @@ class LowRankMembers(ArmMembers):
         rows = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, r)
         return self._over_arms((weights.unsqueeze(-2) @ rows).squeeze(-2))
 
-    def _column(self, run: Tensor, arm: Tensor, fade: Tensor) -> Tensor:
+    def _column(self, arm: Tensor, fade: Tensor) -> Tensor:
         """(I - a (R + W^T W)) b / sqrt(a), b the row of B of the arm of each replicate: (S, P, r)."""
         root = fade.sqrt().unsqueeze(-1)
         b = self.covariances[:, arm][self.kernel]  # (P, S, r)

@@ -1,0 +1,98 @@
+"""Plain and captured steps in one run, checkpoints between them, and tensors that stay where a graph reads them."""
+
+import pytest
+import torch
+
+from bandits_torch import make, run
+from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch.captured.launching import PlainCalls
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.policies import IndexPolicy
+from bandits_torch.policies.forgetting import PeriodicRestart
+from tests.captured.test_captured_runs import CASES, HORIZON, REFUSED, averaging, built, never_looks, same
+
+STATIC = [name for name in CASES if name != REFUSED]
+
+
+class Stopped(KeyboardInterrupt):
+    pass
+
+
+def interrupted(make_one, path, first, then, at, monkeypatch):
+    """The run stopped after step ``at``, captured or not, and gone on with from its checkpoint, captured or not."""
+    policy, problem = make_one()
+    options = {"seed": 7, "checkpoint": path, "every": 30}
+
+    def stops(self, step):
+        if step > at:
+            raise Stopped
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(type(problem), "available", stops)
+        with pytest.raises(Stopped):
+            run(policy, problem, HORIZON, capture=first, **options)
+    return run(*make_one(), HORIZON, capture=then, **options)
+
+
+@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
+@pytest.mark.parametrize(
+    "name", ["sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "gp_ts", "sw_gp_ucb, factor"]
+)
+def test_a_checkpoint_is_taken_up_captured_or_not_as_asked(name, first, then, tmp_path, monkeypatch):
+    expected = run(*built(name), HORIZON, seed=7)
+    resumed = interrupted(lambda: built(name), tmp_path / "run", first, then, 70, monkeypatch)
+    same(resumed, expected)
+
+
+@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
+def test_so_is_one_of_auto(first, then, tmp_path, monkeypatch):
+    expected = run(*averaging("tv-gp"), HORIZON, seed=7)
+    same(
+        interrupted(lambda: averaging("tv-gp"), tmp_path / "run", first, then, 70, monkeypatch), expected, 0.0
+    )
+
+
+class Watched(PlainCalls):
+    """Blocks of one kind work on the same memory, as a graph of them does that is replayed."""
+
+    def __init__(self, policy):
+        self.policy, self.known, self.again = policy, {}, 0
+
+    def __call__(self, key, block, given):
+        steps = block.args[0]
+        held = [*self.policy.model._belief.form.buffers()]
+        held += [self.policy._restarts] if steps.by_mask else []
+        held += [] if steps._clock is None else [steps._clock]
+        self.again += key in self.known
+        before = self.known.setdefault(key, held)  # kept: freed memory might be given out again
+        assert [now.data_ptr() for now in held] == [then.data_ptr() for then in before], key
+        return block(given)
+
+
+def watched(policy, problem, monkeypatch, **options):
+    never_looks(monkeypatch)
+    launched = Watched(policy)
+    monkeypatch.setattr("bandits_torch.captured.playing.launcher", lambda device: launched)
+    run(policy, problem, HORIZON, seed=7, capture=8, **options)
+    return launched
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_a_graph_would_find_its_tensors_where_they_were(name, monkeypatch):
+    launched = watched(*built(name), monkeypatch)
+    assert launched.again > 0 or "every step" in name
+
+
+def drawn(interval):
+    problem = make("gp", replicates=3, num_arms=30, seed=3)
+    model = ArmGP(problem.arms, problem.knowledge.kernel, 0.01, batch_shape=(3,))
+    return IndexPolicy(model, ThompsonSampling, forgetting=PeriodicRestart(interval), seed=5), problem
+
+
+def test_a_root_made_anew_after_a_restart_is_another_function(monkeypatch):
+    expected = run(*drawn(40), HORIZON, seed=7)
+    policy, problem = drawn(40)
+    launched = watched(policy, problem, monkeypatch)
+    assert launched.again > 0
+    same(run(*drawn(40), HORIZON, seed=7, capture=True), expected)
+    assert torch.equal(policy.restarts, torch.full((3,), HORIZON // 40))
