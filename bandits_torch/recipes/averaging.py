@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, cast
 
@@ -18,45 +16,20 @@ from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arms import inputs, settings
 from bandits_torch.models.arms.arm_members import ArmMembers
-from bandits_torch.models.arms.low_rank_members import LowRankMembers, pivoted_root
+from bandits_torch.models.arms.low_rank_members import LowRankMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.recipes.auto_members import FULL_UP_TO, Family, families, spread
 from bandits_torch.recipes.point_averaging import auto_over_points
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
-RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 PLAUSIBLE = 4.0  # nats
-_UNKNOWN_RATES = (0.0, 0.01, 0.03, 0.1, 0.3)
-_FEW_RATES = (0.0, 0.01, 0.1)
-_LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit interval, times sqrt(d)
-_FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
-_NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
-_FEW_NOISES = (0.01, 0.3)
-_TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
-_PARTS = (
-    (0.0, 0.6),
-    (0.3, 0.2),
-    (3.0, 0.2),
-)  # independent part of each arm as a share of the variance, weight
-_TOLD = 0.9  # prior weight of the members that believe what is told
-_FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 _TOLD_STRENGTH = 10.0  # of the unit told, in observations
-
-
-@dataclass(frozen=True)
-class _Family:
-    """Members that share a covariance (or its root): every one of these noises with every one of these rates."""
-
-    shape: Tensor
-    noises: Sequence[Tensor]
-    rates: Sequence[float]
-    weight: float
-    told: bool
 
 
 @recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True)
@@ -117,16 +90,15 @@ def auto(
         noise = settings.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
-    families = _families(features, kernel, noise_variance)
     return _policy(
         features,
-        families,
+        families(features, kernel, noise_variance),
         prior_mean,
         setup.replicates,
         {
             "width": 1.25 if width is None else width,
             "plausible": plausible,
-            "try_all": kernel is None and (len(features) <= _FEW or _spread(features) is None),
+            "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
         },
         {"share": share, "behind": behind},
     )
@@ -167,23 +139,6 @@ def _over_points(
     )
 
 
-def _families(
-    features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None
-) -> list[_Family]:
-    """The members for what is told; above 500 arms few of them, and of low rank."""
-    many, x = len(features) > _FULL_UP_TO, _spread(features)
-    if many and x is None and kernel is None:
-        expected = f"features, or at most {_FULL_UP_TO} of them, where no kernel is told"
-        validation.require(False, "arms", len(features), expected)
-    if kernel is None:
-        grid = (
-            (_LENGTHSCALES, _NOISES, _UNKNOWN_RATES) if not many else (_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
-        )
-        return _unknown(features, x, 1.0, *grid)
-    families = _told(features, kernel, noise_variance)
-    return families + _unknown(features, x, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
-
-
 def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
     """Covariance and means of past rewards."""
     n = len(features)
@@ -197,56 +152,9 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
     return covariance, history.to(features).nanmean(0)
 
 
-def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[_Family]:
-    """Members over the kernel told, and over it with an independent part for each arm."""
-    n, own = len(features), settings.kernel_over(features, kernel)
-    if isinstance(kernel, Tensor):
-        features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
-    with torch.no_grad():
-        variance = own(features, diag=True).expand(n)
-        s = float(variance.mean())
-        noises = [s * features.new_tensor(share) for share in _NOISES]
-        if noise_variance is not None:
-            told = settings.noise_over(features, noise_variance)
-            settings.check_ratio(told, variance)
-            noises = [times * told for times in _TOLD_NOISES]
-        if n > _FULL_UP_TO:
-            root = pivoted_root(
-                lambda i: own(features[i : i + 1], features).to_dense().squeeze(0), variance, _RANK
-            )
-            return [_Family(root, noises, _UNKNOWN_RATES, _TOLD, True)]
-        K = own(features).to_dense()
-    one = torch.eye(n, dtype=K.dtype, device=K.device)
-    return [_Family(K + part * s * one, noises, RATES, _TOLD * weight, True) for part, weight in _PARTS]
-
-
-def _unknown(
-    features: Tensor,
-    x: Tensor | None,
-    weight: float,
-    lengthscales: Sequence[float],
-    noises: Sequence[float],
-    rates: Sequence[float],
-) -> list[_Family]:
-    """Members that know the arms' features alone, or nothing; about the first reward, hence the constant part."""
-    n, smooth = len(features), []
-    full = n <= _FULL_UP_TO
-    if x is not None:
-        scales = [scale * math.sqrt(x.shape[-1]) for scale in lengthscales]
-        smooth = [_matern(x, x, scale) if full else _matern_root(x, scale) for scale in scales]
-    if full:
-        one = torch.eye(n, dtype=features.dtype, device=features.device)
-        mixed = [(smooth[len(smooth) // 2] + one) / 2] if smooth else []
-        shapes = [K + 1.0 for K in (one, *smooth, *mixed)]
-    else:
-        shapes = [torch.cat([root, features.new_ones(n, 1)], -1) for root in smooth]
-    ratios = [features.new_tensor(share) for share in noises]
-    return [_Family(shape, ratios, rates, weight / len(shapes), False) for shape in shapes]
-
-
 def _policy(
     features: Tensor,
-    families: Sequence[_Family],
+    groups: Sequence[Family],
     prior_mean: Number,
     replicates: int,
     own: dict[str, Any],
@@ -254,7 +162,7 @@ def _policy(
 ) -> ModelAveraging:
     members = [
         (g, noise, rate, family.weight / (len(family.noises) * len(family.rates)), family.told)
-        for g, family in enumerate(families)
+        for g, family in enumerate(groups)
         for noise, rate in product(family.noises, family.rates)
     ]
     kernel, noise, rate, weight, told = zip(*members, strict=True)
@@ -262,9 +170,9 @@ def _policy(
     n = features.shape[-2]
     mean = settings.prior_mean_over(features, prior_mean)
     validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
-    rank = max(family.shape.shape[-1] for family in families)
-    shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in families]
-    build = LowRankMembers if len(features) > _FULL_UP_TO else ArmMembers
+    rank = max(family.shape.shape[-1] for family in groups)
+    shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in groups]
+    build = LowRankMembers if len(features) > FULL_UP_TO else ArmMembers
     model = build(
         features,
         torch.stack(shapes),
@@ -280,30 +188,4 @@ def _policy(
         scale=MemberScale(torch.where(believes, _TOLD_STRENGTH, 0.0).to(features), ~believes, replicates),
         typical_gap=True,
         **own,
-    )
-
-
-def _spread(features: Tensor) -> Tensor | None:
-    """Features each spread like the uniform distribution on the unit interval, without those that are constant or count
-    the arms; None where none is left."""
-    x = features
-    index = torch.arange(x.shape[-2], dtype=x.dtype, device=x.device)
-    if x.shape[-1] > 0 and torch.equal(x[:, 0], index):
-        x = x[:, 1:]
-    x = x[:, x.amax(0) > x.amin(0)] if x.shape[-1] else x
-    if x.shape[-1] == 0:
-        return None
-    return (x - x.mean(0)) / (math.sqrt(12) * x.std(0, unbiased=False))
-
-
-def _matern(x: Tensor, y: Tensor, lengthscale: float) -> Tensor:
-    """Matern 5/2 covariance of the rows of x with those of y."""
-    r = math.sqrt(5) * torch.cdist(x, y) / lengthscale
-    return (1 + r + r.square() / 3) * (-r).exp()
-
-
-def _matern_root(x: Tensor, lengthscale: float) -> Tensor:
-    """A root of it over many arms, of low rank."""
-    return pivoted_root(
-        lambda i: _matern(x, x[i : i + 1], lengthscale).squeeze(-1), x.new_ones(len(x)), _RANK
     )

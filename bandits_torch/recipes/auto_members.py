@@ -1,0 +1,131 @@
+"""The members of ``auto`` over arms: covariances, noises and rates of change, for what is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms import settings
+from bandits_torch.models.arms.low_rank_members import pivoted_root
+from bandits_torch.recipes.setup import Number
+
+RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+_UNKNOWN_RATES = (0.0, 0.01, 0.03, 0.1, 0.3)
+_FEW_RATES = (0.0, 0.01, 0.1)
+_LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit interval, times sqrt(d)
+_FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
+_NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
+_FEW_NOISES = (0.01, 0.3)
+_TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
+_PARTS = (
+    (0.0, 0.6),
+    (0.3, 0.2),
+    (3.0, 0.2),
+)  # independent part of each arm as a share of the variance, weight
+_TOLD = 0.9  # prior weight of the members that believe what is told
+FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
+
+
+@dataclass(frozen=True)
+class Family:
+    """Members that share a covariance (or its root): every one of these noises with every one of these rates."""
+
+    shape: Tensor
+    noises: Sequence[Tensor]
+    rates: Sequence[float]
+    weight: float
+    told: bool
+
+
+def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None) -> list[Family]:
+    """The members for what is told; above 500 arms few of them, and of low rank."""
+    many, x = len(features) > FULL_UP_TO, spread(features)
+    if many and x is None and kernel is None:
+        expected = f"features, or at most {FULL_UP_TO} of them, where no kernel is told"
+        validation.require(False, "arms", len(features), expected)
+    if kernel is None:
+        grid = (
+            (_LENGTHSCALES, _NOISES, _UNKNOWN_RATES) if not many else (_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
+        )
+        return _unknown(features, x, 1.0, *grid)
+    without = _unknown(features, x, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
+    return _told(features, kernel, noise_variance) + without
+
+
+def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[Family]:
+    """Members over the kernel told, and over it with an independent part for each arm."""
+    n, own = len(features), settings.kernel_over(features, kernel)
+    if isinstance(kernel, Tensor):
+        features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
+    with torch.no_grad():
+        variance = own(features, diag=True).expand(n)
+        s = float(variance.mean())
+        noises = [s * features.new_tensor(share) for share in _NOISES]
+        if noise_variance is not None:
+            told = settings.noise_over(features, noise_variance)
+            settings.check_ratio(told, variance)
+            noises = [times * told for times in _TOLD_NOISES]
+        if n > FULL_UP_TO:
+            root = pivoted_root(
+                lambda i: own(features[i : i + 1], features).to_dense().squeeze(0), variance, _RANK
+            )
+            return [Family(root, noises, _UNKNOWN_RATES, _TOLD, True)]
+        K = own(features).to_dense()
+    one = torch.eye(n, dtype=K.dtype, device=K.device)
+    return [Family(K + part * s * one, noises, RATES, _TOLD * weight, True) for part, weight in _PARTS]
+
+
+def _unknown(
+    features: Tensor,
+    x: Tensor | None,
+    weight: float,
+    lengthscales: Sequence[float],
+    noises: Sequence[float],
+    rates: Sequence[float],
+) -> list[Family]:
+    """Members that know the arms' features alone, or nothing; about the first reward, hence the constant part."""
+    n, smooth = len(features), []
+    full = n <= FULL_UP_TO
+    if x is not None:
+        scales = [scale * math.sqrt(x.shape[-1]) for scale in lengthscales]
+        smooth = [_matern(x, x, scale) if full else _matern_root(x, scale) for scale in scales]
+    if full:
+        one = torch.eye(n, dtype=features.dtype, device=features.device)
+        mixed = [(smooth[len(smooth) // 2] + one) / 2] if smooth else []
+        shapes = [K + 1.0 for K in (one, *smooth, *mixed)]
+    else:
+        shapes = [torch.cat([root, features.new_ones(n, 1)], -1) for root in smooth]
+    ratios = [features.new_tensor(share) for share in noises]
+    return [Family(shape, ratios, rates, weight / len(shapes), False) for shape in shapes]
+
+
+def spread(features: Tensor) -> Tensor | None:
+    """Features each spread like the uniform distribution on the unit interval, without those that are constant or count
+    the arms; None where none is left."""
+    x = features
+    index = torch.arange(x.shape[-2], dtype=x.dtype, device=x.device)
+    if x.shape[-1] > 0 and torch.equal(x[:, 0], index):
+        x = x[:, 1:]
+    x = x[:, x.amax(0) > x.amin(0)] if x.shape[-1] else x
+    if x.shape[-1] == 0:
+        return None
+    return (x - x.mean(0)) / (math.sqrt(12) * x.std(0, unbiased=False))
+
+
+def _matern(x: Tensor, y: Tensor, lengthscale: float) -> Tensor:
+    """Matern 5/2 covariance of the rows of x with those of y."""
+    r = math.sqrt(5) * torch.cdist(x, y) / lengthscale
+    return (1 + r + r.square() / 3) * (-r).exp()
+
+
+def _matern_root(x: Tensor, lengthscale: float) -> Tensor:
+    """A root of it over many arms, of low rank."""
+    return pivoted_root(
+        lambda i: _matern(x, x[i : i + 1], lengthscale).squeeze(-1), x.new_ones(len(x)), _RANK
+    )
