@@ -38,6 +38,7 @@ OTHERS = {
     "dictionary": "kept",
     "discount": 0.8,
     "drift_variance": 0.05,
+    "draws": 29,
     "epsilon": 0.3,
     "exploration": 0.7,
     "first_replicate": 4,

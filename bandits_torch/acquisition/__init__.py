@@ -11,6 +11,7 @@ from bandits_torch.acquisition.pathwise import PathwiseThompsonSampling
 from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.acquisition.playing_probability import PlayingProbability
 from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.simultaneous_band import SimultaneousBand
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
@@ -24,6 +25,7 @@ __all__ = [
     "PathwiseThompsonSampling",
     "PlayingProbability",
     "PointSearch",
+    "SimultaneousBand",
     "StepContext",
     "ThompsonSampling",
     "UpperConfidenceBound",

@@ -60,6 +60,7 @@ from bandits_torch.recipes.registration import Recipe, recipe
 from bandits_torch.recipes.registry import RECIPES, build, options_of, registered
 from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
 from bandits_torch.recipes.setup import Setup
+from bandits_torch.recipes.simultaneous import band_gp_ucb
 from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
     bayes_gp_ucb,
@@ -77,6 +78,7 @@ __all__ = [
     "ada_opkb_calibrated",
     "ada_opnn",
     "auto",
+    "band_gp_ucb",
     "bayes_gp_ucb",
     "bbkb",
     "bkb",

@@ -21,6 +21,7 @@ from bandits_torch.recipes import (
     in_blocks,
     index_policies,
     safe,
+    simultaneous,
     sketched,
     unknown_prior,
 )
@@ -29,6 +30,7 @@ from bandits_torch.recipes.registration import REGISTERED, Recipe
 _MODULES = (
     averaging,
     index_policies,
+    simultaneous,
     safe,
     contextual,
     sketched,

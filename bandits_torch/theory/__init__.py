@@ -21,6 +21,7 @@ from bandits_torch.theory.prior_widths import (
     elimination_xi,
 )
 from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
+from bandits_torch.theory.simultaneous_widths import mean_excess
 from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import (
     ConstantWidth,
@@ -59,6 +60,7 @@ __all__ = [
     "exploration_problem",
     "features_of_covariance",
     "fractional_gain",
+    "mean_excess",
     "optimal_design",
     "optimal_exploration",
     "propensity_matrix",

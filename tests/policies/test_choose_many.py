@@ -26,6 +26,7 @@ T = 40
 DRAW = {
     "random",
     "gp_ts",
+    "band_gp_ucb",
     "opkb",
     "ada_opkb",
     "ada_opkb_calibrated",
