@@ -1,6 +1,7 @@
 """BoTorch acquisition functions over models that change with time. EI, PI and the rest are BoTorch's own."""
 
 from bandits_torch.acquisition.batch_upper_confidence_bound import qUpperConfidenceBound
+from bandits_torch.acquisition.dual_mixture_bound import DualMixtureBound
 from bandits_torch.acquisition.over_priors import (
     BayesianOverPriors,
     LikeliestPrior,
@@ -18,6 +19,7 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 
 __all__ = [
     "BayesianOverPriors",
+    "DualMixtureBound",
     "LikeliestPrior",
     "OptimisticOverPriors",
     "OverPriors",

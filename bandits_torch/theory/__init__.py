@@ -5,6 +5,7 @@ from bandits_torch.theory.contextual_widths import CGPUCBWidth
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
+from bandits_torch.theory.mixture_widths import DualMixtureWidth
 from bandits_torch.theory.optimal_design import (
     Design,
     exploration_problem,
@@ -39,6 +40,7 @@ __all__ = [
     "ConstantWidth",
     "Design",
     "DriftAwareWidth",
+    "DualMixtureWidth",
     "GPBUCBWidth",
     "GPTSWidth",
     "GrowthBound",

@@ -470,6 +470,7 @@ SPECS: dict[str, Spec] = {
     "theory.CGPUCBWidth": Spec({"num_contexts": 3}),
     "theory.BKBWidth": Spec({}, _TWO_FORMS),
     "theory.DriftAwareWidth": Spec({"base": lambda: theory.ConstantWidth(1.0)}),
+    "theory.DualMixtureWidth": Spec({}, {"noise_scale": bad.positive_or_none, "horizon": bad.count_or_none}),
     "theory.GPBUCBWidth": Spec(
         {"base": lambda: theory.ConstantWidth(1.0), "count": 4, "initial": 3},
         {"count": bad.count, "initial": bad.count},
@@ -526,6 +527,9 @@ SPECS: dict[str, Spec] = {
             "warm_start": st.sampled_from([None, 1, 0.0, "yes", []]),
             "options": st.sampled_from([None, 5, "fast", [50]]),
         },
+    ),
+    "acquisition.DualMixtureBound": Spec(
+        {"bound": lambda: theory.DualMixtureWidth(1.0, None, 0.1)}, {"bound": bad.thing}
     ),
     "acquisition.PathwiseThompsonSampling": Spec(
         {"seed": 0, "features": 64}, {"features": bad.integers(1), "root": None}
