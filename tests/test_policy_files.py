@@ -73,6 +73,7 @@ OTHERS = {
     "search": {"num_restarts": 3},
     "seed": 9,
     "share": 0.1,
+    "shrink": 0.4,
     "sharing": 0.2,
     "stale": None,
     "step_size": 0.3,

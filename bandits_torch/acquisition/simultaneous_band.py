@@ -17,9 +17,9 @@ class SimultaneousBand(Described):
     """mu + width sigma, the width a quantile of max_x |f(x) - mu(x)| / sigma(x) under the joint posterior.
 
     Called with a model it is that UCB now; in a policy it takes the step's time and random numbers. The theorem is
-    ``simultaneous_width``'s: Bayesian, for f drawn from the model's prior (and drifting as the model does) with Gaussian
-    noise of variance lambda; at each step the band holds all arms with probability 1 - delta. ``mean_excess`` has what
-    follows for the regret.
+    ``simultaneous_width``'s: Bayesian, for f drawn from the model's prior (and drifting as the model does) with
+    Gaussian noise of variance lambda; at each step the band holds all arms with probability 1 - delta. ``mean_excess``
+    has what follows for the regret.
 
     Args:
         delta: failure probability of a step.

@@ -55,7 +55,9 @@ from bandits_torch.recipes.index_policies import (
     tv_gp_ucb,
     ui_gp_ucb,
 )
+from bandits_torch.recipes.length_scales import a_gp_ucb, lb_gp_ucb
 from bandits_torch.recipes.parts import memory_length
+from bandits_torch.recipes.phased import r_perp
 from bandits_torch.recipes.registration import Recipe, recipe
 from bandits_torch.recipes.registry import RECIPES, build, options_of, registered
 from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
@@ -74,6 +76,7 @@ __all__ = [
     "RECIPES",
     "Recipe",
     "Setup",
+    "a_gp_ucb",
     "ada_opkb",
     "ada_opkb_calibrated",
     "ada_opnn",
@@ -96,6 +99,7 @@ __all__ = [
     "gp_ucb",
     "igp_ucb",
     "known_prior_gp_ucb",
+    "lb_gp_ucb",
     "master_gp_ucb",
     "memory_length",
     "mle_gp_ucb",
@@ -104,6 +108,7 @@ __all__ = [
     "options_of",
     "pe_gp_ucb",
     "r_gp_ucb",
+    "r_perp",
     "random",
     "recipe",
     "registered",

@@ -20,7 +20,8 @@ def band_gp_ucb(
 
     The band of GP-UCB's proof (Srinivas et al. 2010, Lemma 5.1) with the quantile itself in place of two union bounds:
     it makes use of the arms' correlation, and holds at each step with probability 1 - delta, not at all steps at once
-    (``SimultaneousBand``). About half as wide. What regret follows: ``mean_excess``. Bayesian: f is drawn from the prior.
+    (``SimultaneousBand``). About half as wide. What regret follows: ``mean_excess``. Bayesian: f is drawn from the
+    prior.
 
     ``forgetting_rate``: epsilon of the kernel k (1 - eps)^{|t - t'|/2}, 0 for a function known not to change;
     ``draws``: M of the posterior per step.

@@ -14,6 +14,7 @@ from bandits_torch.theory.optimal_design import (
     optimal_design,
     optimal_exploration,
 )
+from bandits_torch.theory.permutation_widths import PermutationWidth
 from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
@@ -46,6 +47,7 @@ __all__ = [
     "GrowthBound",
     "IGPWidth",
     "MaximumGain",
+    "PermutationWidth",
     "PosteriorSafetyWidth",
     "PriorEliminationContinuousWidth",
     "PriorEliminationFiniteWidth",

@@ -52,7 +52,8 @@ class DualMixtureWidth(Width):
     """The least width that holds f between the bounds of Flynn & Reeb (DMM) at every arm, in units of sigma.
 
     ``bounds`` has the bounds themselves, which differ from arm to arm and need not lie evenly about the mean: play
-    ``DualMixtureBound`` for them. As one number that multiplies sigma: max_x max(U(x) - mu(x), mu(x) - L(x)) / sigma(x).
+    ``DualMixtureBound`` for them. As one number that multiplies sigma:
+    max_x max(U(x) - mu(x), mu(x) - L(x)) / sigma(x).
 
     Never wider than ``RealisedInformationWidth`` with the same B, R, delta and horizon: alpha = lambda is among the
     17 ridges lambda 2^{-8}, ..., lambda 2^8, and c = R^2/lambda. The bounds hold for all alpha at once, so their best

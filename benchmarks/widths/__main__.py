@@ -8,11 +8,12 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from benchmarks.widths import races
+from benchmarks.widths import races, ratios
+from benchmarks.widths.page import write_page
 
 HERE = Path(__file__).parent
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-PARTS = ("band",)
+PARTS = (*races.PARTS, "ratios")
 
 
 @app.command()
@@ -26,11 +27,16 @@ def main(
     """Play the parts; write the page from all tables there are."""
     out.mkdir(parents=True, exist_ok=True)
     for part in filter(None, parts.split(",")):
-        played = {"band": (races.band(data), races.BAND)}[part]
+        if part == "ratios":
+            ratios.table().to_csv(out / "ratios.csv", index=False, float_format="%.6g")
+            ratios.regrets().to_csv(out / "dual.csv", index=False, float_format="%.6g")
+            continue
+        problems, policies = races.PARTS[part]
         tables = []
-        for table in races.totals(*played, horizon, replicates):
+        for table in races.totals(problems(data), policies, horizon, replicates):
             tables.append(table)
             pd.concat(tables).to_csv(out / f"{part}.csv", index=False, float_format="%.6g")
+    print(f"wrote {write_page(out)}")
 
 
 if __name__ == "__main__":

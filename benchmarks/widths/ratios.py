@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pandas as pd
-import torch
 
 from bandits_torch.acquisition import DualMixtureBound, UpperConfidenceBound
+from bandits_torch.loop import run
 from bandits_torch.models import ArmGP
 from bandits_torch.policies import ForgettingRule, IndexPolicy, Observation, SlidingWindow
 from bandits_torch.problems import make
@@ -62,29 +62,24 @@ def _run(kernel: str, options: dict[str, object], kind: str) -> Iterator[dict[st
         policy.learn(Observation(float(step), arm, problem.pull(step, arm, streams)))
 
 
-def regrets(steps: int = 300) -> Iterator[tuple[str, str, int, int, float]]:
-    """Regret of the upper bounds as an index, the closed form and the dual: rows of ``races.totals``."""
+def regrets(steps: int = STEPS[-1]) -> pd.DataFrame:
+    """Regret of the upper bounds as an index: the closed form, and the dual."""
+    rows = []
     for kernel, options in KERNELS.items():
         for name in ("closed form", "dual"):
             problem = make("rkhs", num_arms=ARMS, replicates=REPLICATES, seed=1, **options)
             known = problem.knowledge
             model = ArmGP(problem.arms, known.kernel, known.noise_variance, batch_shape=(REPLICATES,))
             B = known.rkhs_bound
-            bound = DualMixtureWidth(B, None, DELTA)
             if name == "dual":
+                bound = DualMixtureWidth(B, None, DELTA)
                 policy = IndexPolicy(model, lambda model, bound=bound: DualMixtureBound(model, bound))
             else:
-                policy = IndexPolicy(
-                    model, UpperConfidenceBound, width=RealisedInformationWidth(B, None, DELTA)
-                )
-            streams, total = ReplicateStreams(0, REPLICATES), torch.zeros(REPLICATES, dtype=torch.float64)
-            for step in range(1, steps + 1):
-                arm = policy.choose(float(step)).arm
-                expected = problem.expected_rewards(step).expand(REPLICATES, -1)
-                total += expected.amax(-1) - expected.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-                policy.learn(Observation(float(step), arm, problem.pull(step, arm, streams)))
-            for k, regret in enumerate(total.tolist()):
-                yield kernel, name, k, steps, regret
+                closed = RealisedInformationWidth(B, None, DELTA)
+                policy = IndexPolicy(model, UpperConfidenceBound, width=closed)
+            regret = run(policy, problem, steps, seed=0).regret.sum(-1).tolist()
+            rows += [(kernel, name, k, steps, value) for k, value in enumerate(regret)]
+    return pd.DataFrame(rows, columns=["kernel", "bound", "replicate", "steps", "regret"])
 
 
 def table() -> pd.DataFrame:

@@ -215,7 +215,7 @@ KINDS: dict[str, Any] = {
     "order": bad.natural,
     **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "variation_budget"], bad.non_negative),
     **dict.fromkeys(["margin", "mean", "prior_mean", "start", "short", "tall"], bad.finite),
-    **dict.fromkeys(["delta", "epsilon", "warm_up"], bad.share),
+    **dict.fromkeys(["delta", "epsilon", "warm_up", "shrink"], bad.share),
     **dict.fromkeys(["shrinkage", "design_share"], bad.numbers(lambda x: 0 <= x <= 1)),
     **dict.fromkeys(["forgetting_rate", "shift"], bad.rate),
     **dict.fromkeys(["discount", "step_size"], bad.numbers(lambda x: 0 < x <= 1)),
@@ -244,7 +244,9 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["num_arms", "replicates", "horizon", "interval", "num_intervals", "dim"], bad.count),
     **dict.fromkeys(["max_points", "max_rows", "max_arms", "side", "hidden"], bad.count),
     **dict.fromkeys(["period", "num_peaks", "history_days", "input_dim", "num_priors", "step"], bad.count),
-    **dict.fromkeys(["every", "memory", "most", "first", "chunk_size", "num_restarts", "draws"], bad.count),
+    **dict.fromkeys(
+        ["every", "memory", "most", "first", "chunk_size", "num_restarts", "draws", "batches"], bad.count
+    ),
     **dict.fromkeys(["seed", "first_replicate", "initial", "first_replay", "training_steps"], bad.natural),
     **dict.fromkeys(["seconds", "budget"], bad.positive_or_none),
     "stale": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]),
@@ -466,6 +468,7 @@ SPECS: dict[str, Spec] = {
     "kernels.state_space_of": Spec({"kernel": lambda: kernels.MaternTimeKernel(2.0)}, {"kernel": bad.thing}),
     "kernels.estimate_covariance": Spec({"table": lambda: torch.rand(6, N).double()}),
     # theory
+    "theory.PermutationWidth": Spec({"batches": 3}),
     "theory.mean_excess": Spec({"draws": 19}),
     "theory.CGPUCBWidth": Spec({"num_contexts": 3}),
     "theory.BKBWidth": Spec({}, _TWO_FORMS),

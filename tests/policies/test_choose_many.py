@@ -27,6 +27,7 @@ DRAW = {
     "random",
     "gp_ts",
     "band_gp_ucb",
+    "r_perp",
     "opkb",
     "ada_opkb",
     "ada_opkb_calibrated",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -37,7 +38,9 @@ def mean_excess(delta: float, draws: int, cells: int = 4000) -> float:
         return step * math.fsum(tail(low + step * (i + 0.5)) for i in range(1000))
 
     edges = [i / cells for i in range(cells + 1)]
-    mass = [at_most(b) - at_most(a) for a, b in zip(edges, edges[1:], strict=False)]
+    mass = [at_most(b) - at_most(a) for a, b in itertools.pairwise(edges)]
     return math.fsum(
-        m * excess((a + b) / 2) for m, a, b in zip(mass, edges, edges[1:], strict=False) if m > 1e-12
+        m * excess((a + b) / 2)
+        for m, (a, b) in zip(mass, itertools.pairwise(edges), strict=True)
+        if m > 1e-12
     )
