@@ -21,6 +21,9 @@ class SimultaneousBand(Described):
     Gaussian noise of variance lambda; at each step the band holds all arms with probability 1 - delta. ``mean_excess``
     has what follows for the regret.
 
+    Source: Srinivas et al. 2010, Lemma 5.1, with the quantile in place of its union bounds; derived in
+    ``theory/simultaneous_widths.py``.
+
     Args:
         delta: failure probability of a step.
         draws: M; the width errs on the safe side by at most 1/(M + 1) in probability, and varies less with more.

@@ -55,7 +55,8 @@ class DualMixtureWidth(Width):
     ``DualMixtureBound`` for them. As one number that multiplies sigma:
     max_x max(U(x) - mu(x), mu(x) - L(x)) / sigma(x).
 
-    Never wider than ``RealisedInformationWidth`` with the same B, R, delta and horizon: alpha = lambda is among the
+    Source: Flynn & Reeb 2024 (arXiv 2403.12732), derived at the head of this module. Without ``drift`` never wider
+    than ``RealisedInformationWidth`` with the same B, R, delta and horizon: alpha = lambda is among the
     17 ridges lambda 2^{-8}, ..., lambda 2^8, and c = R^2/lambda. The bounds hold for all alpha at once, so their best
     may be taken after the rewards are seen; |f(x)| <= B sqrt(k(x, x)) is among them. No paper has a symbol for it.
 
