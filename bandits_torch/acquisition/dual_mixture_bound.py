@@ -15,8 +15,9 @@ from bandits_torch.theory.mixture_widths import DualMixtureWidth
 class DualMixtureBound(AcquisitionFunction):
     """The upper bounds of ``DualMixtureWidth.bounds``, made at construction: X are indices of the arms of an ``ArmGP``.
 
-    Source: Flynn & Reeb 2024 (arXiv 2403.12732). For your own index policies: ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds hold
-    where the width says so; that the width, as one number, is larger costs regret, since it is that of the worst arm.
+    Source: Flynn & Reeb 2024 (arXiv 2403.12732). For your own index policies:
+    ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds hold where the width says so. The
+    width, as one number, is that of the worst arm, and larger.
 
     Args:
         model: an ``ArmGP`` that does not drift.

@@ -41,7 +41,7 @@ class _Data(NamedTuple):
 
     prior_mean: Tensor  # (b, N)
     prior: Tensor  # (b, N, N)
-    count: Tensor  # n, (b, 1)
+    number: Tensor  # n, (b, 1)
     squares: Tensor  # y^T y, (b, 1)
     values: Tensor  # eigenvalues of D^{1/2} K D^{1/2}, D the pulls of each arm, (b, N)
     rewards: Tensor  # D^{-1/2} times the sums of rewards, among the eigenvectors, (b, N)
@@ -120,7 +120,7 @@ class DualMixtureWidth(Width):
         )
         explained, gain = _fit(data, noise)  # c K / R^2 = K / lambda
         squared = data.squares - explained + 2 * R**2 * (gain + log(self._events / delta))
-        radius = squared.clamp_min(0).sqrt() + V * data.count.sqrt()
+        radius = squared.clamp_min(0).sqrt() + V * data.number.sqrt()
         alone = (
             B * data.prior.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
         )  # (2) without (1), alpha to infinity
