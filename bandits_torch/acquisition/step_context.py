@@ -11,7 +11,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 
-def _nothing() -> None:
+def _nothing(*sizes: int) -> None:
     """What a step without random numbers, or without choices of its own, has to give."""
 
 
@@ -22,14 +22,15 @@ class StepContext:
     Attributes:
         time: of the choice; None for a model without time.
         width: multiplies sigma, broadcasts to the model's batch; None for a policy without one.
-        base_samples: gives standard normal numbers, ``batch_shape x N`` for N arms; None: there are none.
+        base_samples: gives standard normal numbers, ``batch_shape x N`` for N arms, or called with M
+            ``batch_shape x M x N``; None: there are none.
         seeds: gives a seed for each replicate, the same in a batch and alone; None: there are none.
         choices: gives the arms as inputs, ``N x D``, of a model over any inputs; None where a model has its own.
     """
 
     time: float | None = None
     width: Tensor | None = None
-    base_samples: Callable[[], Tensor | None] = _nothing
+    base_samples: Callable[..., Tensor | None] = _nothing
     seeds: Callable[[], list[int] | None] = _nothing
     choices: Callable[[], Tensor | None] = _nothing
 

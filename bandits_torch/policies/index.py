@@ -123,7 +123,10 @@ class IndexPolicy(Policy):
             self._width = self.width.at(self._clock + 1, self.model)
         at_step = getattr(self.acquisition, "at_step", None)
         if at_step is not None:
-            return at_step(self.model, self.choices.step(time, self._width, self._streams))
+            made = at_step(self.model, self.choices.step(time, self._width, self._streams))
+            if self.width is None:  # it may have one of its own
+                self._width = getattr(made, "width", None)
+            return made
         return self.acquisition(self.model, **({} if self.width is None else {"width": self._width}))
 
     @contextmanager

@@ -55,11 +55,14 @@ from bandits_torch.recipes.index_policies import (
     tv_gp_ucb,
     ui_gp_ucb,
 )
+from bandits_torch.recipes.length_scales import a_gp_ucb, lb_gp_ucb
 from bandits_torch.recipes.parts import memory_length
+from bandits_torch.recipes.phased import r_perp
 from bandits_torch.recipes.registration import Recipe, recipe
 from bandits_torch.recipes.registry import RECIPES, build, options_of, registered
 from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
 from bandits_torch.recipes.setup import Setup
+from bandits_torch.recipes.simultaneous import band_gp_ucb
 from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
     bayes_gp_ucb,
@@ -73,10 +76,12 @@ __all__ = [
     "RECIPES",
     "Recipe",
     "Setup",
+    "a_gp_ucb",
     "ada_opkb",
     "ada_opkb_calibrated",
     "ada_opnn",
     "auto",
+    "band_gp_ucb",
     "bayes_gp_ucb",
     "bbkb",
     "bkb",
@@ -94,6 +99,7 @@ __all__ = [
     "gp_ucb",
     "igp_ucb",
     "known_prior_gp_ucb",
+    "lb_gp_ucb",
     "master_gp_ucb",
     "memory_length",
     "mle_gp_ucb",
@@ -102,6 +108,7 @@ __all__ = [
     "options_of",
     "pe_gp_ucb",
     "r_gp_ucb",
+    "r_perp",
     "random",
     "recipe",
     "registered",

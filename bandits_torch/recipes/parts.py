@@ -197,16 +197,25 @@ def memory_length(
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("horizon", horizon)
-    noise = model.noise_variance.mean()
-    gain = MaximumGain(_some_covariance(model, domain), noise, horizon, upper_bound=False)
-    gamma = float(gain(horizon, model).mean())
-    budget = 1.0
+    gamma, budget = largest_gain(model, horizon, domain), 1.0
     if variation_budget is not None:
-        budgets = validation.numbers("variation_budget", variation_budget, noise)
-        budget = validation.non_negative("variation_budget", float(budgets.mean()))
+        budget = one_budget(variation_budget, model.noise_variance)
     if budget == 0:
         return horizon
     return min(horizon, max(1, math.ceil(gamma**0.25 * math.sqrt(horizon / budget))))
+
+
+def largest_gain(model: ArmGP | OnlineGP, horizon: int, domain: Domain | None = None) -> float:
+    """gamma_T by greedy choice among some arms or points, averaged over replicates that differ."""
+    noise = model.noise_variance.mean()
+    gain = MaximumGain(_some_covariance(model, domain), noise, horizon, upper_bound=False)
+    return float(gain(horizon, model).mean())
+
+
+def one_budget(variation_budget: Number, like: Tensor) -> float:
+    """P_T averaged over replicates; ValueError for a negative one."""
+    budgets = validation.numbers("variation_budget", variation_budget, like)
+    return validation.non_negative("variation_budget", float(budgets.mean()))
 
 
 def _some_covariance(model: ArmGP | OnlineGP, domain: Domain | None) -> Tensor:

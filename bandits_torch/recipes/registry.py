@@ -20,7 +20,10 @@ from bandits_torch.recipes import (
     contextual,
     in_blocks,
     index_policies,
+    length_scales,
+    phased,
     safe,
+    simultaneous,
     sketched,
     unknown_prior,
 )
@@ -29,6 +32,9 @@ from bandits_torch.recipes.registration import REGISTERED, Recipe
 _MODULES = (
     averaging,
     index_policies,
+    simultaneous,
+    phased,
+    length_scales,
     safe,
     contextual,
     sketched,

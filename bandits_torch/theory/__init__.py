@@ -5,6 +5,7 @@ from bandits_torch.theory.contextual_widths import CGPUCBWidth
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
 from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
+from bandits_torch.theory.mixture_widths import DualMixtureWidth
 from bandits_torch.theory.optimal_design import (
     Design,
     exploration_problem,
@@ -13,6 +14,7 @@ from bandits_torch.theory.optimal_design import (
     optimal_design,
     optimal_exploration,
 )
+from bandits_torch.theory.permutation_widths import PermutationWidth
 from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
@@ -21,6 +23,7 @@ from bandits_torch.theory.prior_widths import (
     elimination_xi,
 )
 from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
+from bandits_torch.theory.simultaneous_widths import mean_excess
 from bandits_torch.theory.sketched_widths import BKBWidth
 from bandits_torch.theory.widths import (
     ConstantWidth,
@@ -38,11 +41,13 @@ __all__ = [
     "ConstantWidth",
     "Design",
     "DriftAwareWidth",
+    "DualMixtureWidth",
     "GPBUCBWidth",
     "GPTSWidth",
     "GrowthBound",
     "IGPWidth",
     "MaximumGain",
+    "PermutationWidth",
     "PosteriorSafetyWidth",
     "PriorEliminationContinuousWidth",
     "PriorEliminationFiniteWidth",
@@ -59,6 +64,7 @@ __all__ = [
     "exploration_problem",
     "features_of_covariance",
     "fractional_gain",
+    "mean_excess",
     "optimal_design",
     "optimal_exploration",
     "propensity_matrix",

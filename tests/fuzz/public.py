@@ -215,7 +215,7 @@ KINDS: dict[str, Any] = {
     "order": bad.natural,
     **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "variation_budget"], bad.non_negative),
     **dict.fromkeys(["margin", "mean", "prior_mean", "start", "short", "tall"], bad.finite),
-    **dict.fromkeys(["delta", "epsilon", "warm_up"], bad.share),
+    **dict.fromkeys(["delta", "epsilon", "warm_up", "shrink"], bad.share),
     **dict.fromkeys(["shrinkage", "design_share"], bad.numbers(lambda x: 0 <= x <= 1)),
     **dict.fromkeys(["forgetting_rate", "shift"], bad.rate),
     **dict.fromkeys(["discount", "step_size"], bad.numbers(lambda x: 0 < x <= 1)),
@@ -244,7 +244,9 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["num_arms", "replicates", "horizon", "interval", "num_intervals", "dim"], bad.count),
     **dict.fromkeys(["max_points", "max_rows", "max_arms", "side", "hidden"], bad.count),
     **dict.fromkeys(["period", "num_peaks", "history_days", "input_dim", "num_priors", "step"], bad.count),
-    **dict.fromkeys(["every", "memory", "most", "first", "chunk_size", "num_restarts"], bad.count),
+    **dict.fromkeys(
+        ["every", "memory", "most", "first", "chunk_size", "num_restarts", "draws", "batches"], bad.count
+    ),
     **dict.fromkeys(["seed", "first_replicate", "initial", "first_replay", "training_steps"], bad.natural),
     **dict.fromkeys(["seconds", "budget"], bad.positive_or_none),
     "stale": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]),
@@ -466,9 +468,12 @@ SPECS: dict[str, Spec] = {
     "kernels.state_space_of": Spec({"kernel": lambda: kernels.MaternTimeKernel(2.0)}, {"kernel": bad.thing}),
     "kernels.estimate_covariance": Spec({"table": lambda: torch.rand(6, N).double()}),
     # theory
+    "theory.PermutationWidth": Spec({"batches": 3}),
+    "theory.mean_excess": Spec({"draws": 19}),
     "theory.CGPUCBWidth": Spec({"num_contexts": 3}),
     "theory.BKBWidth": Spec({}, _TWO_FORMS),
     "theory.DriftAwareWidth": Spec({"base": lambda: theory.ConstantWidth(1.0)}),
+    "theory.DualMixtureWidth": Spec({}, {"noise_scale": bad.positive_or_none, "horizon": bad.count_or_none}),
     "theory.GPBUCBWidth": Spec(
         {"base": lambda: theory.ConstantWidth(1.0), "count": 4, "initial": 3},
         {"count": bad.count, "initial": bad.count},
@@ -525,6 +530,9 @@ SPECS: dict[str, Spec] = {
             "warm_start": st.sampled_from([None, 1, 0.0, "yes", []]),
             "options": st.sampled_from([None, 5, "fast", [50]]),
         },
+    ),
+    "acquisition.DualMixtureBound": Spec(
+        {"bound": lambda: theory.DualMixtureWidth(1.0, None, 0.1)}, {"bound": bad.thing}
     ),
     "acquisition.PathwiseThompsonSampling": Spec(
         {"seed": 0, "features": 64}, {"features": bad.integers(1), "root": None}

@@ -26,6 +26,8 @@ T = 40
 DRAW = {
     "random",
     "gp_ts",
+    "band_gp_ucb",
+    "r_perp",
     "opkb",
     "ada_opkb",
     "ada_opkb_calibrated",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -124,6 +125,11 @@ class ArmsWithModel(Arms, ModelChoices):
     def inputs(self, time: float) -> Tensor:
         """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
 
+    def _normal(self, streams: ReplicateStreams) -> Callable[..., Tensor]:
+        """Gives ``batch_shape x sizes x N`` numbers of every arm."""
+        batch, N = self.model.batch_shape, self.num_arms
+        return lambda *sizes: streams.normal(*sizes, N).reshape(*batch, *sizes, N)
+
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
     ) -> tuple[Tensor, Tensor]:
@@ -190,8 +196,7 @@ class ModelArms(ArmsWithModel):
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """Normal numbers of every arm."""
-        shape = (*self.model.batch_shape, self.num_arms)
-        return StepContext(time, width, base_samples=lambda: streams.normal(self.num_arms).reshape(shape))
+        return StepContext(time, width, base_samples=self._normal(streams))
 
 
 class ListedArms(ArmsWithModel):
@@ -245,11 +250,10 @@ class ListedArms(ArmsWithModel):
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """Normal numbers of every arm, and their features."""
-        shape = (*self.model.batch_shape, self.num_arms)
         return StepContext(
             time,
             width,
-            base_samples=lambda: streams.normal(self.num_arms).reshape(shape),
+            base_samples=self._normal(streams),
             choices=lambda: self._rows(time),
         )
 

@@ -1,0 +1,192 @@
+"""Phased elimination in random order, restarted: batches of arms that are planned before their rewards are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.policies.choices import choices_over
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
+from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory.widths import Width
+
+
+def batch_sizes(interval: int) -> list[int]:
+    """n_i = ceil(sqrt(H n_{i-1})), n_0 = 1, the last cut so that they add up to H (Li & Scarlett 2022)."""
+    sizes, left, size = [], validation.positive_integer("interval", interval), 1
+    while left:
+        size = min(left, math.ceil(math.sqrt(interval * size) - 1e-9))
+        sizes.append(size)
+        left -= size
+    return sizes
+
+
+class PhasedElimination(Policy):
+    """R-PERP: plan a batch by uncertainty sampling, pull it in random order, drop arms that are worse; restart.
+
+    In batch i of an interval of H steps the n_i arms (``batch_sizes``) are, one after the other, those of the largest
+    posterior variance among the arms that are left, and a uniformly random permutation is the order of play. After it,
+    with the posterior of the batch alone, an arm stays if mu + width sigma >= max_x (mu - width sigma) over the arms
+    that are left. After H steps all arms are back.
+
+    Source: Iwazaki & Takeno 2024 (arXiv 2410.16052): restarts, phased elimination and the random permutation; written
+    from its abstract, with the batches of Li & Scarlett 2022 and the width that ``PermutationWidth`` proves.
+
+    Args:
+        model: an ``ArmGP`` of batch shape (S,) that does not drift.
+        width: evaluated at the end of a batch.
+        interval: H.
+        seed, first_replicate: of the permutations, and the number of the first replicate.
+
+    Arms that are not available wait, and the next in the order is played; where none of the batch is, the arm of
+    the largest variance, of those left if there is one. What is learned beside the plan counts as a step of the batch.
+    Rewards of a batch may arrive in any order. Cost of a batch: n_i steps of the model to plan, and to learn.
+
+    Raises ValueError for another model, and an ``interval`` below 1.
+    """
+
+    changeable = ("width",)
+
+    def __init__(
+        self, model: ArmGP, width: Width, interval: int, *, seed: int = 0, first_replicate: int = 0
+    ) -> None:
+        validation.instance("model", model, ArmGP, "an ArmGP")
+        fits = len(model.batch_shape) == 1 and not model.drifts
+        validation.require(fits, "model", tuple(model.batch_shape), "of batch shape (S,), and without drift")
+        validation.instance("width", width, Width, "a Width")
+        self.model, self.width = model, width.bind(model, None)
+        self.sizes, self.interval = batch_sizes(interval), interval
+        self.choices = choices_over(model)
+        self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
+        noise = model.noise_variance
+        self._streams = ReplicateStreams(
+            seed,
+            self.replicates,
+            purpose="policy",
+            first=first_replicate,
+            dtype=noise.dtype,
+            device=noise.device,
+        )
+        self._ends = torch.tensor(self.sizes, device=noise.device).cumsum(0)
+        self._clock = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
+        self._restarts = torch.zeros_like(self._clock)
+        self._left = torch.ones(self.replicates, self.num_arms, dtype=torch.bool, device=noise.device)
+        self._queue = self._clock.new_full((self.replicates, max(self.sizes)), -1)  # -1: no arm, or played
+        self._plan(torch.ones_like(self._clock, dtype=torch.bool))
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """The next arm of the plan that is available, (S,)."""
+        if available is not None:
+            self.choices.check_available(available)
+        every = torch.ones_like(self._left)
+        allowed = every if available is None else available.expand_as(every)
+        waiting = (self._queue >= 0) & allowed.gather(-1, self._queue.clamp_min(0))
+        first = waiting.to(torch.uint8).argmax(-1, keepdim=True)
+        planned = self._queue.gather(-1, first).squeeze(-1)
+        uncertain = self.model.marginals()[1].masked_fill(~allowed, -torch.inf)
+        uncertain = torch.where(self._left & allowed, uncertain + _AHEAD, uncertain)
+        return Choice(torch.where(waiting.any(-1), planned, uncertain.argmax(-1)))
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """What is pending counts as played."""
+        kept = self._queue
+        self._queue = kept.clone()
+
+        def expect(pending: Pending) -> None:
+            self._queue = self._played(pending.arm)
+
+        try:
+            yield expect
+        finally:
+            self._queue = kept
+
+    def _played(self, arm: Tensor) -> Tensor:
+        """The queue without the first entry of this arm, (S,), where it has one."""
+        same = self._queue == arm.unsqueeze(-1)
+        first = same & (same.cumsum(-1) == 1)
+        return self._queue.masked_fill(first, -1)
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Observe; at the end of a batch drop arms, at the end of an interval take all back, and plan the next."""
+        self.choices.check(observation)
+        self.choices.observe(observation.arm, observation.reward, observation.time)
+        self._queue, self._clock = self._played(observation.arm), self._clock + 1
+        ended = (self._clock.unsqueeze(-1) == self._ends).any(-1)
+        if not bool(ended.any()):
+            return
+        mean, variance = self.model.marginals()
+        reach = self.width.at(1, self.model).unsqueeze(-1) * variance.sqrt()
+        best = (mean - reach).masked_fill(~self._left, -torch.inf).amax(-1, keepdim=True)
+        over = self._clock == self.interval
+        kept = (self._left & (mean + reach >= best)) | over.unsqueeze(-1)
+        self._left = torch.where(ended.unsqueeze(-1), kept, self._left)
+        self._restarts = self._restarts + over
+        self._clock = torch.where(over, 0, self._clock)
+        self._plan(ended)
+
+    def _plan(self, where: Tensor) -> None:
+        """A batch for these replicates, whose data are forgotten; numbers are drawn for all."""
+        self.model.reset(where)
+        batch = (self._clock.unsqueeze(-1) >= self._ends).sum(-1)
+        size = self._ends.diff(prepend=self._ends.new_zeros(1))[batch]
+        chosen = []
+        with self.model.provisional():
+            for _ in range(int(size[where].max())):
+                variance = self.model.marginals()[1].masked_fill(~self._left, -torch.inf)
+                chosen.append(variance.argmax(-1))
+                self.model.expect_arms(chosen[-1], 0.0)
+        arms = torch.stack(chosen, -1)
+        place = torch.arange(arms.shape[-1], device=arms.device)
+        order = self._streams.uniform(arms.shape[-1])
+        order = order.masked_fill(place >= size.unsqueeze(-1), torch.inf).argsort(-1)
+        planned = torch.full_like(self._queue, -1)
+        shuffled = arms.gather(-1, order)
+        planned[:, : arms.shape[-1]] = shuffled.masked_fill(place >= size.unsqueeze(-1), -1)
+        self._queue = torch.where(where.unsqueeze(-1), planned, self._queue)
+
+    @property
+    def restarts(self) -> Tensor:
+        """How often each replicate has restarted, (S,)."""
+        return self._restarts
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """How many arms are left, and the restarts so far."""
+        return {"surviving": self._left.sum(-1), "restarts": self._restarts}
+
+    @torch.no_grad()
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the first batch of an interval, planned anew; random streams go on."""
+        where = torch.ones_like(self._clock, dtype=torch.bool) if where is None else where
+        self._clock, self._restarts = (
+            torch.where(where, 0, value) for value in (self._clock, self._restarts)
+        )
+        self._left = self._left | where.unsqueeze(-1)
+        if bool(where.any()):
+            self._plan(where)
+
+    _RECORD = ("_clock", "_restarts", "_left", "_queue")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Model, plan, what is left, and the random streams."""
+        own = {name: getattr(self, name).clone() for name in self._RECORD}
+        return {"model": copied_state(self.model), "streams": self._streams.state_dict()} | own
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.model.load_state_dict(state["model"])
+        self._streams.load_state_dict(state["streams"])
+        for name in self._RECORD:
+            setattr(self, name, state[name].clone())
+
+
+_AHEAD = 1e6  # of an arm that is left, before one that is not

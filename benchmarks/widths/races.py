@@ -1,0 +1,128 @@
+"""Recipes on the same problems, replicate by replicate: one table for each question."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+from torch import Tensor
+
+from bandits_torch.experiments.cells import Block, MakeProblem, ProblemSetting, RecipeSetting
+from bandits_torch.loop import run
+from bandits_torch.models import CandidatePrior
+from bandits_torch.problems.problem import Problem
+from bandits_torch.streams import ReplicateStreams
+from benchmarks.leaderboard import settings
+
+SEED = 0
+_NEED_PRIORS = ("mle_gp_ucb", "bayes_gp_ucb")
+BASE = "tv_gp_ucb w=2"  # what the band is measured against
+
+# The band: the leaderboard's environments as they are.
+BAND = {
+    BASE: RecipeSetting("tv_gp_ucb", {"width": 2.0}),
+    "tv_gp_ucb": RecipeSetting("tv_gp_ucb"),
+    "band_gp_ucb": RecipeSetting("band_gp_ucb"),
+}
+# Environments whose functions are draws of the model that plays them.
+MODEL_HOLDS = ("stationary", "slow-drift", "tv-gp-0.01", "tv-gp-0.03", "tv-gp-0.1")
+
+
+def band(data: Path) -> dict[str, MakeProblem]:
+    """Environments of the leaderboard's ranking."""
+    known = settings.environments(data)
+    return {name: known[name] for name in settings.RANKED}
+
+
+def totals(
+    problems: Mapping[str, MakeProblem],
+    policies: Mapping[str, RecipeSetting],
+    horizon: int,
+    replicates: int,
+    say: Callable[[str], None] = print,
+) -> Iterator[pd.DataFrame]:
+    """Regret of every replicate, a table for each problem."""
+    for name, make in problems.items():
+        block, rows = Block(replicates, horizon, 0, SEED), []
+        for label, recipe in policies.items():
+            problem = make(block)
+            if recipe.name in _NEED_PRIORS and not problem.knowledge.priors:
+                continue
+            steps = min(horizon, problem.horizon or horizon)
+            history = run(recipe(problem, block), problem, steps, seed=SEED)
+            regret = history.regret.sum(-1).tolist()
+            rows += [(name, label, k, steps, value) for k, value in enumerate(regret)]
+            say(f"{name} {label}: {sum(regret) / replicates:.1f}")
+        yield pd.DataFrame(rows, columns=["problem", "policy", "replicate", "steps", "regret"])
+
+
+# An unknown length-scale. theta_0 is told; the functions are drawn with another, or with this one.
+TOLD = 0.4
+_DRAWN = {
+    "se, .05": {"lengthscale": 0.05},
+    "matern-5/2, .05": {"lengthscale": 0.05, "kernel": "matern"},
+    "se, .4 (as told)": {"lengthscale": 0.4},
+    "se, .1, d = 2": {"lengthscale": 0.1, "dim": 2},
+}
+_UNKNOWN = ("a_gp_ucb", "lb_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "igp_ucb")
+LENGTH_SCALES = {
+    name + suffix: RecipeSetting(name, options)
+    for suffix, options in (("", {}), (" w=2", {"width": 2.0}))
+    for name in _UNKNOWN
+}
+
+
+class Mistold(Problem):
+    """A problem whose policies are told the length-scale ``TOLD``, and candidates e^{-p/d} of it (for those that take
+    priors); B is the norm under the kernel that drew the functions."""
+
+    def __init__(self, inner: Problem, horizon: int) -> None:
+        self.inner = inner
+        self.arms, self.replicates, self.horizon = inner.arms, inner.replicates, inner.horizon
+        kernels, dim = [], inner.arms.shape[-1]
+        for p in range(1 + math.ceil(dim * math.log(horizon) / 4 - 1e-9)):
+            kernel = copy.deepcopy(inner.knowledge.kernel)
+            kernel.lengthscale = TOLD * math.exp(-p / dim)
+            kernels.append(kernel)
+        priors = [CandidatePrior(kernel) for kernel in kernels]
+        self.knowledge = replace(inner.knowledge, kernel=kernels[0], priors=priors)
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """The inner problem's."""
+        return self.inner.expected_rewards(step)
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """The inner problem's."""
+        return self.inner.noise(step, arm, streams)
+
+
+def length_scales(data: Path) -> dict[str, MakeProblem]:
+    """Each told its length-scale, and told the wrong one."""
+    made: dict[str, MakeProblem] = {}
+    for name, options in _DRAWN.items():
+        setting = ProblemSetting("gp", options)
+        made[name] = lambda block, setting=setting: Mistold(setting(block), block.horizon)
+        made[name + "; told it"] = setting
+    return made
+
+
+# Drift: R-PERP beside the restarts and the window of Zhou & Shroff.
+DRIFT = {
+    name + suffix: RecipeSetting(name, options)
+    for suffix, options in (("", {}), (" w=2", {"width": 2.0}))
+    for name in ("r_perp", "r_gp_ucb", "sw_gp_ucb")
+} | {"random": RecipeSetting("random")}
+_DRIFTING = ("stationary", "one-switch", "four-switches", "slow-drift", "tv-gp-0.01", "tv-gp-0.03", "cosine")
+
+
+def drift(data: Path) -> dict[str, MakeProblem]:
+    """Environments of the leaderboard that are made up."""
+    known = settings.environments(None)
+    return {name: known[name] for name in _DRIFTING}
+
+
+PARTS = {"band": (band, BAND), "length_scales": (length_scales, LENGTH_SCALES), "drift": (drift, DRIFT)}

@@ -1,0 +1,117 @@
+"""UCB whose width is a quantile of the largest error over the arms: as defined, by step, by replicate."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes
+from bandits_torch.acquisition import SimultaneousBand, UpperConfidenceBound
+from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models import ArmGP, OnlineGP
+from bandits_torch.policies import Observation
+from bandits_torch.theory.simultaneous_widths import mean_excess, simultaneous_width
+from tests.reference import plain_band
+from tests.reference.dense_arm_gp import DenseArmGP
+
+N, S, NOISE, RATE = 7, 2, 0.05, 0.1
+X = torch.linspace(0, 1, N, dtype=torch.float64)
+K = torch.exp(-((X[:, None] - X) ** 2) / (2 * 0.2**2)) + 1e-9 * torch.eye(N).double()
+PULLS = [(0, 0.4), (3, -0.2), (3, 0.1), (5, 1.0)]
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def drifting():
+    kernel = SpatioTemporalKernel(
+        ArmCovarianceKernel(K), ExponentialForgettingKernel(torch.tensor(RATE).double())
+    )
+    return ArmGP(N, kernel, NOISE, batch_shape=(S,))
+
+
+def test_width_is_that_of_the_definition_from_a_dense_posterior():
+    model, dense = (
+        drifting(),
+        DenseArmGP(K, NOISE, time=lambda s, t: (1 - RATE) ** ((s[:, None] - t).abs() / 2)),
+    )
+    for time, (arm, reward) in enumerate(PULLS):
+        model.observe_arms(torch.full((S,), arm), torch.full((S,), reward).double(), float(time))
+        dense.observe(arm, reward, float(time))
+    samples = numbers(S, 39, N)
+    band = SimultaneousBand(0.1, 39)
+    ucb = band.at_step(model, StepContext(time=6.0, base_samples=lambda count: samples[:, :count]))
+    mean, covariance = dense.joint(6.0)
+    sigma = covariance.diagonal().sqrt()
+    for s in range(S):
+        draws = samples[s] @ torch.linalg.cholesky(covariance).T
+        assert ucb.width[s].item() == pytest.approx(plain_band.width(draws.tolist(), sigma.tolist(), 0.1))
+    index = ucb(model.candidates(6.0))
+    assert torch.allclose(index[:, 0], mean + ucb.width[0] * sigma)
+
+
+@pytest.mark.parametrize(
+    ("count", "delta"), [(9, 0.1), (10, 0.1), (19, 0.1), (199, 0.05), (3, 0.25), (3, 0.5)]
+)
+def test_width_is_the_order_statistic_that_covers(count, delta):
+    draws, deviation = numbers(count, 5), torch.tensor([1.0, 0.5, 2.0, 0.0, 1.0]).double()
+    expected = plain_band.width(draws.tolist(), deviation.tolist(), delta)
+    assert simultaneous_width(draws, deviation, delta).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("delta", "draws"), [(0.1, 199), (0.1, 9), (0.3, 39)])
+def test_mean_excess_is_its_integral(delta, draws):
+    assert mean_excess(delta, draws) == pytest.approx(plain_band.mean_excess(delta, draws), rel=1e-3)
+
+
+def test_too_few_draws_are_refused():
+    for few in (lambda: SimultaneousBand(0.1, 8), lambda: mean_excess(0.1, 8)):
+        with pytest.raises(ValueError, match="draws must be at least 9"):
+            few()
+    with pytest.raises(ValueError, match="draws must be at least 9"):
+        simultaneous_width(numbers(8, 3), torch.ones(3).double(), 0.1)
+
+
+def test_model_without_arms_is_refused():
+    with pytest.raises(ValueError, match="model must be a model over arms"):
+        SimultaneousBand()(OnlineGP(RBFKernel().double(), NOISE, input_dim=1))
+
+
+def test_called_with_a_model_alone_it_is_the_band_now():
+    torch.manual_seed(0)
+    ucb = SimultaneousBand(0.1, 39)(ArmGP(N, K, NOISE, batch_shape=(S,)))
+    assert isinstance(ucb, UpperConfidenceBound)
+    assert ucb.width.shape == (S,)
+    assert float(ucb.width.min()) > 1
+
+
+def played(replicates, first=0, steps=12, **options):
+    policy = recipes.band_gp_ucb(
+        X.unsqueeze(-1), K, NOISE, replicates=replicates, first_replicate=first, seed=4, **options
+    )
+    arms, widths = [], []
+    for step in range(1, steps + 1):
+        arm = policy.choose(float(step)).arm
+        widths.append(policy.trace()["width"])
+        arms.append(arm)
+        policy.learn(Observation(float(step), arm, torch.sin(arm.double() + step)))
+    return torch.stack(arms, -1), torch.stack(widths, -1)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_a_replicate_alone_has_the_widths_it_has_among_others_and_each_step_draws_anew(rate):
+    arms, widths = played(3, forgetting_rate=rate)
+    for k in range(3):
+        alone, own = played(1, first=k, forgetting_rate=rate)
+        assert torch.equal(alone[0], arms[k])
+        assert torch.allclose(own[0], widths[k], rtol=1e-9)
+    assert len(widths[0].unique()) == widths.shape[-1]
+
+
+def test_recipe_forgets_at_its_rate_or_not_at_all():
+    make = lambda rate: recipes.band_gp_ucb(X.unsqueeze(-1), K, NOISE, forgetting_rate=rate)  # noqa: E731
+    assert make(0.0).model.prior.time_kernel is None
+    assert make(0.2).model.prior.time_kernel.forgetting_rate.item() == pytest.approx(0.2)
+    with pytest.raises(ValueError, match="forgetting_rate must be a number in"):
+        make(1.0)

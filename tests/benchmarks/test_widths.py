@@ -1,0 +1,41 @@
+"""The page of widths says what its tables do, and the claim that it makes holds in them."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.widths import page, races, ratios
+from benchmarks.widths.page import within, write_page
+
+RESULTS = Path(page.__file__).parent / "results"
+
+
+def test_page_is_written_from_its_tables(tmp_path):
+    for table in RESULTS.glob("*.csv"):
+        (tmp_path / table.name).write_bytes(table.read_bytes())
+    assert write_page(tmp_path).read_text() == (RESULTS / "RESULTS.md").read_text()
+
+
+def test_band_is_within_half_of_width_2_on_ten_environments_or_more():
+    table = pd.read_csv(RESULTS / "band.csv")
+    assert len(within(table)) >= 10
+    assert set(races.MODEL_HOLDS) <= set(within(table))
+    assert len(within(table, "tv_gp_ucb")) < 10
+
+
+def test_a_race_has_a_row_for_every_replicate():
+    problems = {
+        name: make for name, make in races.length_scales(Path()).items() if name.startswith("se, .05")
+    }
+    few = {name: races.LENGTH_SCALES[name] for name in ("lb_gp_ucb w=2", "mle_gp_ucb")}
+    tables = pd.concat(races.totals(problems, few, 5, 2, lambda line: None))
+    assert len(tables) == 2 * (2 + 1)  # without candidates no recipe that needs them
+    assert tables["regret"].ge(0).all()
+
+
+def test_ratios_are_of_bounds_that_are_narrower(monkeypatch):
+    monkeypatch.setattr(ratios, "STEPS", (1, 4))
+    monkeypatch.setattr(ratios, "REPLICATES", 2)
+    rows = list(ratios._run("se", {"kernel": "se"}, "stationary"))
+    assert {row["step"] for row in rows} == {1, 4}
+    assert all(row["ratio"] <= 1 + 1e-9 for row in rows)
