@@ -51,8 +51,8 @@ class TimeVaryingUCBGenerator(Generator):
 
     Attributes:
         width: multiplies the standard deviation.
-        clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as Xopt's own
-            generator has it; the next shot is then expected ``added_time`` seconds from now.
+        clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
+            Xopt's own generator; the next shot is then expected ``added_time`` seconds from now.
         capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: of all that is random.
         state: what it has learned, in the YAML of Xopt: after a reload it goes on with the same bits.

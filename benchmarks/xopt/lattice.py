@@ -11,12 +11,13 @@ from torch import Tensor
 QUADRUPOLES = ("q1", "q2", "q3", "q4")
 LIMIT = 10.0  # of a strength k1, in 1 / m^2
 NOISE = 0.05  # standard deviation of a measured ln(size)
-PERIODS = (250.0, 900.0)  # shots, of the sinusoids that an error is the sum of
+SHOTS = 2_000
+PERIODS = (150.0, 600.0)  # shots, of the sinusoids that an error is the sum of
 FIELD = 0.25  # amplitude of the relative field errors
 SHIFT = 4e-4  # amplitude of the misalignments, in metres
 _GAPS = (0.4, 0.4, 0.4, 1.0)
 _CHUNK = 100  # shots whose optima are sought together
-_STARTS, _STEPS, _RATE = 24, 150, 0.4
+_STARTS, _STEPS, _RATE = 16, 100, 0.5
 
 
 def number(value: float) -> Tensor:
@@ -27,22 +28,20 @@ class DriftingLattice:
     """ln of the root mean square size of the beam about the centre of a screen, in millimetres; less is better.
 
     Field errors and misalignments (both planes) of the four quadrupoles are sums of two sinusoids with periods between
-    250 and 900 shots and random phases: with the size the best strengths move, and the beam's mean moves off centre.
+    150 and 600 shots and random phases: with the size the best strengths move, and the beam's mean moves off centre.
 
     Args:
-        shots: how many there are.
         seed: of phases, periods and noise.
     """
 
-    def __init__(self, shots: int, seed: int) -> None:
+    def __init__(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         draw = lambda *shape: torch.rand(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
         periods = PERIODS[0] + (PERIODS[1] - PERIODS[0]) * draw(2, 12, 1)
-        t = torch.arange(shots, dtype=torch.float64)
-        waves = torch.sin(2 * math.pi * (t / periods + draw(2, 12, 1))).mean(0)  # 12 x shots
-        self.field, self.shift = FIELD * waves[:4], SHIFT * waves[4:].reshape(4, 2, shots)
-        self.noise = NOISE * torch.randn(shots, generator=generator, dtype=torch.float64)
-        self.shots = shots
+        t = torch.arange(SHOTS, dtype=torch.float64)
+        waves = torch.sin(2 * math.pi * (t / periods + draw(2, 12, 1))).mean(0)  # 12 x SHOTS
+        self.field, self.shift = FIELD * waves[:4], SHIFT * waves[4:].reshape(4, 2, SHOTS)
+        self.noise = NOISE * torch.randn(SHOTS, generator=generator, dtype=torch.float64)
 
     def value(self, strengths: Tensor, shot: Tensor) -> Tensor:
         """Without noise: values of strengths (..., 4) at shots that broadcast with (...)."""
@@ -57,19 +56,16 @@ class DriftingLattice:
         squares = out.sigma_x.square() + out.sigma_y.square() + out.mu_x.square() + out.mu_y.square()
         return 0.5 * squares.log() + math.log(1e3)
 
-    def measured(self, strengths: Tensor, shot: int) -> float:
-        """What the screen shows at one shot."""
-        with torch.no_grad():
-            return float(self.value(strengths, torch.tensor(shot)) + self.noise[shot])
-
-    def least(self) -> Tensor:
-        """The least value at every shot, (shots,): gradient descent from 24 points, at every tenth shot; between those
-        the least value of the strengths that are best at the two next to it."""
-        every = torch.arange(0, self.shots, 10)
+    def least(self, shots: int) -> Tensor:
+        """The least value at each of the first shots, (shots,): gradient descent from 16 points, at every tenth shot;
+        between those the lesser value of the strengths that are best at the two next to it."""
+        every = torch.arange(0, shots, 10)
         generator = torch.Generator().manual_seed(0)
         best = []
         for some in every.split(_CHUNK):
-            start = (2 * torch.rand(len(some), _STARTS, 4, generator=generator, dtype=torch.float64) - 1) * LIMIT
+            start = (
+                2 * torch.rand(len(some), _STARTS, 4, generator=generator, dtype=torch.float64) - 1
+            ) * LIMIT
             k = start.requires_grad_(True)
             optimiser = torch.optim.Adam([k], lr=_RATE)
             rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, _STEPS)
@@ -84,7 +80,7 @@ class DriftingLattice:
                 first = self.value(k, some.unsqueeze(-1)).argmin(-1)
                 best.append(k[torch.arange(len(some)), first].detach())
         found = torch.cat(best)
-        shot = torch.arange(self.shots)
+        shot = torch.arange(shots)
         left = shot // 10
         both = torch.stack([found[left], found[(left + 1).clamp_max(len(found) - 1)]])
         with torch.no_grad():

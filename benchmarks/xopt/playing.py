@@ -9,6 +9,9 @@ from typing import Any
 
 import pandas as pd
 import torch
+
+from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator
+from benchmarks.xopt.lattice import LIMIT, QUADRUPOLES, DriftingLattice
 from xopt.generator import Generator
 from xopt.generators.bayesian import time_dependent
 from xopt.generators.bayesian.upper_confidence_bound import (
@@ -18,9 +21,6 @@ from xopt.generators.bayesian.upper_confidence_bound import (
 from xopt.generators.random import RandomGenerator
 from xopt.generators.sequential.neldermead import NelderMeadGenerator
 from xopt.vocs import VOCS
-
-from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator
-from benchmarks.xopt.lattice import LIMIT, QUADRUPOLES, DriftingLattice
 
 OPENING = 10  # random shots that all generators are given
 _SEED = 1_000  # keeps the seeds of openings apart from those of lattices
@@ -57,12 +57,12 @@ PLAYERS: dict[str, Callable[[int], Generator]] = {
 
 
 def play(name: str, shots: int, seed: int) -> pd.DataFrame:
-    """One run: value without noise and the generator's seconds at every shot.
+    """One run: value without noise and the generator's seconds of processor time at every shot.
 
     Shots are a second apart on the simulation's clock, which is also the one that Xopt's generator reads. A failure of
     a generator (of a fit, say) costs a shot at the point before.
     """
-    lattice, clock = DriftingLattice(shots, seed), SimulatedClock()
+    lattice, clock = DriftingLattice(seed), SimulatedClock()
     torch.manual_seed(seed)
     opening = torch.Generator().manual_seed(_SEED + seed)
     generator = PLAYERS[name](seed)
@@ -71,7 +71,7 @@ def play(name: str, shots: int, seed: int) -> pd.DataFrame:
     time_dependent.time = clock  # type: ignore[assignment]
     try:
         for shot in range(shots):
-            clock.now, failed, began = float(shot), 0, time.perf_counter()
+            clock.now, failed, began = float(shot), 0, time.process_time()
             if shot < OPENING:
                 point = (2 * torch.rand(4, generator=opening, dtype=torch.float64) - 1) * LIMIT
             else:
@@ -82,14 +82,14 @@ def play(name: str, shots: int, seed: int) -> pd.DataFrame:
                         point = torch.tensor([float(chosen[q]) for q in QUADRUPOLES], dtype=torch.float64)
                     except (RuntimeError, ValueError):
                         failed = 1
-            seconds = time.perf_counter() - began
-            measured = lattice.measured(point, shot)
-            data = dict(zip(QUADRUPOLES, point.tolist(), strict=True)) | {"size": measured, "time": float(shot)}
-            began = time.perf_counter()
-            generator.add_data(pd.DataFrame([data]))
-            seconds += time.perf_counter() - began
+            seconds = time.process_time() - began
             with torch.no_grad():
                 value = float(lattice.value(point, torch.tensor(shot)))
+            data = dict(zip(QUADRUPOLES, point.tolist(), strict=True)) | {"time": float(shot)}
+            data["size"] = value + float(lattice.noise[shot])  # what the screen shows
+            began = time.process_time()
+            generator.add_data(pd.DataFrame([data]))
+            seconds += time.process_time() - began
             rows.append((shot, value, seconds, failed))
     finally:
         time_dependent.time = before
