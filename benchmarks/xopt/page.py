@@ -40,7 +40,7 @@ def write_page(out: Path) -> Path:
         half = same[same["shot"] >= most // 2]
         each = same.groupby("seed")["error"].mean()
         means[name] = float(each.mean())
-        spread = each.std() / len(each) ** 0.5
+        spread = each.std() / len(each) ** 0.5 if len(each) > 1 else float("nan")
         last = same[same["shot"] >= most - 10]["seconds"].mean()
         rows.append(
             [
@@ -56,7 +56,7 @@ def write_page(out: Path) -> Path:
     heads = ["generator", "seeds", f"error, shots {OPENING} to {most - 1}", f"from shot {most // 2}"]
     text = _HEAD + f"## The same {most} shots for all\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
-    text += "\nThe interval is two standard errors over the seeds.\n"
+    text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"
     text += _verdict(table, most, means) + _long(table)
     path = out / "RESULTS.md"
     with atomic_write(path) as file:
