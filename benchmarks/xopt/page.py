@@ -31,7 +31,9 @@ default settings, and live on one simulated clock of a second a shot. Seconds ar
 def write_page(out: Path) -> Path:
     """Write ``RESULTS.md`` beside the table that it is made from."""
     table = pd.read_csv(out / "shots.csv")
-    table = table[table["shot"] >= OPENING]
+    runs_of = table.groupby("player")["seed"].agg(set)
+    complete = set.intersection(*runs_of)  # seeds that all have played
+    table = table[(table["shot"] >= OPENING) & table["seed"].isin(complete)]
     rivals = table[table["player"] != OURS]
     most = int(rivals["shot"].max()) + 1
     rows, means = [], {}
@@ -54,7 +56,10 @@ def write_page(out: Path) -> Path:
             ]
         )
     heads = ["generator", "seeds", f"error, shots {OPENING} to {most - 1}", f"from shot {most // 2}"]
-    text = _HEAD + f"## The same {most} shots for all\n\n"
+    own = int(table["shot"].max()) + 1
+    asked = f"--shots {own} --rival-shots {most} --seeds {len(complete)}"
+    text = _HEAD + f"This table: `python -m benchmarks.xopt {asked}`.\n\n"
+    text += f"## The same {most} shots for all\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
     text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"
     text += _verdict(table, most, means) + _long(table)
@@ -72,6 +77,10 @@ def _verdict(table: pd.DataFrame, most: int, means: dict) -> str:
     seconds = same.groupby("player")["seconds"].mean()
     drifting = "Xopt, time-dependent UCB"
     lines = [
+        f"* At least five seeds: {table['seed'].nunique()}: "
+        + ("met." if table["seed"].nunique() >= 5 else "missed."),
+        f"* 2 000 shots of ours: {int(table['shot'].max()) + 1}: "
+        + ("met." if table["shot"].max() + 1 >= 2_000 else "missed."),
         f"* Error at most half of Xopt's best ({best}): ours is {means[OURS] / xopt[best]:.2f} of it: "
         + ("met." if means[OURS] <= 0.5 * xopt[best] else "missed."),
         f"* Ten times the rate of Xopt's time-dependent UCB: {seconds[drifting] / seconds[OURS]:.1f} times: "
