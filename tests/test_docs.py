@@ -21,6 +21,7 @@ from bandits_torch.experiments.starts import SHORTEST
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
+TOOLS = {"ax", "optuna", "xopt"}  # pages whose code needs the package of that name
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in DOCS}
 
 
@@ -35,9 +36,9 @@ def blocks(text, *languages):
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
 def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
-    if page == "ax":
-        pytest.importorskip("ax", reason="Ax is not installed: pip install bandits_torch[ax]")
-        warnings.simplefilter("ignore")  # Ax's and its dependencies' own
+    if page in TOOLS:
+        pytest.importorskip(page, reason=f"not installed: pip install bandits_torch[{page}]")
+        warnings.simplefilter("ignore")  # the tool's and its dependencies' own
     namespace = {}
     for block in blocks(PAGES[page], "python"):
         exec(compile(block, f"{page}.md", "exec"), namespace)

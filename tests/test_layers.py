@@ -26,7 +26,7 @@ FLOORS = [
     {"recipes"},
     {"ask_tell"},
     {"policy_files"},
-    {"experiments"},
+    {"experiments", "integrations"},
     {"cli"},
     {"__init__", "__main__"},
 ]

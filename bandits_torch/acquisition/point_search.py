@@ -118,6 +118,13 @@ class PointSearch:
         each = torch.arange(replicates, device=points.device)
         return domain.fix(points[best.indices, each]), best.values
 
+    @staticmethod
+    def score(
+        acquisition: AcquisitionFunction, X: Tensor, *, replicates: int = 1, time: float | None = None
+    ) -> Tensor:
+        """Values (n, S) of points (n, S, d), those of column s for replicate s; see ``maximise``."""
+        return _OfReplicates(acquisition, replicates).grid(_with_time(X, time))
+
     def _starts(
         self,
         scored: _OfReplicates,

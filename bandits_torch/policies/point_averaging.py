@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from bandits_torch import validation
@@ -141,10 +142,8 @@ class PointAveraging(Policy):
         first = self.search.opening(domain, self._steps, self.replicates, self._seed)
         if first is not None:
             return Choice(first)
-        # In units of the mixture and from its origin, so that the search ends alike whatever the rewards' unit.
-        unit = (self.sharing.weights * self.scale.scale).sum(-1).sqrt()
         points, _ = self.search.maximise(
-            UpperConfidenceBound(self._mixture(torch.zeros_like(unit), unit), self.width),
+            self.acquisition(),
             domain,
             replicates=self.replicates,
             time=now,
@@ -152,6 +151,14 @@ class PointAveraging(Policy):
             seed=(1_000_003 * self._seed + self._steps) % 2**31,
         )
         return Choice(points)
+
+    def acquisition(self) -> AcquisitionFunction:
+        """What ``choose`` maximises over [x, time on the clock]: the mixture's upper bound.
+
+        It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
+        """
+        unit = (self.sharing.weights * self.scale.scale).sum(-1).sqrt()
+        return UpperConfidenceBound(self._mixture(torch.zeros_like(unit), unit), self.width)
 
     @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:

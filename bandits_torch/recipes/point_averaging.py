@@ -32,6 +32,7 @@ def auto_over_points(
     capacity: int = 200,
     search: PointSearch | Mapping[str, Any] | None = None,
     seed: int = 0,
+    kind: type[PointAveraging] = PointAveraging,
     **options: Any,
 ) -> PointAveraging:
     """``PointAveraging`` over seven kernels over time, without change to fast and smooth, times two length-scales.
@@ -43,6 +44,7 @@ def auto_over_points(
         replicates: S.
         width, search, seed: of ``PointAveraging``.
         capacity: of ``PointMembers``.
+        kind: the class of the policy, a kind of ``PointAveraging``.
         options: others of ``PointAveraging``.
 
     Raises ValueError for another kernel, and a noise variance without one.
@@ -67,7 +69,7 @@ def auto_over_points(
     )
     if isinstance(search, Mapping):
         search = PointSearch(**search)
-    return PointAveraging(domain, members, width=width, search=search, seed=seed, **options)
+    return kind(domain, members, width=width, search=search, seed=seed, **options)
 
 
 def _told(domain: Domain, kernel: Kernel, noise_variance: float | Tensor | None) -> tuple[Tensor, float]:

@@ -1,0 +1,171 @@
+"""A generation node for Ax whose models expect the objective to change: ``pip install "bandits_torch[ax]"``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from ax.core.base_trial import BaseTrial
+from ax.core.data import Data
+from ax.core.experiment import Experiment
+from ax.core.parameter import ChoiceParameter, FixedParameter, Parameter, ParameterType, RangeParameter
+from ax.generation_strategy.external_generation_node import ExternalGenerationNode
+from ax.generation_strategy.transition_criterion import TransitionCriterion
+from torch import Tensor
+
+from bandits_torch import recipes, validation
+from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
+from bandits_torch.policies.policy import Observation, Pending, Policy
+from bandits_torch.policies.standardised import StandardisedPolicy
+
+_Values = Mapping[str, Any]
+
+
+class BanditNode(ExternalGenerationNode):
+    """Generates where a policy over a ``Domain`` plays, told once of each arm of every completed trial.
+
+    Every parameter is a coordinate of the policy's unit cube: ranges, their logarithms, integers, ordered choices by
+    their rank, other choices a coordinate for each value. Fixed parameters are passed on. What is pending in Ax
+    lowers the variance (``Policy.choose_many``); the mean waits.
+
+    A point may be generated again, since the objective may have changed there. Standard errors that Ax knows of are
+    not used. The node holds its policy in memory: Ax saves no external nodes, so after a reload a new one learns the
+    experiment's trials again.
+
+    Args:
+        policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Of another recipe the
+            kernel is over the unit cube.
+        standardise: whether the policy learns values in units of their own spread (``StandardisedPolicy``), for one
+            that, unlike ``auto``, does not learn it.
+        time: ``"number"``, the index of a trial; or ``"clock"``, the seconds at which it was run (or else created).
+        seed: of all that is random.
+        name, transition_criteria: of ``GenerationNode``.
+
+    Cost: a step of the policy for each arm learned and each pending one.
+
+    Raises ValueError for arguments of another kind; when it generates, for several objectives, constraints on outcomes
+    or parameters, and parameters that depend on others.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[..., Policy] = recipes.auto,
+        *,
+        standardise: bool = False,
+        time: str = "number",
+        seed: int = 0,
+        name: str = "Bandit",
+        transition_criteria: Sequence[TransitionCriterion] | None = None,
+    ) -> None:
+        validation.function("policy", policy, "a function of a Domain, search and seed")
+        validation.require(time in ("number", "clock"), "time", time, "'number' or 'clock'")
+        self._seed = validation.natural("seed", seed)
+        super().__init__(name=name, should_deduplicate=False, transition_criteria=transition_criteria)
+        self._build, self._standardise, self._time = policy, standardise, time
+        self._parameters: dict[str, Parameter] = {}
+        self._axes: dict[str, Axis] = {}
+        self._now = 0.0
+
+    def update_generator_state(self, experiment: Experiment, data: Data) -> None:
+        """See Ax: learn what is new."""
+        metric, sign = _objective(experiment)
+        constraints = experiment.search_space.parameter_constraints
+        validation.require(not constraints, "parameter_constraints", constraints, "none")
+        self._parameters = dict(experiment.search_space.parameters)
+        axes = {
+            name: _axis(one)
+            for name, one in self._parameters.items()
+            if not isinstance(one, FixedParameter) and _several(one)
+        }
+        if axes != self._axes:
+            self._begin(axes)
+        table = data.df
+        table = table[table["metric_name"] == metric] if len(table) else table
+        values = {
+            (int(row.trial_index), row.arm_name): float(row.mean) for row in table.itertuples(index=False)
+        }
+        latest = -math.inf
+        for index, trial in sorted(experiment.trials.items()):
+            latest = max(latest, self._time_of(trial))
+            for arm in trial.arms if trial.status.is_completed else []:
+                value = values.get((index, arm.name), math.nan)
+                if (index, arm.name) not in self._learned and math.isfinite(value):
+                    reward = torch.tensor([sign * value], dtype=torch.float64)
+                    self._policy.learn(Observation(self._time_of(trial), self._point(arm.parameters), reward))
+                    self._learned.add((index, arm.name))
+        self._now = max(self._now, latest + 1.0 if self._time == "number" else latest, 0.0)
+
+    def get_next_candidate(self, pending_parameters: list[Any]) -> Any:
+        """See Ax: the policy's choice."""
+        pending = [Pending(self._now, self._point(values)) for values in pending_parameters]
+        (choice,) = self._policy.choose_many(self._now, 1, pending=pending)
+        numbers = self._space.decode(choice.arm[0])
+        return {
+            name: _value(one, numbers[name]) if name in numbers else _only(one)
+            for name, one in self._parameters.items()
+        }
+
+    def _begin(self, axes: dict[str, Axis]) -> None:
+        """A policy over these parameters that has learned nothing."""
+        space = Space(axes)
+        search = MixedSearch(initial=2 * (space.dim + 1), space=space)
+        policy = self._build(space.domain(), search=search, seed=self._seed)
+        validation.instance("policy", policy, Policy, "a function that returns a Policy")
+        self._policy: Policy = StandardisedPolicy(policy) if self._standardise else policy
+        self._axes, self._space = axes, space
+        self._learned: set[tuple[int, str]] = set()
+
+    def _point(self, values: _Values) -> Tensor:
+        """(1, d)."""
+        known = {name: _number(self._parameters[name], values[name]) for name in self._axes if name in values}
+        return self._space.encode(known).unsqueeze(0)
+
+    def _time_of(self, trial: BaseTrial) -> float:
+        if self._time == "number":
+            return float(trial.index)
+        return (trial.time_run_started or trial.time_created).timestamp()
+
+
+def _objective(experiment: Experiment) -> tuple[str, float]:
+    """Name of the metric, and -1 where it is minimised."""
+    config = experiment.optimization_config
+    validation.require(config is not None, "optimization_config", config, "one with an objective")
+    single = config.objective.is_single_objective
+    validation.require(single, "objective", config.objective, "one metric: a bandit has one reward")
+    limits = config.outcome_constraints
+    validation.require(not limits, "outcome_constraints", limits, "none: this node learns the objective")
+    ((metric, weight),) = config.objective.metric_weights
+    return metric, math.copysign(1.0, weight)
+
+
+def _several(one: Parameter) -> bool:
+    return len(one.values) > 1 if isinstance(one, ChoiceParameter) else True
+
+
+def _axis(one: Parameter) -> Axis:
+    if isinstance(one, RangeParameter):
+        validation.require(not one.logit_scale, one.name, one, "without a logit scale")
+        whole = one.parameter_type == ParameterType.INT
+        return Axis(float(one.lower), float(one.upper), one.log_scale, 1.0 if whole else None)
+    plain = isinstance(one, ChoiceParameter) and not one.is_hierarchical
+    validation.require(
+        plain, one.name, one, "a range, a choice or a fixed value, none of which decides others"
+    )
+    count = len(one.values)
+    return Axis(0.0, count - 1.0, step=1.0) if one.is_ordered else Axis(choices=count)
+
+
+def _number(one: Parameter, value: Any) -> float:
+    return float(one.values.index(value)) if isinstance(one, ChoiceParameter) else float(value)
+
+
+def _value(one: Parameter, number: float) -> Any:
+    if isinstance(one, ChoiceParameter):
+        return one.values[round(number)]
+    return round(number) if one.parameter_type == ParameterType.INT else one.cast(number)
+
+
+def _only(one: Parameter) -> Any:
+    return one.values[0] if isinstance(one, ChoiceParameter) else one.value

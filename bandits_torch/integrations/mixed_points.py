@@ -1,0 +1,231 @@
+"""Parameters of other tools as points of the unit cube: ranges, logarithms, steps, unordered choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.domain import Domain
+
+_CLIMBS = 20  # rounds of one-step moves at most
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter: a column of the unit cube, or one for each of its choices.
+
+    Attributes:
+        low, high: of its range, low < high.
+        log: whether the column is linear in the logarithm; low > 0.
+        step: its values are low, low + step, ...; None: all numbers. Every value has an equal share of the column.
+        choices: number of unordered values 0, 1, ... in place of a range, a column for each (one-hot).
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    step: float | None = None
+    choices: int = 0
+
+    def __post_init__(self) -> None:
+        if self.choices:
+            return
+        fits = math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
+        validation.require(fits, "low, high", (self.low, self.high), "finite, increasing")
+        validation.require(not self.log or self.low > 0, "low", self.low, "> 0 for a logarithm")
+        if self.step is not None:
+            validation.positive("step", self.step)
+
+    @property
+    def columns(self) -> int:
+        """How many columns it takes."""
+        return self.choices or 1
+
+    @property
+    def discrete(self) -> bool:
+        """Whether it takes some values of its columns only."""
+        return self.choices > 0 or self.step is not None
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        half = 0.5 * (self.step or 0.0)
+        low, high = self.low - half, self.high + half
+        if not self.log:
+            return low, high
+        return math.log(low if low > 0 else 0.5 * self.low), math.log(high)
+
+    def to_unit(self, x: Tensor) -> Tensor:
+        """Values of a range as numbers of its column."""
+        low, high = self._ends
+        return ((x.log() if self.log else x) - low) / (high - low)
+
+    def from_unit(self, u: Tensor) -> Tensor:
+        """The nearest values of the range."""
+        low, high = self._ends
+        x = low + u * (high - low)
+        x = x.exp() if self.log else x
+        if self.step is not None:
+            x = self.low + ((x - self.low) / self.step).round() * self.step
+        return x.clamp(self.low, self.high)
+
+    def encode(self, value: float) -> Tensor:
+        """Its columns (columns,) for a value."""
+        if self.choices:
+            return one_hot(torch.tensor(int(value)), self.choices).double()
+        return self.to_unit(torch.tensor([value], dtype=torch.float64))
+
+    def decode(self, u: Tensor) -> float:
+        """The value that columns (columns,) stand for."""
+        return float(u.argmax()) if self.choices else float(self.from_unit(u))
+
+    def snap(self, U: Tensor) -> Tensor:
+        """The columns ``... x columns`` of the nearest values."""
+        if self.choices:
+            return one_hot(U.argmax(-1), self.choices).to(U)
+        return U if self.step is None else self.to_unit(self.from_unit(U))
+
+    def moves(self, U: Tensor) -> list[Tensor]:
+        """The columns (S, columns) after every move by one step, or to every choice; those outside its range too."""
+        if self.choices:
+            return [unit.expand_as(U) for unit in torch.eye(self.choices).to(U)]
+        if self.step is None:
+            return []
+        x = self.from_unit(U)
+        return [self.to_unit((x + sign * self.step).clamp(self.low, self.high)) for sign in (-1, 1)]
+
+
+class Space:
+    """Named axes, side by side in the unit cube.
+
+    Args:
+        axes: by name, in order; at least one.
+
+    Raises ValueError for none.
+    """
+
+    def __init__(self, axes: Mapping[str, Axis]) -> None:
+        validation.require(len(axes) > 0, "axes", axes, "at least one")
+        self.axes = dict(axes)
+        ends = torch.tensor([axis.columns for axis in self.axes.values()]).cumsum(0).tolist()
+        starts = [0, *ends[:-1]]
+        self.columns = {name: slice(a, b) for name, a, b in zip(self.axes, starts, ends, strict=True)}
+        self.dim = ends[-1]
+
+    @property
+    def discrete(self) -> list[str]:
+        """Names of axes that take some values only."""
+        return [name for name, axis in self.axes.items() if axis.discrete]
+
+    def domain(
+        self,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        fixed: Mapping[str, float] | None = None,
+    ) -> Domain:
+        """The unit cube; ``ranges``: narrower ones, by name; ``fixed``: values that are given, by name."""
+        bounds = torch.stack([torch.zeros(self.dim), torch.ones(self.dim)]).double()
+        for name, (low, high) in (ranges or {}).items():
+            axis = self.axes[name]
+            half = 0.5 * (axis.step or 0.0)
+            ends = torch.tensor([max(low - half, 0.5 * low) if axis.log else low - half, high + half])
+            bounds[:, self.columns[name]] = axis.to_unit(ends.double()).clamp(0.0, 1.0).unsqueeze(-1)
+        features = {
+            column: float(value)
+            for name, given in (fixed or {}).items()
+            for column, value in zip(
+                range(self.dim)[self.columns[name]], self.axes[name].encode(given), strict=True
+            )
+        }
+        return Domain(bounds, fixed_features=features)
+
+    def encode(self, values: Mapping[str, float]) -> Tensor:
+        """The point (d,) of values by name; what is missing lies in the middle of its range or of all choices."""
+        parts = []
+        for name, axis in self.axes.items():
+            middle = torch.full((axis.columns,), 1 / axis.choices if axis.choices else 0.5).double()
+            parts.append(axis.encode(values[name]) if name in values else middle)
+        return torch.cat(parts)
+
+    def decode(self, point: Tensor) -> dict[str, float]:
+        """The values of a point (d,) by name."""
+        return {name: axis.decode(point[self.columns[name]]) for name, axis in self.axes.items()}
+
+    def snap(self, X: Tensor) -> Tensor:
+        """The nearest points ``... x d`` that stand for values."""
+        return torch.cat([axis.snap(X[..., self.columns[name]]) for name, axis in self.axes.items()], -1)
+
+    def neighbours(self, X: Tensor) -> Tensor:
+        """Points (m, S, d) that differ from X (S, d) by one step or another choice of one axis."""
+        found = []
+        for name, axis in self.axes.items():
+            for moved in axis.moves(X[..., self.columns[name]]):
+                other = X.clone()
+                other[..., self.columns[name]] = moved
+                found.append(other)
+        return torch.stack(found)
+
+
+@dataclass(frozen=True)
+class MixedSearch(PointSearch):
+    """``PointSearch`` over points that stand for values of a ``Space``.
+
+    The search of the whole cube gives a start, and so do its raw samples. The best of them on the grid climbs by moves
+    of one step or one choice until none is better; then the other columns are searched once more with those fixed.
+
+    Attributes:
+        space: of the points.
+
+    Cost: two searches, and an evaluation of every neighbour for each move.
+    """
+
+    space: Space = field(default_factory=lambda: Space({"x": Axis()}))
+
+    def maximise(
+        self,
+        acquisition: AcquisitionFunction,
+        domain: Domain,
+        *,
+        replicates: int = 1,
+        time: float | None = None,
+        starts: Tensor | None = None,
+        seed: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """See ``PointSearch``; the points stand for values."""
+        about: dict[str, Any] = {"replicates": replicates, "time": time}
+        points, values = super().maximise(acquisition, domain, **about, starts=starts, seed=seed)
+        discrete = self.space.discrete
+        if not discrete:
+            return points, values
+
+        def best(X: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.no_grad():
+                found = self.score(acquisition, X, **about).nan_to_num(nan=-torch.inf)
+            values, first = torch.where(domain.contains(X), found, -torch.inf).max(0)
+            return X[first, torch.arange(replicates, device=X.device)], values
+
+        raw = domain.sample(self.raw_samples, seed).unsqueeze(1).repeat(1, replicates, 1)
+        points, values = best(domain.fix(self.space.snap(torch.cat([points.unsqueeze(0), raw]))))
+        for _ in range(_CLIMBS):
+            moved, better = best(domain.fix(torch.cat([points.unsqueeze(0), self.space.neighbours(points)])))
+            if not bool((better > values).any()):
+                break
+            points, values = moved, better
+        given = {
+            column: points[:, column] if replicates > 1 else float(points[0, column])
+            for name in discrete
+            for column in range(self.space.dim)[self.space.columns[name]]
+        }
+        given = dict(domain.fixed_features) | given
+        if len(given) == self.space.dim:
+            return points, values
+        rest = Domain(domain.bounds, domain.inequality_constraints, given)
+        return super().maximise(acquisition, rest, **about, starts=points.unsqueeze(1), seed=seed)

@@ -1,0 +1,271 @@
+"""A sampler for Optuna whose models expect the objective to change: ``pip install "bandits_torch[optuna]"``."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+from torch import Tensor
+
+from bandits_torch import recipes, validation
+from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
+from bandits_torch.policies.policy import Observation, Pending, Policy
+from bandits_torch.policies.standardised import StandardisedPolicy
+
+_SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
+_TIMES = "'number', 'clock' or a function of a trial"
+
+
+def _locked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, by one thread at a time: those of ``n_jobs`` share a sampler."""
+
+    @functools.wraps(method)
+    def alone(self: BanditSampler, *args: Any, **kwargs: Any) -> Any:
+        with self._turn:
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
+class BanditSampler(BaseSampler):
+    """Samples where a policy over a ``Domain`` plays, told of every completed trial once.
+
+    Every parameter ever suggested is a coordinate of the policy's unit cube: a float or an integer one, its logarithm
+    if it has ``log=True``, a categorical one a coordinate for each choice. Where a trial did not suggest a parameter
+    (because of a condition), it is learned at the middle of that range. A parameter that comes up for the first time is
+    sampled by ``independent_sampler``; then the policy is built anew over the larger cube and learns all trials again.
+
+    Running trials count as pending (``Policy.choose_many``): they lower the variance, the mean waits. So ``n_jobs`` and
+    several processes on one storage work; a process sees the running trials of others by what they have suggested.
+    Failed and pruned trials are not learned; a pruner sees nothing of the sampler. An infinite value is learned as
+    the worst (or best) finite one so far.
+
+    Args:
+        policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Of another recipe, such
+            as ``functools.partial(recipes.tv_gp_ucb, kernel=kernel, noise_variance=0.1)``, the kernel is over the unit
+            cube.
+        standardise: whether the policy learns values in units of their own spread (``StandardisedPolicy``), for one
+            that, unlike ``auto``, does not learn it.
+        time: of a trial: ``"number"``, its number; ``"clock"``, the seconds at which it started; or a function of it.
+        n_startup_trials: that many trials are points of a Sobol sequence, the first included; None: 2 (d + 1) in
+            dimension d.
+        independent_sampler: by default ``RandomSampler``.
+        seed: of all that is random; None: another one every time.
+
+    Cost: a step of the policy for each trial learned and each one running; all again where the parameters change.
+
+    Raises ValueError for arguments of another kind; while sampling, for several objectives and for trials with
+    constraints.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[..., Policy] = recipes.auto,
+        *,
+        standardise: bool = False,
+        time: str | Callable[[FrozenTrial], float] = "number",
+        n_startup_trials: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+        seed: int | None = None,
+    ) -> None:
+        validation.function("policy", policy, "a function of a Domain, search and seed")
+        validation.require(callable(time) or time in ("number", "clock"), "time", time, _TIMES)
+        if n_startup_trials is not None:
+            validation.natural("n_startup_trials", n_startup_trials)
+        if seed is not None:
+            validation.natural("seed", seed)
+        if independent_sampler is not None:
+            validation.instance("independent_sampler", independent_sampler, BaseSampler, "a BaseSampler")
+        self._build, self._standardise, self._time = policy, standardise, time
+        self._startup = n_startup_trials
+        self._independent = independent_sampler or RandomSampler(seed=seed)
+        self._random = np.random.default_rng(seed)
+        self._turn = threading.RLock()
+        self._renew()
+
+    def _renew(self) -> None:
+        """Another seed, and a policy that learns everything again."""
+        self._seed = int(self._random.integers(2**31))
+        self._study = ""
+        self._axes: dict[str, Axis] = {}
+        self._asked: dict[int, Tensor] = {}
+
+    @_locked
+    def reseed_rng(self) -> None:
+        """See Optuna: other random numbers from here on."""
+        self._independent.reseed_rng()
+        self._random = np.random.default_rng()
+        self._renew()
+
+    @_locked
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the policy, which learns again from the study."""
+        return {name: value for name, value in vars(self).items() if name not in ("_turn", "_policy")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _turn=threading.RLock(), _axes={})
+
+    # -- what Optuna asks for --------------------------------------------------------------------------
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """The latest range of every parameter suggested so far, but for those of a single value."""
+        _one_objective(study)
+        latest, _ = _parameters(study.get_trials(deepcopy=False, states=_SEEN))
+        return {name: given for name, given in latest.items() if not given.single()}
+
+    @_locked
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The policy's choice."""
+        _one_objective(study)
+        if not search_space:
+            return {}
+        trials = study.get_trials(deepcopy=False, states=_SEEN)
+        latest, axes = _parameters(trials, search_space)
+        if (study.study_name, axes) != (self._study, self._axes):
+            self._begin(study.study_name, axes)
+        for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
+            self._learn(one, study.direction)
+        now = max(self._time_of(trial), self._now)
+        running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
+        pending = [Pending(now, self._point(t)) for t in running if t.number in self._asked or t.params]
+        domain = self._space.domain(
+            {name: _ends(latest[name]) for name, axis in axes.items() if not axis.choices},
+            {name: _ends(latest[name])[0] for name in axes if latest[name].single()},
+        )
+        (choice,) = self._policy.choose_many(now, 1, domain, pending)
+        self._asked[trial.number] = self._space.snap(choice.arm)
+        values = self._space.decode(self._asked[trial.number][0])
+        return {name: _value(given, values[name]) for name, given in search_space.items()}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """By ``independent_sampler``."""
+        _one_objective(study)
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """See Optuna: told to ``independent_sampler``."""
+        self._independent.before_trial(study, trial)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
+        """See Optuna: told to ``independent_sampler``."""
+        self._independent.after_trial(study, trial, state, values)
+
+    # -- the policy ------------------------------------------------------------------------------------
+
+    def _begin(self, study: str, axes: dict[str, Axis]) -> None:
+        """A policy over these parameters that has learned nothing."""
+        space = Space(axes)
+        startup = 2 * (space.dim + 1) if self._startup is None else self._startup
+        policy = self._build(
+            space.domain(), search=MixedSearch(initial=startup, space=space), seed=self._seed
+        )
+        validation.instance("policy", policy, Policy, "a function that returns a Policy")
+        self._policy: Policy = StandardisedPolicy(policy) if self._standardise else policy
+        self._study, self._axes, self._space = study, axes, space
+        self._learned: set[int] = set()
+        self._asked, self._now, self._values = {}, -math.inf, (math.inf, -math.inf)
+
+    def _learn(self, trial: FrozenTrial, direction: StudyDirection) -> None:
+        """A completed trial, if it is new."""
+        if trial.state != TrialState.COMPLETE or trial.number in self._learned:
+            return
+        limited = getattr(trial, "constraints", None) or trial.system_attrs.get("constraints")
+        validation.require(not limited, "constraints", limited, "none: this sampler learns the value alone")
+        assert trial.value is not None
+        least, most = self._values
+        if math.isfinite(trial.value):
+            self._values = min(least, trial.value), max(most, trial.value)
+        elif least > most:
+            return  # until there is a finite one to take in its place
+        value = min(max(trial.value, self._values[0]), self._values[1])
+        largest = validation.largest_reward(torch.float64)
+        reward = min(max(-value if direction == StudyDirection.MINIMIZE else value, -largest), largest)
+        time = self._time_of(trial)
+        self._policy.learn(Observation(time, self._point(trial), torch.tensor([reward], dtype=torch.float64)))
+        self._learned.add(trial.number)
+        self._asked.pop(trial.number, None)
+        self._now = max(self._now, time)
+
+    def _point(self, trial: FrozenTrial) -> Tensor:
+        """Where a trial is, or will be if nothing it has suggested says otherwise: (1, d)."""
+        known = self._space.decode(self._asked[trial.number][0]) if trial.number in self._asked else {}
+        if trial.state != TrialState.RUNNING:
+            known = {}
+        for name, value in trial.params.items():
+            given = trial.distributions[name]
+            if name in self._axes and _choices(given) == self._axes[name].choices:
+                known[name] = given.to_internal_repr(value)
+        return self._space.encode(known).unsqueeze(0)
+
+    def _time_of(self, trial: FrozenTrial) -> float:
+        if self._time == "number":
+            return float(trial.number)
+        if callable(self._time):
+            return validation.finite_number("time(trial)", self._time(trial))
+        assert trial.datetime_start is not None
+        return trial.datetime_start.timestamp()
+
+
+def _one_objective(study: Study) -> None:
+    """Raise ValueError for a study of several objectives."""
+    count = len(study.directions)
+    validation.require(count == 1, "study.directions", study.directions, "one: a bandit has one reward")
+
+
+def _parameters(
+    trials: Sequence[FrozenTrial], also: Mapping[str, BaseDistribution] | None = None
+) -> tuple[dict[str, BaseDistribution], dict[str, Axis]]:
+    """The latest distribution of every parameter, and the axes that hold all of its values, if there are several."""
+    latest: dict[str, BaseDistribution] = {}
+    axes: dict[str, Axis] = {}
+    for distributions in [*(trial.distributions for trial in trials), also or {}]:
+        for name, given in distributions.items():
+            if latest.get(name) == given:
+                continue
+            latest[name] = given
+            if name in axes or not given.single():
+                axes[name] = _around(axes.get(name), given)
+    return latest, axes
+
+
+def _choices(given: BaseDistribution) -> int:
+    return len(given.choices) if isinstance(given, CategoricalDistribution) else 0
+
+
+def _around(axis: Axis | None, given: BaseDistribution) -> Axis:
+    """The axis with the values of a distribution too; that of the distribution alone, if it is of another kind."""
+    if isinstance(given, CategoricalDistribution):
+        return Axis(choices=len(given.choices))
+    low, high = _ends(given)
+    if axis is not None and not axis.choices and axis.log == given.log:
+        low, high = min(low, axis.low), max(high, axis.high)
+    return Axis(low, high, given.log, given.step)
+
+
+def _ends(given: BaseDistribution) -> tuple[float, float]:
+    """The least and the largest value, as numbers."""
+    if isinstance(given, CategoricalDistribution):
+        return 0.0, len(given.choices) - 1.0
+    return float(given.low), float(given.high)
+
+
+def _value(given: BaseDistribution, number: float) -> Any:
+    """The value of a distribution next to a number."""
+    if not isinstance(given, CategoricalDistribution):
+        if given.step is not None:
+            number = given.low + round((number - given.low) / given.step) * given.step
+        number = min(max(number, given.low), given.high)
+    return given.to_external_repr(number)

@@ -1,0 +1,228 @@
+"""A generator for Xopt whose models expect the machine to drift: ``pip install "bandits_torch[xopt]"``."""
+
+from __future__ import annotations
+
+import base64
+import math
+import tempfile
+import time
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.utils.probability.utils import log_ndtr, log_prob_normal_in
+from gest_api.vocs import VOCS, BoundsConstraint, GreaterThanConstraint, MaximizeObjective
+from pydantic import Field, PositiveFloat, PrivateAttr, field_serializer
+from torch import Tensor
+from xopt.generator import Generator
+from xopt.generators import generators
+
+from bandits_torch import validation
+from bandits_torch.domain import Domain
+from bandits_torch.policies.point_averaging import PointAveraging
+from bandits_torch.policies.policy import Observation
+from bandits_torch.recipes.point_averaging import auto_over_points
+from bandits_torch.state_files import read_state, write_state
+
+_KIND = "Xopt generator"
+_LEAST_SPREAD = 1e-12
+
+
+class TimeVaryingUCBGenerator(Generator):
+    """Upper confidence bounds of the recipe ``auto`` over the variables, which learns each shot once.
+
+    In place of Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every shot.
+    Kernels over time, length-scales, noise and unit are learned on line. At most ``capacity`` shots are held, so a
+    shot costs the same however long the run is. No data are needed to begin: the first shots are Sobol points.
+
+    With constraints each constrained output has a model of its own, and what is maximised is
+
+        (upper bound of the objective in its own unit) + sum_i ln P(constraint i holds),
+
+    so a point that breaks a constraint for sure is never worth it. It is no guarantee: shots may break constraints
+    while these are learned (``recipes.safe_gp_ucb``, over arms, is for limits that must hold).
+
+    Rows without a finite objective and constraints are not learned. A later change of the data (``remove_data``,
+    ``reset_data``) makes it learn all again.
+
+    Attributes:
+        width: multiplies the standard deviation.
+        clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
+            Xopt's own generator; the next shot is then expected ``added_time`` seconds from now.
+        capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
+        seed: of all that is random.
+        state: what it has learned, in the YAML of Xopt: after a reload it goes on with the same bits.
+
+    Cost: a step of ``PointAveraging`` for each shot and each output.
+
+    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and discrete or contextual variables.
+    """
+
+    name = "time_varying_ucb"
+    supports_batch_generation: bool = Field(default=True, frozen=True, exclude=True)
+    supports_single_objective: bool = Field(default=True, frozen=True, exclude=True)
+    supports_constraints: bool = Field(default=True, frozen=True, exclude=True)
+
+    width: PositiveFloat = 1.0
+    clock: Literal["shots", "time"] = "shots"
+    added_time: float = Field(default=0.0, ge=0.0)
+    capacity: int = Field(default=200, ge=2)
+    options: dict[str, Any] = Field(default_factory=dict)
+    seed: int = Field(default=0, ge=0)
+    state: str | None = Field(default=None, repr=False)
+
+    _models: list[PointAveraging] = PrivateAttr(default_factory=list)
+    _of: tuple[str, ...] = PrivateAttr(default=())
+    _rows: np.ndarray | None = PrivateAttr(default=None)
+
+    def generate(self, n_candidates: int) -> list[dict[Hashable, Any]]:
+        """The next shots, each of which counts those before it as pending."""
+        validation.positive_integer("n_candidates", n_candidates)
+        self._learn()
+        last = -math.inf if self._rows is None or not len(self._rows) else float(self._rows[:, -1].max())
+        shots = 0 if self.data is None else len(self.data)
+        now = max(last, time.time() + self.added_time) if self.clock == "time" else float(shots)
+        choices = self._models[0].choose_many(now, n_candidates, _domain(self.vocs))
+        return [dict(zip(self.vocs.variable_names, one.arm[0].tolist(), strict=True)) for one in choices]
+
+    def add_data(self, new_data: pd.DataFrame) -> None:
+        """Xopt's, and learn them."""
+        super().add_data(new_data)
+        self._learn()
+
+    @field_serializer("state")
+    def _write_state(self, _: str | None) -> str | None:
+        if self._rows is None:
+            return self.state
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "state"
+            header = {"of": list(self._of), "rows": len(self._rows)}
+            write_state(path, _KIND, header, [model.state_dict() for model in self._models])
+            return base64.b64encode(path.read_bytes()).decode()
+
+    # -- the models ------------------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """What is new in the data; all of them, if those that were learned are no longer at their beginning."""
+        outputs = (*self.vocs.objective_names, *self.vocs.constraint_names)
+        of = (*self.vocs.variable_names, *outputs)
+        rows = self._numbers([*of])
+        if self._of != of or not self._models or not _begins_with(rows, self._rows):
+            known = self._begin(of, len(outputs))
+            self._rows = rows[:known] if known <= len(rows) else rows[:0]
+            if known > len(rows):
+                self._begin(of, len(outputs), anew=True)
+        assert self._rows is not None
+        d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
+        for row in rows[len(self._rows) :]:
+            if not np.isfinite(row).all():
+                continue
+            point = torch.tensor(row[None, :d], dtype=torch.float64)
+            for model, sign, value in zip(self._models, signs, row[d:-1], strict=True):
+                reward = torch.tensor([sign * value], dtype=torch.float64)
+                model.learn(Observation(float(row[-1]), point, reward))
+        self._rows = rows
+
+    def _numbers(self, columns: list[str]) -> np.ndarray:
+        """The data, (n, columns + 1): values and, last, time."""
+        if self.data is None or not len(self.data):
+            return np.empty((0, len(columns) + 1))
+        values = self.data.reindex(columns=columns).to_numpy(dtype=float)
+        if self.clock == "time":
+            validation.require("time" in self.data, "data", list(self.data), "with a column 'time'")
+            times = self.data["time"].to_numpy(dtype=float)
+        else:
+            times = np.arange(len(values), dtype=float)
+        return np.column_stack([values, times])
+
+    def _begin(self, of: tuple[str, ...], outputs: int, anew: bool = False) -> int:
+        """Models that have learned nothing, or what ``state`` says; how many rows that was."""
+        about: dict[str, Any] = {"capacity": self.capacity, "seed": self.seed, **self.options}
+        domain = _domain(self.vocs)
+        first = auto_over_points(domain, width=self.width, kind=_WithinLimits, **about)
+        assert isinstance(first, _WithinLimits)
+        first.limits = [
+            (auto_over_points(domain, **about), *_limits(one)) for one in self.vocs.constraints.values()
+        ]
+        self._models, self._of = [first, *(model for model, _, _ in first.limits)], of
+        given, self.state = self.state, None
+        if given is None or anew:
+            return 0
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "state"
+            path.write_bytes(base64.b64decode(given))
+            header, states = read_state(path, _KIND)
+        validation.require(tuple(header["of"]) == of, "state", header["of"], f"of {of}")
+        for model, one in zip(self._models, states, strict=True):
+            model.load_state_dict(one)
+        return int(header["rows"])
+
+
+class _WithinLimits(PointAveraging):
+    """A policy that weighs its bounds by how likely other quantities, each with a model, are within limits."""
+
+    limits: Sequence[tuple[PointAveraging, float, float]] = ()
+
+    def acquisition(self) -> AcquisitionFunction:
+        """The upper bound plus the logarithms of the probabilities."""
+        return _Feasible(super().acquisition(), self.limits) if self.limits else super().acquisition()
+
+
+class _Feasible(AcquisitionFunction):
+    """a(X) + sum_i ln P(low_i <= g_i(X) <= high_i), g_i normal as its model predicts."""
+
+    def __init__(
+        self, bound: AcquisitionFunction, limits: Sequence[tuple[PointAveraging, float, float]]
+    ) -> None:
+        super().__init__(model=bound.model)
+        self.bound = bound
+        self._limits = [(model.mixture(), low, high) for model, low, high in limits]
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Values of X as those of the bound."""
+        value = self.bound(X)
+        for model, low, high in self._limits:
+            posterior = model.posterior(X)
+            mean, variance = (
+                moment.squeeze(-1).squeeze(-1) for moment in (posterior.mean, posterior.variance)
+            )
+            spread = variance.clamp_min(_LEAST_SPREAD * (1 + mean.detach().square())).sqrt()
+            below, above = (low - mean) / spread, (high - mean) / spread
+            if math.isinf(low):
+                value = value + log_ndtr(above)
+            elif math.isinf(high):
+                value = value + log_ndtr(-below)
+            else:
+                value = value + log_prob_normal_in(below, above)
+        return value
+
+
+def _domain(vocs: VOCS) -> Domain:
+    return Domain(torch.tensor([vocs.variables[name].domain for name in vocs.variable_names]).double().mT)
+
+
+def _sign(vocs: VOCS) -> float:
+    (objective,) = vocs.objectives.values()
+    return 1.0 if isinstance(objective, MaximizeObjective) else -1.0
+
+
+def _limits(constraint: Any) -> tuple[float, float]:
+    """The least and largest value that a constraint allows."""
+    if isinstance(constraint, BoundsConstraint):
+        return float(constraint.range[0]), float(constraint.range[1])
+    if isinstance(constraint, GreaterThanConstraint):
+        return float(constraint.value), math.inf
+    return -math.inf, float(constraint.value)
+
+
+def _begins_with(rows: np.ndarray, learned: np.ndarray | None) -> bool:
+    if learned is None or len(learned) > len(rows):
+        return False
+    return np.array_equal(rows[: len(learned)], learned, equal_nan=True)
+
+
+generators[TimeVaryingUCBGenerator.name] = TimeVaryingUCBGenerator  # so that YAML finds it by name

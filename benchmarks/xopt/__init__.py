@@ -1,0 +1,1 @@
+"""Xopt with our models and with its own, on a beam line in Cheetah that drifts."""

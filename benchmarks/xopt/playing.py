@@ -1,0 +1,96 @@
+"""Generators of Xopt on the drifting lattice, all on one clock of the simulation."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator
+from benchmarks.xopt.lattice import LIMIT, QUADRUPOLES, DriftingLattice
+from xopt.generator import Generator
+from xopt.generators.bayesian import time_dependent
+from xopt.generators.bayesian.upper_confidence_bound import (
+    TDUpperConfidenceBoundGenerator,
+    UpperConfidenceBoundGenerator,
+)
+from xopt.generators.random import RandomGenerator
+from xopt.generators.sequential.neldermead import NelderMeadGenerator
+from xopt.vocs import VOCS
+
+OPENING = 10  # random shots that all generators are given
+_SEED = 1_000  # keeps the seeds of openings apart from those of lattices
+
+
+def vocs() -> Any:
+    """Strengths within their limits; the size is minimised."""
+    bounds = {name: [-LIMIT, LIMIT] for name in QUADRUPOLES}
+    return VOCS(variables=bounds, objectives={"size": "MINIMIZE"})
+
+
+class SimulatedClock:
+    """Stands in for the module ``time`` where Xopt reads it: a second for each shot, and waiting takes no time."""
+
+    def __init__(self) -> None:
+        self.now = 1.0
+
+    def time(self) -> float:
+        """Seconds of the simulation."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Waiting is over at once."""
+        self.now += max(seconds, 0.01)
+
+
+PLAYERS: dict[str, Callable[[int], Generator]] = {
+    "ours": lambda seed: TimeVaryingUCBGenerator(vocs=vocs(), seed=seed),
+    "Xopt, time-dependent UCB": lambda seed: TDUpperConfidenceBoundGenerator(vocs=vocs(), added_time=0.9),
+    "Xopt, UCB": lambda seed: UpperConfidenceBoundGenerator(vocs=vocs()),
+    "Xopt, Nelder-Mead": lambda seed: NelderMeadGenerator(vocs=vocs()),
+    "random": lambda seed: RandomGenerator(vocs=vocs()),
+}
+
+
+def play(name: str, shots: int, seed: int) -> pd.DataFrame:
+    """One run: value without noise and the generator's seconds of processor time at every shot.
+
+    Shots are a second apart on the simulation's clock, which is also the one that Xopt's generator reads. A failure of
+    a generator (of a fit, say) costs a shot at the point before.
+    """
+    lattice, clock = DriftingLattice(seed), SimulatedClock()
+    torch.manual_seed(seed)
+    opening = torch.Generator().manual_seed(_SEED + seed)
+    generator = PLAYERS[name](seed)
+    rows, point = [], torch.zeros(4, dtype=torch.float64)
+    before = time_dependent.time
+    time_dependent.time = clock  # type: ignore[assignment]
+    try:
+        for shot in range(shots):
+            clock.now, failed, began = float(shot), 0, time.process_time()
+            if shot < OPENING:
+                point = (2 * torch.rand(4, generator=opening, dtype=torch.float64) - 1) * LIMIT
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    try:
+                        (chosen,) = generator.generate(1)
+                        point = torch.tensor([float(chosen[q]) for q in QUADRUPOLES], dtype=torch.float64)
+                    except (RuntimeError, ValueError):
+                        failed = 1
+            seconds = time.process_time() - began
+            with torch.no_grad():
+                value = float(lattice.value(point, torch.tensor(shot)))
+            data = dict(zip(QUADRUPOLES, point.tolist(), strict=True)) | {"time": float(shot)}
+            data["size"] = value + float(lattice.noise[shot])  # what the screen shows
+            began = time.process_time()
+            generator.add_data(pd.DataFrame([data]))
+            seconds += time.process_time() - began
+            rows.append((shot, value, seconds, failed))
+    finally:
+        time_dependent.time = before
+    return pd.DataFrame(rows, columns=["shot", "value", "seconds", "failed"])

@@ -1,0 +1,165 @@
+"""``BanditNode`` in Ax: what it learns of an experiment, and that it follows an objective that moves."""
+
+import functools
+import math
+
+import pytest
+from gpytorch.kernels import RBFKernel
+
+pytest.importorskip("ax", reason="Ax is not installed: pip install bandits_torch[ax]")
+
+from ax.api.client import Client
+from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.exceptions.core import AxError
+from ax.generation_strategy.generation_strategy import GenerationStrategy
+
+from bandits_torch import recipes
+from bandits_torch.integrations.ax import BanditNode
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ax's and its dependencies' own
+X = RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))
+ALL = [
+    X,
+    RangeParameterConfig(name="rate", parameter_type="float", bounds=(1e-5, 1e-1), scaling="log"),
+    RangeParameterConfig(name="layers", parameter_type="int", bounds=(1, 6)),
+    ChoiceParameterConfig(name="kind", parameter_type="str", values=["a", "b", "c"], is_ordered=False),
+    ChoiceParameterConfig(name="size", parameter_type="int", values=[8, 64, 512], is_ordered=True),
+]
+
+
+class Recorded:
+    """A function that builds ``recipes.random`` and keeps what it learns."""
+
+    def __init__(self):
+        self.built, self.learned, self.pending = 0, [], []
+
+    def __call__(self, domain, *, search, seed):
+        policy = recipes.random(domain, seed=seed)
+        choose = policy.choose_many
+
+        def seen(*args, pending=()):
+            self.pending.append(pending)
+            return choose(*args, pending=pending)
+
+        policy.learn, policy.choose_many, self.built = self.learned.append, seen, self.built + 1
+        return policy
+
+
+def client_of(node, parameters=(X,), objective="-loss", **constraints):
+    client = Client(random_seed=0)
+    client.configure_experiment(parameters=list(parameters))
+    client.configure_optimization(objective=objective, **constraints)
+    client.set_generation_strategy(GenerationStrategy(name="ours", nodes=[node]))
+    return client
+
+
+def play(client, trials, loss):
+    rows = []
+    for _ in range(trials):
+        ((index, values),) = client.get_next_trials(1).items()
+        rows.append((values, loss(index, values)))
+        client.complete_trial(index, raw_data={"loss": rows[-1][1]})
+    return rows
+
+
+def moving(index, values):
+    """Least at a place that moves, with kind b."""
+    top = 0.5 + 0.4 * math.sin(index / 12)
+    return 8 * (values["x"] - top) ** 2 + 0.5 * (values.get("kind", "b") != "b")
+
+
+def test_it_follows_an_objective_that_moves():
+    rows = play(client_of(BanditNode(), [X, ALL[3]]), 40, moving)
+    late = [loss for _, loss in rows[20:]]
+    at_random = 8 * (1 / 12 + 0.08) + 0.5 * 2 / 3
+    assert sum(late) / len(late) < 0.4 * at_random
+
+
+def test_values_are_of_every_kind_of_parameter_and_come_back_as_they_were():
+    policy = Recorded()
+    node = BanditNode(policy)
+    client = client_of(node, ALL)
+    rows = play(client, 6, lambda index, values: float(index))
+    client.get_next_trials(1)
+    assert policy.built == 1
+    for one, (values, loss) in zip(policy.learned, rows, strict=True):
+        assert 0 <= values["x"] <= 1
+        assert 1e-5 <= values["rate"] <= 1e-1
+        assert type(values["layers"]) is int
+        assert 1 <= values["layers"] <= 6
+        assert values["kind"] in ("a", "b", "c")
+        assert values["size"] in (8, 64, 512)
+        numbers = node._space.decode(one.arm[0])
+        assert numbers["x"] == pytest.approx(values["x"])
+        assert numbers["rate"] == pytest.approx(values["rate"])
+        assert ["abc"[int(numbers["kind"])], (8, 64, 512)[int(numbers["size"])]] == [
+            values["kind"],
+            values["size"],
+        ]
+        assert float(one.reward) == -loss  # it is minimised
+    assert [one.time for one in policy.learned] == list(range(6))
+
+
+def test_completed_trials_are_learned_once_running_ones_are_pending():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    first = client.get_next_trials(3)
+    client.complete_trial(1, raw_data={"loss": 5.0})
+    client.mark_trial_failed(2)
+    client.get_next_trials(1)
+    client.get_next_trials(1)
+    assert [(one.time, float(one.reward)) for one in policy.learned] == [(1.0, -5.0)]
+    waiting = [[float(one.arm) for one in pending] for pending in policy.pending]
+    assert [len(pending) for pending in waiting] == [0, 1, 2, 1, 2]
+    assert waiting[3] == pytest.approx([first[0]["x"]])
+
+
+def test_the_largest_value_is_sought_where_the_objective_is_maximised():
+    policy = Recorded()
+    client = client_of(BanditNode(policy), objective="loss")
+    play(client, 2, lambda index, values: 3.0)
+    client.get_next_trials(1)
+    assert [float(one.reward) for one in policy.learned] == [3.0, 3.0]
+
+
+def test_time_may_be_the_clock():
+    policy = Recorded()
+    client = client_of(BanditNode(policy, time="clock"))
+    play(client, 3, lambda index, values: 1.0)
+    client.get_next_trials(1)
+    trials = client._experiment.trials.values()
+    started = [trial.time_run_started.timestamp() for trial in trials if trial.status.is_completed]
+    assert [one.time for one in policy.learned] == started
+
+
+def test_another_recipe_with_a_kernel_over_the_unit_cube():
+    build = functools.partial(recipes.tv_gp_ucb, kernel=RBFKernel().double(), noise_variance=0.01, width=2.0)
+    far = RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 50.0))
+    rows = play(
+        client_of(BanditNode(build, standardise=True), [far]), 14, lambda _, v: 100 * (v["x"] - 20) ** 2
+    )
+    assert abs(rows[-1][0]["x"] - 20) < 8
+
+
+def test_what_it_cannot_do_is_refused_by_name():
+    cases = [
+        ({"objective": "loss, -cost"}, "objective"),
+        ({"outcome_constraints": ["cost <= 3"]}, "outcome_constraints"),
+    ]
+    for options, named in cases:
+        with pytest.raises((ValueError, AxError), match=f"{named} must be"):
+            client_of(BanditNode(), **options).get_next_trials(1)
+    client = Client(random_seed=0)
+    other = RangeParameterConfig(name="y", parameter_type="float", bounds=(0.0, 1.0))
+    client.configure_experiment(parameters=[X, other], parameter_constraints=["x + y <= 1"])
+    client.configure_optimization(objective="loss")
+    client.set_generation_strategy(GenerationStrategy(name="ours", nodes=[BanditNode()]))
+    with pytest.raises((ValueError, AxError), match="parameter_constraints must be"):
+        client.get_next_trials(1)
+
+
+@pytest.mark.parametrize("bad", [{"policy": "auto"}, {"time": "date"}, {"seed": -1}])
+def test_arguments_are_refused_by_name(bad):
+    (name,) = bad
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        BanditNode(**bad)

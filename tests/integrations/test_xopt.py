@@ -1,0 +1,213 @@
+"""``TimeVaryingUCBGenerator`` in Xopt: what it learns of the data, constraints, YAML."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+pytest.importorskip("xopt", reason="Xopt is not installed: pip install bandits_torch[xopt]")
+
+from xopt import VOCS, Evaluator, Xopt
+from xopt.errors import VOCSError
+
+from bandits_torch import recipes
+from bandits_torch.domain import Domain
+from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator, _Feasible
+from bandits_torch.policies.policy import Observation
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Xopt's and its dependencies' own
+QUICK = {"search": {"initial": 4, "num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 15}}}
+BOX = {"a": [-1.0, 1.0], "b": [10.0, 30.0]}
+
+
+def problem(**options):
+    return VOCS(variables=BOX, **({"objectives": {"f": "MINIMIZE"}} | options))
+
+
+def generator(vocs=None, **options):
+    return TimeVaryingUCBGenerator(vocs=vocs or problem(), options=QUICK, capacity=40, **options)
+
+
+def session(made, function):
+    return Xopt(generator=made, evaluator=Evaluator(function=function))
+
+
+class Moving:
+    """Least at a place that moves with every call."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, inputs):
+        self.calls += 1
+        top = 0.6 * math.sin(self.calls / 10)
+        return {"f": 50 + 10 * ((inputs["a"] - top) ** 2 + ((inputs["b"] - 20) / 10) ** 2)}
+
+
+def test_it_follows_an_objective_that_moves_and_needs_no_data_to_begin():
+    X = session(generator(), Moving())
+    for _ in range(36):
+        X.step()
+    late = X.data["f"].iloc[18:] - 50
+    at_random = 10 * (1 / 3 + 0.18 + 1 / 3)
+    assert late.mean() < 0.3 * at_random
+
+
+def test_it_plays_what_the_recipe_auto_plays():
+    made = generator(seed=3)
+    domain = Domain(torch.tensor(list(BOX.values())).double().mT)
+    policy = recipes.auto(domain, seed=3, search=QUICK["search"])
+    twin = Moving()
+    X = session(made, Moving())
+    for shot in range(10):
+        arm = policy.choose(float(shot)).arm
+        X.step()
+        off = X.data[["a", "b"]].iloc[-1].to_numpy() - arm[0].numpy()
+        assert np.abs(off / [2.0, 20.0]).max() < 1e-5  # rounding, which searches enlarge
+        value = twin(dict(zip("ab", arm[0].tolist(), strict=True)))["f"]
+        policy.learn(Observation(float(shot), arm, torch.tensor([-value]).double()))
+
+
+def test_the_largest_of_the_negative_is_sought_where_the_least_is():
+    points = []
+    for direction, sign in (("MINIMIZE", 1.0), ("MAXIMIZE", -1.0)):
+        moving = Moving()
+        made = generator(problem(objectives={"f": direction}))
+        X = session(made, lambda inputs, sign=sign, moving=moving: {"f": sign * moving(inputs)["f"]})
+        for _ in range(8):
+            X.step()
+        points.append(X.data[["a", "b"]].to_numpy())
+    np.testing.assert_allclose(*points)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "holds", "bound"),
+    [
+        (["LESS_THAN", 0.2], lambda a: a <= 0.2, 0.2),
+        (["GREATER_THAN", -0.2], lambda a: a >= -0.2, -0.2),
+        (["BOUNDS", -0.2, 0.2], lambda a: abs(a) <= 0.2, 0.2),
+    ],
+)
+def test_shots_settle_where_constraints_hold(constraint, holds, bound):
+    aim = math.copysign(1.0, bound)  # the least of the objective lies beyond the bound
+    made = generator(problem(constraints={"c": constraint}))
+    X = session(made, lambda inputs: {"f": (inputs["a"] - aim) ** 2, "c": inputs["a"]})
+    for _ in range(24):
+        X.step()
+    late = X.data["a"].iloc[-8:]
+    assert holds(late + (-0.02 * aim)).mean() >= 0.75
+    assert late.mean() == pytest.approx(bound, abs=0.15)
+
+
+def test_what_is_maximised_is_the_bound_plus_the_log_probability_of_the_constraints():
+    made = generator(problem(constraints={"c": ["LESS_THAN", 0.2], "d": ["BOUNDS", 12.0, 20.0]}))
+    X = session(made, lambda inputs: {"f": inputs["a"] ** 2, "c": inputs["a"], "d": inputs["b"]})
+    for _ in range(9):
+        X.step()
+    first, *others = made_models = X.generator._models
+    acquisition = first.acquisition()
+    assert isinstance(acquisition, _Feasible)
+    at = torch.tensor([[0.5, 15.0], [-0.4, 25.0]]).double()
+    clock = first.clock.at(9.0)
+    inputs = torch.cat([at, torch.full((2, 1), clock).double()], -1)[:, None, None]
+    normal = torch.distributions.Normal(0.0, 1.0)
+    expected = super(type(first), first).acquisition()(inputs).reshape(-1)
+    for model, (low, high) in zip(others, [(-math.inf, 0.2), (12.0, 20.0)], strict=True):
+        mean, variance = model.marginals(9.0, at)
+        spread = variance.sqrt()
+        inside = normal.cdf((high - mean) / spread) - normal.cdf((low - mean) / spread)
+        expected = expected + inside.log().reshape(-1)
+    assert len(made_models) == 3
+    torch.testing.assert_close(acquisition(inputs).reshape(-1), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_session_goes_on_from_its_yaml_with_the_same_bits():
+    X = session(generator(problem(constraints={"c": ["LESS_THAN", 0.5]})), _plain)
+    for _ in range(7):
+        X.step()
+    back = Xopt.from_yaml(X.yaml())
+    for _ in range(3):
+        X.step()
+        back.step()
+    assert X.data[["a", "b"]].iloc[7:].equals(back.data[["a", "b"]].iloc[7:])
+    again = Xopt.from_yaml(back.yaml())
+    X.step()
+    again.step()
+    assert X.data["a"].iloc[-1] == again.data["a"].iloc[-1]
+
+
+def _plain(inputs):
+    return {"f": inputs["a"] ** 2 + inputs["b"], "c": inputs["a"]}
+
+
+def test_it_is_found_by_name_and_without_state_learns_the_data_again():
+    X = session(generator(), _plain)
+    for _ in range(6):
+        X.step()
+    settings = {"name": "time_varying_ucb", "vocs": problem(), "capacity": 40, "options": QUICK}
+    other = Xopt(generator=settings, evaluator=Evaluator(function=_plain), data=X.data.copy())
+    for session_ in (X, other):
+        session_.step()
+    np.testing.assert_allclose(X.data[["a", "b"]].iloc[-1], other.data[["a", "b"]].iloc[-1], atol=1e-6)
+
+
+def test_shots_are_learned_once_and_all_again_when_data_are_removed():
+    X = session(generator(), _plain)
+    for _ in range(6):
+        X.step()
+    held = lambda: int(X.generator._models[0].members.num_held.max())  # noqa: E731
+    assert held() == 6
+    X.remove_data([0, 3])
+    X.step()
+    assert held() == 5
+    X.reset_data()
+    X.step()
+    assert held() == 1
+
+
+def test_rows_without_a_number_are_left_out():
+    made = generator(problem(constraints={"c": ["LESS_THAN", 0.5]}))
+    rows = {
+        "a": [0.1, 0.2, 0.3],
+        "b": [11.0, 12.0, 13.0],
+        "f": [1.0, math.nan, 2.0],
+        "c": [0.0, 0.0, math.inf],
+    }
+    made.add_data(pd.DataFrame(rows))
+    assert int(made._models[0].members.num_held.max()) == 1
+    assert len(made.generate(1)) == 1
+
+
+def test_several_shots_at_once_differ():
+    made = generator()
+    made.add_data(pd.DataFrame({"a": [0.1, 0.5, -0.3], "b": [11.0, 25.0, 18.0], "f": [1.0, 3.0, 2.0]}))
+    made.add_data(pd.DataFrame({"a": [0.7], "b": [14.0], "f": [0.5]}))
+    shots = pd.DataFrame(made.generate(3))
+    assert list(shots) == ["a", "b"]
+    assert len(shots.round(6).drop_duplicates()) == 3
+
+
+def test_the_clock_may_be_the_column_of_times(monkeypatch):
+    made = generator(clock="time", added_time=2.0)
+    rows = pd.DataFrame({"a": [0.1, 0.2], "b": [11.0, 12.0], "f": [1.0, 2.0], "time": [100.0, 103.0]})
+    made.add_data(rows)
+    seen = []
+    monkeypatch.setattr("bandits_torch.integrations.xopt.time.time", lambda: 110.0)
+    policy = made._models[0]
+    choose = policy.choose_many
+    monkeypatch.setattr(policy, "choose_many", lambda now, *rest: seen.append(now) or choose(now, *rest))
+    made.generate(1)
+    assert seen == [112.0]
+    assert policy.clock._latest == 103.0
+    with pytest.raises(ValueError, match=r"^data must be"):
+        generator(clock="time").add_data(rows.drop(columns="time"))
+
+
+def test_what_it_cannot_do_is_refused():
+    with pytest.raises(VOCSError, match="multi-objective"):
+        generator(problem(objectives={"f": "MINIMIZE", "g": "MAXIMIZE"}))
+    for options in ({"width": -1.0}, {"capacity": 1}, {"clock": "day"}, {"seed": -1}, {"added_time": -1.0}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            TimeVaryingUCBGenerator(vocs=problem(), **options)
