@@ -149,7 +149,7 @@ def r_gp_ucb(
     *,
     horizon: int,
     interval: int | None = None,
-    variation_budget: Number | None = None,
+    rkhs_variation_budget: Number | None = None,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
@@ -162,7 +162,7 @@ def r_gp_ucb(
     validation.positive_integer("horizon", horizon)
     model = model_over(setup)
     if interval is None:
-        interval = memory_length(model, horizon, variation_budget, setup.domain)
+        interval = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     validation.positive_integer("interval", interval)
     rule = PeriodicRestart(interval)
     own = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
@@ -175,7 +175,7 @@ def sw_gp_ucb(
     *,
     horizon: int,
     window: int | str | Mapping[str, Any] | None = None,
-    variation_budget: Number | None = None,
+    rkhs_variation_budget: Number | None = None,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
@@ -192,7 +192,7 @@ def sw_gp_ucb(
     validation.positive_integer("horizon", horizon)
     model = model_over(setup)
     if window is None:
-        window = memory_length(model, horizon, variation_budget, setup.domain)
+        window = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     rule = as_window(window, horizon)
     choices = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
     own = SlidingWindowWidth(None, choices * horizon, rkhs_bound, noise_scale, delta)

@@ -145,7 +145,7 @@ def _race(
     bounds, rows, T = Bounds(problem), [], int(problem.horizon or 0)
     functions = [problem.expected_rewards(t) for t in range(1, T + 1, max(1, T // 100))]
     random = T * torch.stack([f.amax(-1) - f.mean(-1) for f in functions]).mean(0)
-    options = {} if known else {"variation_budget": None}
+    options = {} if known else {"rkhs_variation_budget": None}
     for name in _RECIPES if known else ("R-GP-UCB", "SW-GP-UCB"):  # IGP-UCB knows of no P_T
         for width in ("theory", "constant"):
             given = options if name != "IGP-UCB" else {}

@@ -213,7 +213,7 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["drift_variance", "sample_noise", "weight", "noise_fraction"], bad.positive),
     "period_length": bad.positive,
     "order": bad.natural,
-    **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "variation_budget"], bad.non_negative),
+    **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "rkhs_variation_budget"], bad.non_negative),
     **dict.fromkeys(["margin", "mean", "prior_mean", "start", "short", "tall"], bad.finite),
     **dict.fromkeys(["delta", "epsilon", "warm_up"], bad.share),
     **dict.fromkeys(["shrinkage", "design_share"], bad.numbers(lambda x: 0 <= x <= 1)),
