@@ -162,7 +162,8 @@ class DriftingCosine(SimulatedProblem):
     is sqrt(d)/3 unless given: then it equals the covariance of r averaged over theta and phase, to second
     order in the distance; B = the largest norm over all phases of the wave fitted on the arms to within the
     noise (``regularised_norm``); both variation budgets exactly, in the RKHS norm on the arms
-    (``norm_on_arms``); as forgetting rate the one that halves correlation while the phase moves by pi/3 at its mean speed 2 pi / T, eps = 1 - 2^{-12/T}.
+    (``norm_on_arms``); as forgetting rate the one that halves correlation while the phase moves by pi/3 at its mean
+    speed 2 pi / T, eps = 1 - 2^{-12/T}.
 
     Args:
         horizon: T.

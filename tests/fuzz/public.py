@@ -358,6 +358,7 @@ SPECS: dict[str, Spec] = {
         },
         {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
     ),
+    "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.LatentRewards": Spec({"rewards": "binary"}, {"rewards": bad.words("binary", "counts")}),
     "theory.PosteriorSafetyWidth": Spec({"limits": 2}, {"limits": bad.count}),
     # models
