@@ -119,13 +119,13 @@ class Bounds:
     * S(T) = sum of sigma over the choices <= ceil(T/m) sqrt(2 m gamma_m / ln(1 + 1/lambda)), the form of Chowdhury
       & Gopalan's Lemma 4 for any lambda.
 
-    gamma_m is the greedy maximum over the arms divided by 1 - 1/e.
+    gamma_m is the greedy maximum over the arms divided by 1 - 1/e, with lambda = ``noise_variance``.
     """
 
-    def __init__(self, problem: TurningFunctions) -> None:
+    def __init__(self, problem: TurningFunctions, noise_variance: float = NOISE_SCALE**2) -> None:
         self.problem, known = problem, problem.knowledge
         self.horizon = int(problem.horizon or 0)
-        self.noise = NOISE_SCALE**2
+        self.noise = noise_variance
         self._gain = MaximumGain(covariance(known.kernel, problem.arms), self.noise, self.horizon)
 
     def gamma(self, points: int) -> float:
