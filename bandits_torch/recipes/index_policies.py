@@ -94,7 +94,12 @@ def gp_ts(
     width_form: str = "theory",
     width: Any = None,
 ) -> Policy:
-    """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2)."""
+    """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2).
+
+    Over arms D_t is the arms. Over a domain the draw's maximum is searched for among all points
+    (``PathwisePointDraw``), not on the grids D_t of Theorem 4, whose points come within 1/(B L t^2) of every other: the
+    theorem does not hold there, as its bound pays 2 ln(|D_t| t^2) for the largest of a draw over D_t.
+    """
     model = model_over(setup)
     own = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
     return policy_over(

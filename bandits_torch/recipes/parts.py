@@ -165,12 +165,13 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
         return SrinivasBayesianWidth(cast(ArmGP, model).num_arms, delta)
     side = float((domain.bounds[1] - domain.bounds[0]).max())
     return SrinivasContinuousWidth(
-        domain.dim, side, 1.0, math.sqrt(2) * steepness(cast(OnlineGP, model), domain), delta
+        domain.dim, side, 1.0, math.sqrt(2) * float(steepness(cast(OnlineGP, model), domain).max()), delta
     )
 
 
-def steepness(model: OnlineGP, domain: Domain) -> float:
-    """Largest standard deviation of a partial derivative under the prior, by a difference over 1e-3 of the box."""
+def steepness(model: OnlineGP, domain: Domain) -> Tensor:
+    """Largest standard deviation of a partial derivative under each prior of the model's batch, (batch,), by a
+    difference over 1e-3 of the box."""
     low, high = domain.bounds
     middle, step = (low + high) / 2, 1e-3 * (high - low)
     points = torch.cat([middle.unsqueeze(0), middle + torch.diag(step)])
@@ -178,7 +179,7 @@ def steepness(model: OnlineGP, domain: Domain) -> float:
         covariance = model.kernel(_at_time_zero(model, points)).to_dense()
     difference = covariance[..., 0, 0].unsqueeze(-1) + covariance.diagonal(dim1=-2, dim2=-1)[..., 1:]
     difference = (difference - 2 * covariance[..., 0, 1:]).clamp_min(0)
-    return float((difference.sqrt() / step).max())
+    return (difference.sqrt() / step).amax(-1).expand(model.batch_shape)
 
 
 def memory_length(

@@ -64,7 +64,7 @@ Every prior with a covariance matrix, a mean and a forgetting rate of its own; w
 other work, with as many threads as the column says.
 """
 
-_OLDER = """These rows were played before the noise was taken off the days' covariances, as it is in figure 4 above; there
+_OLDER = """These rows were played before the noise was taken off the days' covariances, as it is in figure 4; there
 the defaults gave 264.2, 260.4, 217.9 and 281.4.
 """
 _HILLS = """The hills' width is in the paper's picture only, and decides: at 0.005, at the default of
