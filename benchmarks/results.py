@@ -37,8 +37,9 @@ _OTHERS = {
     "leaderboard/results/RESULTS.md": "[Leaderboard]({}): every recipe on many environments, with settings fixed once.",
 }
 _PAPERS = """
-The papers' experiments, claim by claim. A claim *holds* or *does not hold* by the numbers beside it, or is *not
-testable here* for the reason given; "A is better than B" holds if the difference exceeds two standard errors.
+The papers' experiments, claim by claim. A claim *holds* or *does not hold* by the numbers beside it, is *not
+decided* where no finite experiment can, *vacuous here* if it is a bound that random play meets too, or is *not testable
+here* for the reason given; "A is better than B" holds if the difference exceeds two standard errors.
 
 """
 
@@ -64,7 +65,11 @@ def _overview(folder: Path) -> str:
     rows = []
     for name, title in PAPERS.items():
         counts = Counter(claim.verdict for claim in _claims_of(name, folder))
-        told = [counts[verdict] for verdict in _claims.VERDICTS] if counts else ["", "", "no claims recorded"]
+        told = (
+            [counts[verdict] for verdict in _claims.VERDICTS]
+            if counts
+            else [*[""] * (len(_claims.VERDICTS) - 1), "no claims recorded"]
+        )
         rows.append([f"[{title}](#{name})", *told])
     return markdown(["paper", *_claims.VERDICTS], rows)
 

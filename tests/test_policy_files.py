@@ -81,7 +81,7 @@ OTHERS = {
     "time_kernel": ExponentialForgettingKernel(torch.tensor(0.3).double()),
     "training_steps": 3,
     "trust": "always",
-    "variation_budget": 2.0,
+    "rkhs_variation_budget": 2.0,
     "when_empty": "raise",
     "width": 1.5,
     "width_form": "printed",
@@ -195,7 +195,7 @@ def test_options_without_effect_are_few():
         "search": set(INDEX) | {"pe_gp_ucb"},
         "seed": {"pe_gp_ucb"},
         "first_replicate": {"pe_gp_ucb"},
-        "variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
+        "rkhs_variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
         "horizon": {"bkb", "bbkb"} | planned,
         "changes": planned,
         "stale": {"tv_gp_ucb"},  # over a domain

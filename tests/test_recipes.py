@@ -174,7 +174,7 @@ def test_memory_is_that_of_zhou_and_shroff(budget):
     horizon = 400
     expected = greedy_gain(horizon) ** 0.25 * math.sqrt(horizon / (1.0 if budget is None else budget))
     expected = min(horizon, math.ceil(expected))
-    options = {"horizon": horizon, "variation_budget": budget}
+    options = {"horizon": horizon, "rkhs_variation_budget": budget}
     window = recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, **options)
     restart = recipes.r_gp_ucb(ARMS, KERNEL, 0.1, **options)
     assert window.forgetting.window == restart.forgetting.interval == expected
@@ -186,12 +186,14 @@ def test_memory_over_a_domain_is_that_of_points_spread_over_it():
     over_points = recipes.sw_gp_ucb(square, KERNEL, 0.1, horizon=400).forgetting.window
     dense = recipes.sw_gp_ucb(square.sample(1000, seed=5), KERNEL, 0.1, horizon=400).forgetting.window
     assert over_points == pytest.approx(dense, rel=0.05)
-    shorter = recipes.r_gp_ucb(square, KERNEL, 0.1, horizon=400, variation_budget=16.0).forgetting.interval
+    shorter = recipes.r_gp_ucb(
+        square, KERNEL, 0.1, horizon=400, rkhs_variation_budget=16.0
+    ).forgetting.interval
     assert shorter == pytest.approx(dense / 4, rel=0.05)
 
 
 def test_a_function_that_does_not_vary_is_remembered_to_the_end():
-    assert recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, horizon=77, variation_budget=0.0).forgetting.window == 77
+    assert recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, horizon=77, rkhs_variation_budget=0.0).forgetting.window == 77
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 from click.testing import CliRunner
+from gpytorch.kernels import RBFKernel
 
-from bandits_torch import cli, make, recipes, run
+from bandits_torch import Domain, cli, make, recipes, run
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import IndexPolicy, Observation, PriorElimination
 from bandits_torch.theory import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
@@ -50,6 +51,44 @@ def test_widths_of_the_continuous_theorem_may_differ_between_priors(problem) -> 
     expected = width(1, policy.model)[choice.why["prior"]]
     torch.testing.assert_close(choice.why["width"], expected)
     assert bool(torch.isfinite(run(policy, problem, 20).regret).all())
+
+
+SQUARE = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+FEW = {"num_restarts": 1, "raw_samples": 16, "options": {"maxiter": 5}}
+
+
+def rbf(lengthscale: float) -> RBFKernel:
+    kernel = RBFKernel().double()
+    kernel.lengthscale = lengthscale
+    return kernel
+
+
+@pytest.mark.parametrize("name", ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb"])
+def test_over_points_every_prior_has_the_width_of_its_own_derivatives(name) -> None:
+    """A partial derivative of a draw of the squared exponential kernel has standard deviation 1 / lengthscale."""
+    priors = [CandidatePrior(rbf(0.1)), CandidatePrior(rbf(0.4))]
+    policy = getattr(recipes, name)(SQUARE, priors, 0.1, horizon=20, replicates=2, search=FEW)
+    for p, lengthscale in enumerate((0.1, 0.4)):
+        b = 2**0.5 / lengthscale
+        own = PriorEliminationContinuousWidth(2, horizon=20, r=1.0, a=1.0, b=b, delta=0.1)
+        width = policy.width.at(3, policy.model)[:, p]
+        torch.testing.assert_close(width, own.at(3, policy.model).expand(2), rtol=1e-5, atol=0)
+    assert bool((policy.width.at(3, policy.model)[:, 0] > policy.width.at(3, policy.model)[:, 1]).all())
+
+
+@pytest.mark.parametrize("name", ["mle_gp_ucb", "bayes_gp_ucb"])
+def test_over_points_baselines_with_one_prior_twice_are_those_with_it_once(name) -> None:
+    def played(count):
+        priors = [CandidatePrior(rbf(0.3))] * count
+        policy = getattr(recipes, name)(SQUARE, priors, 0.1, horizon=9, width=2.0, search=FEW, seed=3)
+        chosen = []
+        for t in range(1, 6):
+            choice = policy.choose(float(t))
+            chosen.append(choice.arm)
+            policy.learn(Observation(float(t), choice.arm, choice.arm.sum(-1), choice.why))
+        return torch.stack(chosen)
+
+    torch.testing.assert_close(played(2), played(1), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "known_prior_gp_ucb"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from bandits_torch.problems.simulated import (
     covariance_root,
     gp_draws,
     make_kernel,
+    norm_on_arms,
     place_arms,
     problem_streams,
     regularised_norm,
@@ -42,9 +44,9 @@ class SwitchingFunctions(SimulatedProblem):
     lengthscale of 0.2 leaves the arms nearly independent; the default here is correlated arms in [0, 1].
 
     Known beforehand: the kernel of the draws before scaling, noise variance R^2, B = the largest RKHS norm
-    among the pieces, the variation budget (sum over the switches of the largest change of any arm), and a
-    forgetting rate whose correlation over time is the average over switches at random steps: (1 - eps)^{1/2} =
-    1 - m/T for m fresh draws, 1 - 2m/T for m changes of sign.
+    among the pieces, both variation budgets (sums over the switches, of the largest change of any arm and of the RKHS
+    norm of the change), and a forgetting rate whose correlation over time is the average over switches at random
+    steps: (1 - eps)^{1/2} = 1 - m/T for m fresh draws, 1 - 2m/T for m changes of sign.
 
     Args:
         horizon: T.
@@ -85,19 +87,20 @@ class SwitchingFunctions(SimulatedProblem):
         weights = torch.stack([streams.normal(num_arms) for _ in range(pieces if fresh else 1)])
         functions = gp_draws(root, weights)
         scale = _AMPLITUDE / functions.abs().amax(-1, keepdim=True)
-        norms = (scale * weights[..., : root.shape[1]]).norm(dim=-1).amax(0)
-        functions = functions * scale
+        weights, functions = scale * weights[..., : root.shape[1]], functions * scale
         if not fresh:
-            functions = torch.stack([functions[0] * (-1) ** j for j in range(pieces)])
+            signs = [(-1) ** j for j in range(pieces)]
+            weights, functions = (torch.stack([one[0] * s for s in signs]) for one in (weights, functions))
         super().__init__(arms, replicates, noise_scale, horizon)
         self.functions = functions  # (pieces, replicates, N)
         turn = (1.0 if fresh else 2.0) * len(self.switches) / horizon
         self.knowledge = Knowledge(
             kernel=k,
             noise_variance=float(noise_scale) ** 2,
-            rkhs_bound=per_replicate(norms),
+            rkhs_bound=per_replicate(weights.norm(dim=-1).amax(0)),
             forgetting_rate=1 - max(0.0, 1 - turn) ** 2,
             variation_budget=per_replicate(functions.diff(dim=0).abs().amax(-1).sum(0)),
+            rkhs_variation_budget=per_replicate(weights.diff(dim=0).norm(dim=-1).sum(0)),
         )
 
     def expected_rewards(self, step: int) -> Tensor:
@@ -158,8 +161,9 @@ class DriftingCosine(SimulatedProblem):
     Known beforehand: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 whose lengthscale
     is sqrt(d)/3 unless given: then it equals the covariance of r averaged over theta and phase, to second
     order in the distance; B = the largest norm over all phases of the wave fitted on the arms to within the
-    noise (``regularised_norm``); the variation budget exactly; as forgetting rate the one that halves
-    correlation while the phase moves by pi/3 at its mean speed 2 pi / T, eps = 1 - 2^{-12/T}.
+    noise (``regularised_norm``); both variation budgets exactly, in the RKHS norm on the arms
+    (``norm_on_arms``); as forgetting rate the one that halves correlation while the phase moves by pi/3 at its mean
+    speed 2 pi / T, eps = 1 - 2^{-12/T}.
 
     Args:
         horizon: T.
@@ -200,14 +204,15 @@ class DriftingCosine(SimulatedProblem):
         lengthscale = math.sqrt(dim) / _FREQUENCY if lengthscale is None else lengthscale
         k = ScaleKernel(make_kernel("se", lengthscale)).double()
         k.outputscale = _AMPLITUDE**2 / 2
+        K, ridge = covariance(k, arms), max(noise_scale**2, SMALLEST_RIDGE)
+        largest, in_norm = self._variation(covariance_root(K))
         self.knowledge = Knowledge(
             kernel=k.requires_grad_(False),
             noise_variance=float(noise_scale) ** 2,
-            rkhs_bound=per_replicate(
-                self._largest_norm(covariance(k, arms), max(noise_scale**2, SMALLEST_RIDGE))
-            ),
+            rkhs_bound=per_replicate(self._largest_norm(partial(regularised_norm, K, ridge=ridge))),
             forgetting_rate=0.0 if stationary else 1 - 2 ** (-12 / horizon),
-            variation_budget=per_replicate(self._variation()),
+            variation_budget=per_replicate(largest),
+            rkhs_variation_budget=per_replicate(in_norm),
         )
 
     def phase(self, step: int) -> float:
@@ -227,23 +232,29 @@ class DriftingCosine(SimulatedProblem):
             self._latest_phase = phase
         return self._latest
 
-    def _largest_norm(self, K: Tensor, ridge: float) -> Tensor:
+    def _gram(self, norm: Callable[[Tensor], Tensor]) -> Tensor:
+        """Inner products (replicates, 2, 2) of u and v, the cosine and the sine, from the norms of u, v and u + v."""
+        u, v, sums = norm(self._cosine), norm(self._sine), norm(self._cosine + self._sine)
+        cross = (sums**2 - u**2 - v**2) / 2
+        return torch.stack([u**2, cross, cross, v**2], dim=-1).reshape(-1, 2, 2)
+
+    def _largest_norm(self, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Largest RKHS norm over the phases: the wave is u cos(phi) - v sin(phi), so its squared norm is a
         quadratic form of (cos, sin) and at most the largest eigenvalue of the Gram matrix of u and v."""
-        u, v = regularised_norm(K, self._cosine, ridge), regularised_norm(K, self._sine, ridge)
-        sums = regularised_norm(K, self._cosine + self._sine, ridge)
-        cross = (sums**2 - u**2 - v**2) / 2
-        gram = torch.stack([u**2, cross, cross, v**2], dim=-1).reshape(-1, 2, 2)
-        return torch.linalg.eigvalsh(gram)[:, -1].sqrt()
+        return torch.linalg.eigvalsh(self._gram(norm))[:, -1].sqrt()
 
-    def _variation(self) -> Tensor:
-        """Sum over the steps of the largest change of any arm, (replicates,); 256 steps at a time."""
+    def _variation(self, root: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the steps of the largest change of any arm and of the change's norm, (replicates,) each; 256 steps
+        at a time."""
         phases = torch.tensor([self.phase(t) for t in range(1, (self.horizon or 0) + 1)], dtype=torch.float64)
         moving = phases.diff() > 0
-        total = torch.zeros(self.replicates, dtype=torch.float64)
+        largest, in_norm = torch.zeros(2, self.replicates, dtype=torch.float64)
+        gram = self._gram(partial(norm_on_arms, root))
         for before, after in zip(phases[:-1][moving].split(256), phases[1:][moving].split(256), strict=True):
             cosine, sine = self._cosine.unsqueeze(-2), self._sine.unsqueeze(-2)
             by_cosine = (after.cos() - before.cos()).unsqueeze(-1)
             by_sine = (after.sin() - before.sin()).unsqueeze(-1)
-            total += (cosine * by_cosine - sine * by_sine).abs().amax(-1).sum(-1)
-        return total
+            largest += (cosine * by_cosine - sine * by_sine).abs().amax(-1).sum(-1)
+            change = torch.cat([by_cosine, -by_sine], -1)  # steps x 2
+            in_norm += (change @ gram * change).sum(-1).clamp_min(0).sqrt().sum(-1)
+        return largest, in_norm

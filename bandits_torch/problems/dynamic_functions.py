@@ -33,9 +33,9 @@ class DynamicFunction(ContinuousProblem):
 
     Known beforehand: a Matern kernel of smoothness 5/2, lengthscale 0.3 sqrt(d) (a guess: the function is not a
     draw of it), noise variance R^2; estimated from the function at 256 points and 11 moments: B = the largest
-    norm of its fit there, the forgetting rate that gives the correlation over a tenth of the horizon, and the
-    variation budget; and four candidate priors: that kernel without change, with forgetting at that rate, and times
-    a Matern kernel over time of lengthscale T/10 and T/3.
+    norm of its fit there, the forgetting rate that gives the correlation over a tenth of the horizon, and both
+    variation budgets, in the RKHS norm that of the fits; and four candidate priors: that kernel
+    without change, with forgetting at that rate, and times a Matern kernel over time of lengthscale T/10 and T/3.
 
     ``best``, the reference of the regret, is computed numerically.
 
@@ -90,7 +90,8 @@ class DynamicFunction(ContinuousProblem):
         kernel = MaternKernel(nu=2.5).double()
         kernel.lengthscale = 0.3 * math.sqrt(self.dim)
         noise_variance = max(float(self.noise_scale[0]) ** 2, SMALLEST_RIDGE)
-        norms = regularised_norm(covariance(kernel, points), values, noise_variance)
+        K = covariance(kernel, points)
+        norms = regularised_norm(K, values, noise_variance)
         correlation = float((values[1:] * values[:-1]).mean() / values.square().mean())
         rate = 1 - min(max(correlation, 0.05), 1 - 1e-4) ** (2 / (_LAG * horizon))
         return Knowledge(
@@ -99,6 +100,7 @@ class DynamicFunction(ContinuousProblem):
             rkhs_bound=float(norms.max()),
             forgetting_rate=rate,
             variation_budget=float(values.diff(dim=0).abs().amax(-1).sum()),
+            rkhs_variation_budget=float(regularised_norm(K, values.diff(dim=0), noise_variance).sum()),
             priors=_candidates(kernel, rate, horizon),
         )
 

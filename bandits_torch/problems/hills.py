@@ -99,6 +99,7 @@ class Hills(StationaryProblem):
             rkhs_bound=per_replicate(norm),
             forgetting_rate=0.0,
             variation_budget=0.0,
+            rkhs_variation_budget=0.0,
             priors=priors,
         )
 

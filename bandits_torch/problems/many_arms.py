@@ -148,6 +148,7 @@ class RegressionTable(StationaryProblem):
             noise_variance=max(float(noise_scale) ** 2, 1e-6),
             forgetting_rate=0.0,
             variation_budget=0.0,
+            rkhs_variation_budget=0.0,
         )
 
 

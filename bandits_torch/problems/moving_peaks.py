@@ -41,8 +41,8 @@ class MovingPeaks(SimulatedProblem):
     Known beforehand: noise variance R^2; mean and variance of a landscape of these settings, from 256
     others; a kernel of that variance (Matern 3/2 with lengthscale 0.3 makes those 256 likeliest among the
     squared exponential and Matern kernels tried, at the default settings); B = the largest norm of a
-    landscape of the run, fitted about the mean to within the noise (``regularised_norm``); the variation
-    budget of the run.
+    landscape of the run, fitted about the mean to within the noise (``regularised_norm``); both variation
+    budgets of the run, in the RKHS norm that of these fits.
 
     Args:
         horizon: T.
@@ -115,18 +115,20 @@ class MovingPeaks(SimulatedProblem):
         kernel.outputscale = float(((landscapes - mean) ** 2).mean())
         K, ridge = covariance(kernel, self.arms), max(float(self.noise_scale[0]) ** 2, SMALLEST_RIDGE)
         zeros = torch.zeros(self.replicates, dtype=torch.float64)
-        norms, variation, before = zeros, zeros, _landscape(self.arms, self._peaks[0])
+        norms, largest, in_norm, before = zeros, zeros, zeros, _landscape(self.arms, self._peaks[0])
         for peaks in self._peaks:
             now = _landscape(self.arms, peaks)
             norms = torch.maximum(norms, regularised_norm(K, now - mean, ridge))
-            variation = variation + (now - before).abs().amax(-1)
+            largest = largest + (now - before).abs().amax(-1)
+            in_norm = in_norm + regularised_norm(K, now - before, ridge)
             before = now
         return Knowledge(
             kernel=kernel.requires_grad_(False),
             noise_variance=float(self.noise_scale[0]) ** 2,
             prior_mean=mean,
             rkhs_bound=per_replicate(norms),
-            variation_budget=per_replicate(variation),
+            variation_budget=per_replicate(largest),
+            rkhs_variation_budget=per_replicate(in_norm),
         )
 
 

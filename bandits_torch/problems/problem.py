@@ -33,9 +33,10 @@ class Knowledge:
         prior_mean: prior mean reward, a number or (N,).
         rkhs_bound: B, a bound on the RKHS norm of the reward function.
         forgetting_rate: epsilon of the exponential-forgetting time kernel, per unit of time.
-        variation_budget: P_T, the sum over the steps of the largest change of any arm's expected reward,
-            None if unknown. Zhou & Shroff (2021) measure changes in the RKHS norm, which is no smaller
-            when k(x, x) <= 1.
+        variation_budget: the sum over the steps of the largest change of any arm's expected reward, None if
+            unknown.
+        rkhs_variation_budget: P_T of Zhou & Shroff (2021), the sum over the steps of the RKHS norm of the change,
+            None if unknown. No smaller than ``variation_budget`` where k(x, x) <= 1.
         priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields
             above. None: no candidates.
         constraints: what is measured beside the reward and must stay within limits.
@@ -50,6 +51,7 @@ class Knowledge:
     rkhs_bound: float | Tensor = 1.0
     forgetting_rate: float = 0.03
     variation_budget: float | Tensor | None = None
+    rkhs_variation_budget: float | Tensor | None = None
     priors: Sequence[CandidatePrior] | None = None
     constraints: Sequence[OutcomeConstraint] | None = None
     safe_arms: Tensor | None = None

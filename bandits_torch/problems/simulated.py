@@ -108,6 +108,15 @@ def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
     return torch.stack([root @ w[:rank].clone() for w in flat]).reshape(*weights.shape[:-1], -1)
 
 
+def norm_on_arms(root: Tensor, f: Tensor) -> Tensor:
+    """sqrt(f^T K^+ f), (...), for f (..., N): the least RKHS norm of a function with these values at the arms.
+
+    ``root``: from ``covariance_root``. What of f lies outside the span of its columns (rounding, for a draw) is left
+    out. Cost: O(N r) each.
+    """
+    return (f @ root / root.square().sum(0)).norm(dim=-1)
+
+
 def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:
     """RKHS norm (...) of the function sum_i alpha_i k(x_i, .), alpha = (K + ridge I)^{-1} f, for f (..., N).
 

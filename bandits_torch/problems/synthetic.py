@@ -140,4 +140,5 @@ def stationary_knowledge(problem: SimulatedProblem, kernel: torch.nn.Module, nor
         rkhs_bound=per_replicate(norms),
         forgetting_rate=0.0,
         variation_budget=0.0,
+        rkhs_variation_budget=0.0,
     )

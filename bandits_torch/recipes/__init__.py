@@ -20,8 +20,8 @@ share:
 * ``width``: a number or a ``Width`` instead of the algorithm's own, whose theorem then does not apply;
   ``width_form``: ``"theory"`` or ``"printed"``, the form of the algorithm's own (``IGPWidth``);
 * ``window`` (of ``sw_gp_ucb``): observations held; or ``"likelihood"``, chosen by predictive likelihood;
-* ``horizon``: T, the planned number of steps;  ``variation_budget``: P_T, a bound on the total change of the rewards
-  (``Knowledge``), None if unknown;  ``forgetting_rate``: epsilon per unit of time;
+* ``horizon``: T, the planned number of steps;  ``rkhs_variation_budget``: P_T, a bound on the total change of the
+  rewards in the RKHS norm (``Knowledge``), None if unknown;  ``forgetting_rate``: epsilon per unit of time;
 * ``time_kernel`` (of ``tv_gp_ucb``): the kernel over time, instead of exponential forgetting;
 * ``context_dim``, ``context_kernel`` (of ``cgp_ucb``): numbers of a step's context, and the kernel over them.
 

@@ -94,7 +94,12 @@ def gp_ts(
     width_form: str = "theory",
     width: Any = None,
 ) -> Policy:
-    """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2)."""
+    """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2).
+
+    Over arms D_t is the arms. Over a domain the draw's maximum is searched for among all points
+    (``PathwisePointDraw``), not on the grids D_t of Theorem 4, whose points come within 1/(B L t^2) of every other: the
+    theorem does not hold there, as its bound pays 2 ln(|D_t| t^2) for the largest of a draw over D_t.
+    """
     model = model_over(setup)
     own = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
     return policy_over(
@@ -149,7 +154,7 @@ def r_gp_ucb(
     *,
     horizon: int,
     interval: int | None = None,
-    variation_budget: Number | None = None,
+    rkhs_variation_budget: Number | None = None,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
@@ -162,7 +167,7 @@ def r_gp_ucb(
     validation.positive_integer("horizon", horizon)
     model = model_over(setup)
     if interval is None:
-        interval = memory_length(model, horizon, variation_budget, setup.domain)
+        interval = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     validation.positive_integer("interval", interval)
     rule = PeriodicRestart(interval)
     own = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
@@ -175,7 +180,7 @@ def sw_gp_ucb(
     *,
     horizon: int,
     window: int | str | Mapping[str, Any] | None = None,
-    variation_budget: Number | None = None,
+    rkhs_variation_budget: Number | None = None,
     rkhs_bound: Number = 1.0,
     noise_scale: Number | None = None,
     delta: float = 0.1,
@@ -192,7 +197,7 @@ def sw_gp_ucb(
     validation.positive_integer("horizon", horizon)
     model = model_over(setup)
     if window is None:
-        window = memory_length(model, horizon, variation_budget, setup.domain)
+        window = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     rule = as_window(window, horizon)
     choices = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
     own = SlidingWindowWidth(None, choices * horizon, rkhs_bound, noise_scale, delta)

@@ -41,7 +41,9 @@ def r_perp(
     checked(validation.non_negative, "rkhs_bound", rkhs_bound)
     model = cast(ArmGP, model_over(setup))
     if interval is None:
-        budget = 1.0 if variation_budget is None else one_budget(variation_budget, model.noise_variance)
+        budget = 1.0
+        if variation_budget is not None:
+            budget = one_budget("variation_budget", variation_budget, model.noise_variance)
         gamma = largest_gain(model, horizon)
         steps = math.ceil(gamma ** (1 / 3) * (horizon / budget) ** (2 / 3)) if budget else horizon
         interval = min(horizon, max(1, steps))

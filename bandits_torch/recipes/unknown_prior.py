@@ -1,9 +1,9 @@
 """Algorithms for a set of candidate priors, of which the true one is unknown.
 
 They are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
-``CandidatePrior``; ``pe_gp_ucb`` takes a ``Domain`` of points for arms, too. All use the width of
-PE-GP-UCB's theorem, so they differ only in how they handle the priors; the oracle ``known_prior_gp_ucb`` gets the true
-``prior``.
+``CandidatePrior``; ``pe_gp_ucb``, ``mle_gp_ucb`` and ``bayes_gp_ucb`` take a ``Domain`` of points for arms, too. All
+use the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors; the oracle
+``known_prior_gp_ucb`` gets the true ``prior``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.candidate_prior import CandidatePrior, check_priors
 from bandits_torch.models.points.candidate_priors import online_gp_over_priors
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
-from bandits_torch.policies.over_priors import BayesianPriorPolicy, LikeliestPriorPolicy, PriorElimination
+from bandits_torch.policies.over_priors import (
+    BayesianPriorPolicy,
+    LikeliestPriorPolicy,
+    PriorElimination,
+    UnknownPriorPolicy,
+)
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.recipes.parts import as_learning, as_width, steepness
@@ -34,6 +41,7 @@ from bandits_torch.theory.widths import Width
 
 Priors = Sequence[CandidatePrior]
 _TAKES = (*RUN, "form")
+_FLAT = 1e-12  # b of a prior whose functions are constant
 
 
 @recipe(
@@ -76,16 +84,14 @@ def pe_gp_ucb(
         learn=learn,
         anisotropy=anisotropy,
     )
-    side = float((setup.domain.bounds[1] - setup.domain.bounds[0]).max())
-    b = math.sqrt(2) * steepness(over, setup.domain)  # with a = 1: see ``parts.bayesian_width``
-    own = as_width(width) or PriorEliminationContinuousWidth(setup.domain.dim, horizon, side, 1.0, b, delta)
+    own = _width(width, over, horizon, delta, setup.domain)
     policy = PriorElimination(
         over, own, choices=setup.domain, search=setup.point_search, seed=setup.seed, **test
     )
     return LearnedHyperparameters(policy, **schedule) if learn else policy
 
 
-@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
+@recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
 def mle_gp_ucb(
     setup: Setup,
     *,
@@ -97,11 +103,10 @@ def mle_gp_ucb(
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
-    model = _over_priors(setup)
-    return LikeliestPriorPolicy(model, _width(width, model, horizon, delta))
+    return _baseline(LikeliestPriorPolicy, setup, horizon, delta, width)
 
 
-@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
+@recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
 def bayes_gp_ucb(
     setup: Setup,
     *,
@@ -113,8 +118,7 @@ def bayes_gp_ucb(
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
-    model = _over_priors(setup)
-    return BayesianPriorPolicy(model, _width(width, model, horizon, delta))
+    return _baseline(BayesianPriorPolicy, setup, horizon, delta, width)
 
 
 @recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
@@ -165,6 +169,23 @@ def known_prior_gp_ucb(
     return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
 
 
+def _baseline(
+    kind: type[UnknownPriorPolicy], setup: Setup, horizon: int, delta: float, width: Any
+) -> UnknownPriorPolicy:
+    """A policy over arms, or over the points of a domain."""
+    if setup.domain is None:
+        model = _over_priors(setup)
+        return kind(model, _width(width, model, horizon, delta))
+    over = online_gp_over_priors(
+        setup.domain,
+        cast(Priors, setup.priors),
+        cast(Number, setup.noise_variance),
+        replicates=setup.replicates,
+    )
+    own = _width(width, over, horizon, delta, setup.domain)
+    return kind(over, own, choices=setup.domain, search=setup.point_search, seed=setup.seed)
+
+
 def _over_priors(setup: Setup) -> ArmGP:
     return arm_gp_over_priors(
         cast(Tensor | int, setup.choices),
@@ -175,5 +196,14 @@ def _over_priors(setup: Setup) -> ArmGP:
     )
 
 
-def _width(width: Any, model: ArmGP, horizon: int, delta: float) -> Width:
-    return as_width(width) or PriorEliminationFiniteWidth(model.num_arms, horizon, delta)
+def _width(
+    width: Any, model: ArmGP | OnlineGP, horizon: int, delta: float, domain: Domain | None = None
+) -> Width:
+    """The one given, or the theorem's: over a domain with a = 1 (``parts.bayesian_width``) and each prior's own b."""
+    if width is not None:
+        return cast(Width, as_width(width))
+    if domain is None:
+        return PriorEliminationFiniteWidth(cast(ArmGP, model).num_arms, horizon, delta)
+    side = float((domain.bounds[1] - domain.bounds[0]).max())
+    b = (math.sqrt(2) * steepness(cast(OnlineGP, model), domain)).clamp_min(_FLAT)
+    return PriorEliminationContinuousWidth(domain.dim, horizon, side, 1.0, b, delta)

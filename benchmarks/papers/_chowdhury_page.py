@@ -32,8 +32,9 @@ they improve on the largest posterior mean, "over means" says what becomes of th
 _HEAD = f"""# Chowdhury & Gopalan 2017: kernelized bandits
 
 Written by `{_COMMAND}` from the CSV files beside it; do not edit. Regret is cumulative, mean over trials ± one
-standard error; `sd` is the standard deviation over the trials, `a step` the regret divided by the steps, `late` the
-regret a step in the last tenth of them, `width` the last multiple of sigma. Seconds are of all trials in one batch on
+standard error, conditional on the arms, which all trials of a panel share; `sd` is the standard deviation over the
+trials, `a step` the regret divided by the steps, `late` the regret a step in the last tenth of them, `width` the last
+multiple of sigma. Seconds are of all trials in one batch on
 one thread, on a machine with other work. Bands in the pictures are two standard errors; a line that leaves through the
 top has its last value at its label.
 

@@ -7,6 +7,9 @@ why in ``numbers``.
 One rule for "A has less regret than B": it holds if the difference exceeds two standard errors (of the differences
 replicate by replicate, where both played the same functions and noise). A difference within two standard errors does
 not hold, and its numbers say so.
+
+"Not decided" is what no finite experiment can settle: growth above an upper bound's exponent, which may still bend, or
+an interval on both sides of it. "Vacuous here" is a bound that everything meets, random play too.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not testable here"
-VERDICTS = (HOLDS, FAILS, UNTESTED)
+HOLDS, FAILS, UNDECIDED, VACUOUS = "holds", "does not hold", "not decided", "vacuous here"
+UNTESTED = "not testable here"
+VERDICTS = (HOLDS, FAILS, UNDECIDED, VACUOUS, UNTESTED)
 
 
 class Finding(NamedTuple):
@@ -143,9 +147,9 @@ def within(values: Sequence[float], name: str, low: float, high: float) -> Findi
 
 
 def every(findings: Sequence[Finding]) -> Finding:
-    """Whether all of several findings hold."""
+    """Whether all of several findings hold; else the first verdict found of: fails, untested, undecided, vacuous."""
     verdicts = {finding.verdict for finding in findings}
-    verdict = FAILS if FAILS in verdicts else UNTESTED if UNTESTED in verdicts else HOLDS
+    verdict = next((one for one in (FAILS, UNTESTED, UNDECIDED, VACUOUS) if one in verdicts), HOLDS)
     return Finding(verdict, "; ".join(finding.numbers for finding in findings))
 
 

@@ -28,7 +28,8 @@ restarts are per replicate, the delay is the median number of steps from a chang
 * ADA-OPKB calibrated has no setting to tune and is not told the horizon. Its defaults were picked on replicates of
   another seed too.
 * Rows with fewer than 25 replicates, and rows that are missing, are what time allowed; the command makes up for it.
-* Not as in the paper: all replicates of an environment share their arms (functions, noise and draws differ); noise is
+* Not as in the paper: all replicates of an environment share their arms (functions, noise and draws differ), so that
+  standard errors are conditional on the arms; noise is
   not truncated to |reward| <= 1; the switches flip the sign of the function, as the paper's published code has it,
   on the sphere, and are fresh draws on correlated arms; MASTER, the calibrated preset, correlated arms and slow drift
   are not in the paper.

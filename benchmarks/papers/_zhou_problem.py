@@ -27,8 +27,7 @@ class TurningFunctions(SimulatedProblem):
     So |f_t| = B at every step and |f_{t+1} - f_t| = 2 B sin(|phi_{t+1} - phi_t| / 2): the variation budget is met
     exactly. g and h are sums of five kernel functions at random centres with normal weights.
 
-    Known beforehand: the kernel, noise variance R^2, B, and as variation budget P_T in the RKHS norm, as in the paper
-    (other problems of this project give it in the largest change of an arm).
+    Known beforehand: the kernel, noise variance R^2, B, and P_T in the RKHS norm, as in the paper.
 
     Args:
         horizon: T.
@@ -71,7 +70,7 @@ class TurningFunctions(SimulatedProblem):
             noise_variance=NOISE_SCALE**2,
             rkhs_bound=rkhs_bound,
             forgetting_rate=0.0,
-            variation_budget=budget,
+            rkhs_variation_budget=budget,
         )
 
     def expected_rewards(self, step: int) -> Tensor:
@@ -120,13 +119,13 @@ class Bounds:
     * S(T) = sum of sigma over the choices <= ceil(T/m) sqrt(2 m gamma_m / ln(1 + 1/lambda)), the form of Chowdhury
       & Gopalan's Lemma 4 for any lambda.
 
-    gamma_m is the greedy maximum over the arms divided by 1 - 1/e.
+    gamma_m is the greedy maximum over the arms divided by 1 - 1/e, with lambda = ``noise_variance``.
     """
 
-    def __init__(self, problem: TurningFunctions) -> None:
+    def __init__(self, problem: TurningFunctions, noise_variance: float = NOISE_SCALE**2) -> None:
         self.problem, known = problem, problem.knowledge
         self.horizon = int(problem.horizon or 0)
-        self.noise = NOISE_SCALE**2
+        self.noise = noise_variance
         self._gain = MaximumGain(covariance(known.kernel, problem.arms), self.noise, self.horizon)
 
     def gamma(self, points: int) -> float:
@@ -136,7 +135,7 @@ class Bounds:
     def regret(self, memory: int, events: int) -> float:
         """The bound for an interval or window of ``memory`` steps and ``events`` to share delta."""
         known, gamma = self.problem.knowledge, self.gamma(memory)
-        B, P = float(known.rkhs_bound), float(known.variation_budget or 0.0)
+        B, P = float(known.rkhs_bound), float(known.rkhs_variation_budget or 0.0)
         xi = math.sqrt(2 * memory * (1 + self.noise) * gamma) / self.noise
         beta = B + NOISE_SCALE / math.sqrt(self.noise) * math.sqrt(2 * gamma + 2 * math.log(events / DELTA))
         intervals = math.ceil(self.horizon / memory)

@@ -5,6 +5,7 @@
 | part | what |
 |---|---|
 | `2`, `starvation` | Figure 2: BKB beside two posteriors that starve |
+| `coverage` | Fourier features at a fixed number, as points keep coming |
 | `regret` | cumulative regret of sketched samplers and the exact one, under three widths |
 | `settings` | regret of the exact sampler on several kinds of functions: which were published? |
 | `growth` | dictionary, arms pulled and time of a step as t grows, beside the exact posterior |
@@ -46,7 +47,8 @@ FIGURES = {"2": "starvation"}
 def main(arguments: list[str]) -> None:
     """Run the parts named, or all, and write the page."""
     parts: dict[str, Callable[[Path, bool], None]] = {
-        part.__name__: part for part in (starvation, regret, settings, growth, adaptive, accuracy, times)
+        part.__name__: part
+        for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times)
     }
     parts["report"] = lambda out, fast: None
     parser = argparse.ArgumentParser(
@@ -102,6 +104,23 @@ def starvation(out: Path, fast: bool) -> None:
     plt.close(figure)
     means = pd.DataFrame(rows).groupby(["t", "posterior"], sort=False).mean().reset_index()
     means.to_csv(out / "starvation.csv", index=False, float_format="%.4g")
+
+
+def coverage(out: Path, fast: bool) -> None:
+    """Figure 2's random Fourier features at a fixed number of them, 48, as points keep coming; twenty functions."""
+    rows = []
+    for seed in range(1, 3 if fast else 21):
+        problem = GPDraws(num_arms=1000, layout="grid", lengthscale=0.1, noise_scale=NOISE, seed=seed)
+        generator = torch.Generator().manual_seed(seed - 1)
+        order = torch.randint(500, (5000,), generator=generator)
+        f = problem.functions[0]
+        rewards = f[order] + NOISE * torch.randn(5000, generator=generator, dtype=torch.float64)
+        for t in (215, 1000) if fast else (215, 1000, 5000):
+            points = (problem.arms, order[:t], rewards[:t])
+            mean, variance = random_fourier_features(*points, 0.1, 48, LAMBDA, seed)
+            rows.append({"t": t, "m": 48, **_calibration(f, mean, variance.clamp_min(0).sqrt())})
+    frame = pd.DataFrame(rows).groupby("t").mean().reset_index()
+    frame.to_csv(out / "coverage.csv", index=False, float_format="%.4g")
 
 
 def _posteriors(

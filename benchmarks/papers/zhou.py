@@ -1,6 +1,6 @@
 """Zhou & Shroff 2021, No-regret algorithms for time-varying Bayesian optimization: its theorems, measured.
 
-``python -m benchmarks.papers zhou [horizon|budget|gain|gap|report ...] [--fast] [--out DIR]``
+``python -m benchmarks.papers zhou [horizon|budget|gain|gap|bound|report ...] [--fast] [--out DIR]``
 
 The paper has no experiments. Here R-GP-UCB and SW-GP-UCB, with the tuned H and w, the theorems' widths or a constant
 one, and IGP-UCB beside them, play functions whose variation budget in the RKHS norm is exact (``TurningFunctions``).
@@ -24,7 +24,7 @@ from bandits_torch.policies import Policy
 from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
 from benchmarks.papers import _zhou_page as page
 from benchmarks.papers._folders import results_folder
-from benchmarks.papers._zhou_problem import Bounds, TurningFunctions
+from benchmarks.papers._zhou_problem import NOISE_SCALE, Bounds, TurningFunctions
 
 BUDGET = 4 * math.sqrt(2)  # P_T of the sweep over T, with B = 1: about one full turn, or four jumps
 HORIZONS = (500, 1000, 2000, 4000, 8000, 16_000)
@@ -135,7 +135,26 @@ def gap(job: Job) -> None:
     pd.DataFrame(rows).to_csv(job.out / "gap.csv", index=False, float_format="%.5g")
 
 
-PARTS: dict[str, Callable[[Job], None]] = {part.__name__: part for part in (horizon, budget, gain, gap)}
+def bound(job: Job) -> None:
+    """A case where the bounds of Theorems 1 and 2 lie below random play's regret: next to no change, lambda = 1."""
+    problem = TurningFunctions(job.steps(20_000), 1e-5, replicates=3 if job.fast else 5)
+    bounds, T, rows = Bounds(problem, 1.0), int(problem.horizon or 0), []
+    random = T * (problem.g.amax(-1) - problem.g.mean(-1))  # f_1, from which f moves by 1e-5 in all
+    lengths = sorted({max(1, T * k // 200) for k in range(1, 201)})
+    for name, option in (("R-GP-UCB", "interval"), ("SW-GP-UCB", "window")):
+        found = {m: bounds.regret(m, math.ceil(T / m) if option == "interval" else T) for m in lengths}
+        memory = min(found, key=lambda m: found[m])
+        policy = _build(name, problem, None, noise_variance=1.0, noise_scale=NOISE_SCALE, **{option: memory})
+        total = _played(policy, problem, f"bound: {name}").regret.sum(-1).tolist()
+        own = {"policy": name, "width": "theory", "memory": memory, "bound": found[memory]}
+        for k, regret in enumerate(total):
+            rows.append(own | {"replicate": k, "regret": regret, "random": float(random[k])})
+    _save(rows, job.out / "bound.csv")
+
+
+PARTS: dict[str, Callable[[Job], None]] = {
+    part.__name__: part for part in (horizon, budget, gain, gap, bound)
+}
 
 
 def _race(
@@ -145,7 +164,7 @@ def _race(
     bounds, rows, T = Bounds(problem), [], int(problem.horizon or 0)
     functions = [problem.expected_rewards(t) for t in range(1, T + 1, max(1, T // 100))]
     random = T * torch.stack([f.amax(-1) - f.mean(-1) for f in functions]).mean(0)
-    options = {} if known else {"variation_budget": None}
+    options = {} if known else {"rkhs_variation_budget": None}
     for name in _RECIPES if known else ("R-GP-UCB", "SW-GP-UCB"):  # IGP-UCB knows of no P_T
         for width in ("theory", "constant"):
             given = options if name != "IGP-UCB" else {}

@@ -34,7 +34,7 @@ _ROWS = 100  # steps per policy kept in a CSV
 
 # One setting at a time is changed from the defaults; "policy." marks an option of the recipes.
 TOY_SETTINGS: dict[str, Sequence[Any]] = {
-    "hill_width": (0.01, 0.015, 0.02, 0.03),
+    "hill_width": (0.005, 0.01, 0.015, 0.02, 0.03),
     "noise_scale": (0.01, 0.05, 0.1),
     "squared_lengthscale": (0.05, 0.5, 2.0),
     "amplitude": (0.25, 1.0, 4.0),
@@ -186,6 +186,7 @@ def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
         "replicate"
     ).to_csv(f"{stem}_totals.csv", float_format="%.6g")
     names = [prior.name for prior in problem.knowledge.priors or []]
+    _survivors(histories["pe_gp_ucb"]).to_csv(f"{stem}_survivors.csv", index=False, float_format="%.5g")
     told = {policy: history for policy, history in histories.items() if "prior" in history.trace}
     plot_priors(told, names).savefig(f"{stem}b.png", dpi=100)
     shares = {
@@ -195,6 +196,12 @@ def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
     }
     table = pd.DataFrame(shares, index=pd.Index(names, name="prior"))
     table.to_csv(f"{stem}b.csv", float_format="%.4f")
+
+
+def _survivors(history: History) -> pd.DataFrame:
+    """Mean number of priors that elimination has left, by step."""
+    left = history.trace["surviving"].double()
+    return pd.DataFrame({"step": range(1, left.shape[-1] + 1), "surviving": left.mean(0).numpy()})
 
 
 def _vary(

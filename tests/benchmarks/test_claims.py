@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
+from benchmarks.papers._claims import FAILS, HOLDS, UNDECIDED, UNTESTED, VACUOUS, Claim, Finding
 
 NAMES = ("a", "b")
 
@@ -67,6 +67,10 @@ def test_every_fails_with_one_and_is_untested_with_one_untested() -> None:
     assert _claims.every([good, good]) == Finding(HOLDS, "1; 1")
     assert _claims.every([good, bad, open_]).verdict == FAILS
     assert _claims.every([good, open_]) == Finding(UNTESTED, "1; 3")
+    vague, empty = Finding(UNDECIDED, "4"), Finding(VACUOUS, "5")
+    assert _claims.every([empty, good, vague]).verdict == UNDECIDED
+    assert _claims.every([empty, good]).verdict == VACUOUS
+    assert _claims.every([vague, open_]).verdict == UNTESTED
 
 
 def test_file_reads_as_written(tmp_path) -> None:

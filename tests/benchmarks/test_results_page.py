@@ -61,7 +61,7 @@ def test_every_claim_stands_there_with_verdict_numbers_and_command(tmp_path):
     assert "| Figure 2 | It wins | **holds** | 1 ± 0.1 against 2 ± 0.1 |" in page
     assert "| Section 7 | It always wins | **does not hold** | 2 / 3 |" in page
     assert "Run by `python -m benchmarks.papers ziomek toy`, `none`." in page
-    assert "(#ziomek) | 1 | 1 | 1 |" in page
+    assert "(#ziomek) | 1 | 1 | 0 | 0 | 1 |" in page
     assert (
         "[its page](papers/results/ziomek/RESULTS.md), [figure2](papers/results/ziomek/figure2.png)" in page
     )

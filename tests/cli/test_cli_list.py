@@ -27,7 +27,7 @@ def test_one_name_is_described_with_its_options_and_their_defaults() -> None:
     assert rows["window"].strip() == "None"
     assert rows["delta"].strip() == "0.1"
     assert (
-        "Told of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, variation_budget."
+        "Told of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, rkhs_variation_budget."
         in policy
     )
     assert "replicates" not in rows  # a flag of its own

@@ -213,7 +213,7 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["drift_variance", "sample_noise", "weight", "noise_fraction"], bad.positive),
     "period_length": bad.positive,
     "order": bad.natural,
-    **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "variation_budget"], bad.non_negative),
+    **dict.fromkeys(["rkhs_bound", "drift", "value", "design", "rkhs_variation_budget"], bad.non_negative),
     **dict.fromkeys(["margin", "mean", "prior_mean", "start", "short", "tall"], bad.finite),
     **dict.fromkeys(["delta", "epsilon", "warm_up", "shrink"], bad.share),
     **dict.fromkeys(["shrinkage", "design_share"], bad.numbers(lambda x: 0 <= x <= 1)),
@@ -360,6 +360,7 @@ SPECS: dict[str, Spec] = {
         },
         {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
     ),
+    "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.LatentRewards": Spec({"rewards": "binary"}, {"rewards": bad.words("binary", "counts")}),
     "theory.PosteriorSafetyWidth": Spec({"limits": 2}, {"limits": bad.count}),
     # models

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from bandits_torch.loop import run
+from bandits_torch.policies.opkb import blocks
 from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.policies.opkb.features import FixedFeatures
@@ -36,6 +37,20 @@ def test_first_block_plays_the_design_for_e_steps_and_block_j_lasts_2_to_the_j_t
     blocks = history.trace["block"][0].int().tolist()  # as it stands after the step
     starts = [t + 1 for t in range(1, 700) if blocks[t] != blocks[t - 1]]
     assert starts == [E * (2**j - 1) for j in range(1, len(starts) + 1)]
+
+
+@pytest.mark.parametrize("kind", [OPKB, AdaOPKB])
+def test_features_of_each_replicate_are_designed_once(kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not change, so no later block designs anew; the choices are those of features that all share."""
+    of, designed = problem(), []
+    shared = run(policy(of, kind), of, 300)
+    design = blocks.optimal_design
+    monkeypatch.setattr(blocks, "optimal_design", lambda *a, **k: designed.append(1) or design(*a, **k))
+    made = kind(FixedFeatures(features(of).expand(2, -1, -1).clone(), 2), 700, SHORT)
+    history = run(made, of, 300)
+    assert float(history.trace["block"].max()) >= 2
+    assert len(designed) == 2
+    assert torch.equal(history.arms, shared.arms)
 
 
 def test_optimal_design_is_played_in_block_0() -> None:

@@ -14,7 +14,8 @@ from bandits_torch.problems import (
     options_of,
 )
 from bandits_torch.problems.moving_peaks import _move
-from bandits_torch.problems.simulated import covariance
+from bandits_torch.problems.simulated import covariance, covariance_root, norm_on_arms
+from bandits_torch.recipes import build
 
 
 @pytest.mark.parametrize("change", ["fresh", "flip"])
@@ -50,6 +51,43 @@ def test_bound_of_the_switching_pieces_is_their_largest_rkhs_norm() -> None:
     K = covariance(problem.knowledge.kernel, problem.arms)
     norms = (problem.functions * torch.linalg.solve(K, problem.functions.mT.contiguous()).mT).sum(-1).sqrt()
     torch.testing.assert_close(problem.knowledge.rkhs_bound, norms.amax(0))
+
+
+@pytest.mark.parametrize("change", ["fresh", "flip"])
+def test_budget_of_the_switches_in_the_rkhs_norm_is_that_of_their_changes(change: str) -> None:
+    problem = SwitchingFunctions(
+        horizon=100, switches=(0.2, 0.6), change=change, kernel="matern", nu=0.5, num_arms=20, replicates=2
+    )
+    K = covariance(problem.knowledge.kernel, problem.arms)
+    changes = problem.functions.diff(dim=0)
+    norms = (changes * torch.linalg.solve(K, changes.mT.contiguous()).mT).sum(-1).sqrt()
+    torch.testing.assert_close(problem.knowledge.rkhs_variation_budget, norms.sum(0))
+
+
+def test_norm_on_nearly_dependent_arms_is_that_of_the_draw() -> None:
+    """K has rank 17 of 100 to rounding: the norm of a draw A z is |z|, where a solve with K would give noise."""
+    problem = SwitchingFunctions(horizon=10)
+    root = covariance_root(covariance(problem.knowledge.kernel, problem.arms))
+    z = torch.linspace(-1, 1, root.shape[1], dtype=torch.float64)
+    assert root.shape[1] < 30
+    torch.testing.assert_close(norm_on_arms(root, root @ z), z.norm())
+
+
+@pytest.mark.parametrize("name", ["sphere-one-switch", "cosine"])
+def test_windows_of_zhou_and_shroff_come_from_the_change_in_the_rkhs_norm(name: str) -> None:
+    """gamma^{1/4} (T / P_T)^{1/2}: as many times shorter than under the largest changes of an arm as P_T says."""
+    problem = make(name, horizon=2000)
+    known = problem.knowledge
+    windows = [
+        build("sw_gp_ucb", problem, replicates=1, horizon=2000, **options).forgetting.window  # type: ignore[attr-defined]
+        for options in ({}, {"rkhs_variation_budget": known.variation_budget})
+    ]
+    path = torch.stack([problem.expected_rewards(t)[0] for t in range(1, 2001)]).diff(dim=0)
+    path = path[(path != 0).any(-1)]
+    norms = (path * torch.linalg.solve(covariance(known.kernel, problem.arms), path.T).T).sum(-1).sqrt()
+    longer = (float(norms.sum()) / known.variation_budget) ** 0.5  # type: ignore[operator]
+    assert longer > 1.8
+    assert windows[1] / windows[0] == pytest.approx(longer, rel=1 / windows[0])
 
 
 def test_forgetting_rate_of_switches_is_that_of_switches_placed_at_random() -> None:
@@ -161,6 +199,9 @@ def test_variation_of_the_cosine_is_the_sum_over_its_steps() -> None:
     problem = DriftingCosine(horizon=1000, num_arms=20, replicates=2)
     path = torch.stack([problem.expected_rewards(t) for t in range(1, 1001)])
     torch.testing.assert_close(problem.knowledge.variation_budget, path.diff(dim=0).abs().amax(-1).sum(0))
+    inverse = torch.linalg.inv(covariance(problem.knowledge.kernel, problem.arms))
+    norms = ((path.diff(dim=0) @ inverse) * path.diff(dim=0)).sum(-1).clamp_min(0).sqrt()
+    torch.testing.assert_close(problem.knowledge.rkhs_variation_budget, norms.sum(0), rtol=1e-6, atol=0)
 
 
 def test_cosine_norm_is_the_largest_over_the_phases() -> None:
@@ -191,6 +232,10 @@ def test_peaks_move_every_period_only() -> None:
     changed = (path.diff(dim=0) != 0).any(-1).any(-1).nonzero().squeeze(-1) + 2
     assert changed.tolist() == [31, 61, 91]
     torch.testing.assert_close(problem.knowledge.variation_budget, path.diff(dim=0).abs().amax(-1).sum(0))
+    K, changes = covariance(problem.knowledge.kernel, problem.arms), path.diff(dim=0)
+    alpha = torch.linalg.solve(K + 0.0025 * torch.eye(len(K)).double(), changes.mT.contiguous()).mT
+    norms = ((alpha @ K) * alpha).sum(-1).clamp_min(0).sqrt()
+    torch.testing.assert_close(problem.knowledge.rkhs_variation_budget, norms.sum(0))
 
 
 def test_landscape_is_the_highest_cone() -> None:

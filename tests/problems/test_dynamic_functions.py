@@ -85,7 +85,7 @@ def test_contract(name):
     known = problem.knowledge
     assert 0 < known.forgetting_rate < 1
     assert known.noise_variance == pytest.approx(0.09)
-    assert known.variation_budget > 0
+    assert 0 < known.variation_budget < known.rkhs_variation_budget
 
 
 def test_the_forgetting_rate_gives_the_correlation_over_a_tenth_of_the_horizon():

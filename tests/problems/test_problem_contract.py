@@ -23,7 +23,8 @@ def test_replicate_of_a_batch_equals_the_replicate_alone(name: str) -> None:
         assert torch.equal(alone.arms, batch.arms)
         for step in (1, 200, 600):
             assert torch.equal(alone.expected_rewards(step)[0], batch.expected_rewards(step)[k])
-        for figure in ("noise_variance", "rkhs_bound", "forgetting_rate", "variation_budget", "prior_mean"):
+        budgets = ("variation_budget", "rkhs_variation_budget")
+        for figure in ("noise_variance", "rkhs_bound", "forgetting_rate", *budgets, "prior_mean"):
             whole, single = getattr(batch.knowledge, figure), getattr(alone.knowledge, figure)
             own = whole[k].item() if isinstance(whole, torch.Tensor) else whole
             assert own == single or own == pytest.approx(single, rel=1e-12)
@@ -56,7 +57,7 @@ def test_shapes_dtypes_and_knowledge_agree_with_the_arms(name: str) -> None:
 def test_stationary_problems_give_the_same_tensor_at_every_step(name: str) -> None:
     problem = make(name, seed=1)
     assert problem.expected_rewards(1) is problem.expected_rewards(10**9)
-    assert problem.knowledge.variation_budget == 0.0
+    assert problem.knowledge.variation_budget == problem.knowledge.rkhs_variation_budget == 0.0
     assert problem.knowledge.forgetting_rate == 0.0
 
 
@@ -94,7 +95,7 @@ def test_to_moves_everything_to_another_device(name: str) -> None:
         assert problem.expected_rewards(step).device.type == "meta"
         assert problem.pull(step, arm, streams).device.type == "meta"
     known = problem.knowledge
-    for figure in (known.noise_variance, known.rkhs_bound, known.variation_budget, problem.arms):
+    for figure in (known.noise_variance, known.rkhs_bound, known.rkhs_variation_budget, problem.arms):
         assert not isinstance(figure, torch.Tensor) or figure.device.type == "meta"
     assert all(p.device.type == "meta" for p in known.kernel.parameters())
 

@@ -22,7 +22,10 @@ class FeatureSource(Described, ABC):
 
     @abstractmethod
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each."""
+        """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each.
+
+        Features that did not change are told by the very tensor of ``initial``: nothing is then designed anew.
+        """
 
 
 class FixedFeatures(FeatureSource):
@@ -46,10 +49,11 @@ class FixedFeatures(FeatureSource):
         validation.shape_is("features", features, ok, f"(N, p) or ({replicates}, N, p)")
         validation.finite_tensor("features", features)
         self.features, self.replicates, self.num_arms = features, replicates, features.shape[-2]
+        self._of_replicate = [*features] if features.dim() == 3 else [features] * replicates
 
     def initial(self, replicate: int) -> Tensor:
         """phi, (N, p)."""
-        return self.features if self.features.dim() == 2 else self.features[replicate]
+        return self._of_replicate[replicate]
 
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
         """phi, (N, p): nothing is learnt."""

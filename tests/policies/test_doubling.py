@@ -1,0 +1,149 @@
+"""The doubling trick: phases of doubled length, each a new policy that is told its own horizon."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import load_policy, recipes, run, save_policy
+from bandits_torch.policies import DoublingTrick, Observation, Pending, RandomPolicy
+from bandits_torch.problems import SwitchingFunctions
+
+ARMS = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
+REWARDS = torch.sin(5 * ARMS.squeeze(-1))
+
+
+def sliding(horizon):
+    return recipes.sw_gp_ucb(ARMS, RBFKernel().double(), 0.01, horizon=horizon, replicates=2)
+
+
+def step(policy, t):
+    choice = policy.choose(float(t))
+    policy.learn(Observation(float(t), choice.arm, REWARDS[choice.arm] + 0.1 * math.sin(t), choice.why))
+    return choice.arm.tolist()
+
+
+@pytest.mark.parametrize("name", ["sw_gp_ucb", "r_gp_ucb", "ada_opkb", "discounted_ucb"])
+def test_phases_are_new_policies_told_the_horizons_4_8_16(name):
+    def base(horizon):
+        told = () if name == "discounted_ucb" else (RBFKernel().double(), 0.01)
+        options = {"changes": 1} if name == "discounted_ucb" else {}
+        options |= {"seed": horizon} if name == "ada_opkb" else {}
+        return getattr(recipes, name)(ARMS, *told, horizon=horizon, replicates=2, **options)
+
+    policy, t = DoublingTrick(base, first=4), 0
+    for k, length in enumerate([4, 8, 16]):
+        phase = base(length)
+        for _ in range(length):
+            t += 1
+            assert policy.phase == k
+            assert step(policy, t) == step(phase, t)
+    assert policy.phase == 3
+
+
+def test_the_phase_says_which_window():
+    policy = DoublingTrick(sliding, first=4)
+    windows = []
+    for t in range(1, 29):
+        windows.append(policy.policy.forgetting.window)
+        step(policy, t)
+    assert (
+        windows
+        == [sliding(4).forgetting.window] * 4
+        + [sliding(8).forgetting.window] * 8
+        + [sliding(16).forgetting.window] * 16
+    )
+    assert len(set(windows)) == 3
+
+
+def test_a_reward_of_an_earlier_phase_is_ignored_and_choices_of_it_are_not_pending():
+    policy = DoublingTrick(sliding, first=2)
+    early = policy.choose(1.0)
+    step(policy, 1)
+    step(policy, 2)
+    before, t = policy.state_dict(), 3
+    policy.learn(Observation(1.0, early.arm, torch.full((2,), 50.0).double(), early.why))
+    assert policy.state_dict()["count"] == before["count"] == 0
+    many = policy.choose_many(3.0, 1, pending=[Pending(1.0, early.arm, early.why)])
+    assert torch.equal(many[0].arm, policy.choose(float(t)).arm)
+    late = policy.choose(3.0)
+    policy.learn(Observation(3.0, late.arm, REWARDS[late.arm], late.why))
+    assert policy.state_dict()["count"] == 1
+
+
+def test_choices_made_together_count_each_other():
+    policy, alone = DoublingTrick(sliding, first=20), sliding(20)
+    for t in range(1, 6):
+        step(policy, t)
+        step(alone, t)
+    together = [choice.arm.tolist() for choice in policy.choose_many(6.0, 3)]
+    assert together == [choice.arm.tolist() for choice in alone.choose_many(6.0, 3)]
+
+
+@pytest.mark.parametrize("saved_after", [3, 4, 9])
+def test_a_saved_policy_goes_on_in_its_phase(tmp_path, saved_after):
+    policy, other = DoublingTrick(sliding, first=4), DoublingTrick(sliding, first=4)
+    for t in range(1, saved_after + 1):
+        step(policy, t)
+    for t in range(1, 7):
+        step(other, t)
+    save_policy(tmp_path / "file", policy)
+    load_policy(tmp_path / "file", other)
+    later = range(saved_after + 1, 32)
+    assert [step(other, t) for t in later] == [step(policy, t) for t in later]
+    assert other.phase == policy.phase == 3
+
+
+def test_files_of_another_first_phase_or_base_are_refused(tmp_path):
+    save_policy(tmp_path / "file", DoublingTrick(sliding, first=4))
+    with pytest.raises(ValueError, match="first was 4 and is 5"):
+        load_policy(tmp_path / "file", DoublingTrick(sliding, first=5))
+    with pytest.raises(ValueError, match="base"):
+        load_policy(tmp_path / "file", DoublingTrick(lambda horizon: sliding(2 * horizon), first=4))
+
+
+def test_reset_begins_again_and_one_replicate_begins_its_phase_again():
+    policy = DoublingTrick(sliding, first=4)
+    first = [step(policy, t) for t in range(1, 11)]
+    policy.reset(torch.tensor([True, False]))
+    assert policy.phase == 1
+    _, variance = policy.policy.marginals(11.0)
+    assert bool((variance[0] == 1.0).all())
+    assert bool((variance[1] < 1.0).any())
+    policy.reset()
+    assert [step(policy, t) for t in range(1, 11)] == first
+
+
+def test_a_run_keeps_the_phase_in_its_trace():
+    problem = SwitchingFunctions(horizon=40, num_arms=8, replicates=2)
+    base = lambda T: recipes.build("sw_gp_ucb", problem, replicates=2, horizon=T)  # noqa: E731
+    history = run(DoublingTrick(base, first=8), problem, 40)
+    assert history.trace["phase"].tolist() == [0.0] * 7 + [1.0] * 16 + [2.0] * 17
+
+
+@pytest.mark.parametrize("power", [0.5, 0.75])
+def test_bounds_of_the_phases_add_up_to_no_more_than_the_docstring_says(power):
+    first, total, done = 8, 0.0, 0
+    for k in range(12):
+        total += (
+            first * 2**k
+        ) ** power  # a phase of one step alone may already have all the regret of its bound
+        assert total <= 2**power / (2**power - 1) * (done + 1 + first) ** power
+        done += first * 2**k
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="first must be an integer >= 1, got 0"):
+        DoublingTrick(sliding, first=0)
+    with pytest.raises(ValueError, match="base must be a function that makes a policy"):
+        DoublingTrick(sliding(4))
+    with pytest.raises(ValueError, match="base must be a function that makes a policy"):
+        DoublingTrick(lambda horizon: horizon)
+    grows = DoublingTrick(lambda horizon: RandomPolicy(horizon), first=2)
+    first, last = (
+        Observation(float(t), torch.zeros(1, dtype=torch.long), torch.zeros(1).double()) for t in (1, 2)
+    )
+    grows.learn(first)
+    with pytest.raises(ValueError, match=r"base must be the replicates, arms and dimension of before"):
+        grows.learn(last)
