@@ -58,7 +58,11 @@ class PointDraws(ContinuousProblem):
 
     def best(self, step: int) -> Tensor:
         """See ``ContinuousProblem``."""
-        return (self._grid * self._weights[step - 1]).sum(-1).amax(0)
+        return self.on_grid(step).amax(-1)
+
+    def on_grid(self, step: int) -> Tensor:
+        """f_step at the points of the grid, (S, n)."""
+        return (self._grid * self._weights[step - 1]).sum(-1).mT
 
     def _phi(self, X: Tensor) -> Tensor:
         angle = (X.unsqueeze(-2) @ self._frequencies).squeeze(-2)
