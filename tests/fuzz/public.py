@@ -278,6 +278,7 @@ KINDS: dict[str, Any] = {
     "width": bad.non_negative,
     **dict.fromkeys(["num_contexts", "arm_dim"], bad.count),
     "context_dim": bad.natural,
+    "contexts": bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1)).filter(lambda x: x is not None),
     "context_lengthscale": bad.positive,
     "combine": bad.words("product", "sum", "additive"),
     **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
