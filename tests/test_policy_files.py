@@ -69,6 +69,7 @@ OTHERS = {
     "rkhs_bound": 3.0,
     "run_length": 1e3,
     "safe_arms": torch.arange(12) == 4,
+    "safe_points": torch.full((1, 1), 0.5).double(),
     "safety_width": 1.5,
     "search": {"num_restarts": 3},
     "seed": 9,
@@ -163,6 +164,7 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
             ("auto", "history"),
+            ("safe_gp_ucb", "safe_points"),
         }  # not here
         return
     found = differences(description(built(name), "policy"), description(other, "policy"))
@@ -179,7 +181,7 @@ def test_options_without_effect_are_few():
     """Or a walk that sees nothing would pass the test above."""
     unseen = []
     for name, option in CASES:
-        if option in ("replicates", "learn_hyperparameters", "history", *OF_CONTEXTS):
+        if option in ("replicates", "learn_hyperparameters", "history", "safe_points", *OF_CONTEXTS):
             continue
         changed = description(built(name, **{option: OTHERS[option]}), "policy")
         if not differences(description(built(name), "policy"), changed):

@@ -25,7 +25,7 @@ _PLACES = 2_000  # where means are compared
 def measure(settings: Settings) -> pd.DataFrame:
     """Medians of choose and learn at each number of observations, steps of all interleaved in one process; and the
     largest difference from the model that drops nothing, up to 2 000 observations."""
-    marks, steps = ((20, 40, 80), 3) if settings.fast else ((200, 2_000, 20_000), 60)
+    marks, steps = ((20, 40, 80), 3) if settings.fast else ((200, 2_000, 20_000), 40)
     generator = torch.Generator(settings.device).manual_seed(0)
     bounds = torch.zeros(2, _DIM, dtype=torch.float64, device=settings.device)
     bounds[1] = 1.0
