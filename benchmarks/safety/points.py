@@ -25,7 +25,7 @@ class SafePointDraws(PointDraws):
     """``PointDraws`` of kind tv-gp with the outcome "load", an independent draw alike, that must stay below 0.5.
 
     Regret is against the best point of the grid within the limit, or, where there is none, that of the least outcome.
-    ``safe_points``: that of the least outcome at step 1. A run records ``violation``, 1 where the true outcome is above.
+    ``safe_points``: that of the least outcome at step 1. A run records ``violation``: 1 where the outcome is above.
     """
 
     outcome_names = ("load",)

@@ -108,6 +108,7 @@ class ListedContexts(ModelArms):
         number = self._of_step if self._of_choice is None else self._of_choice
         expected = "one of those given: there is none outside of a step"
         validation.require(number is not None, "context", number, expected)
+        assert number is not None
         return arm * len(self.contexts) + number
 
     def _of_all(self, values: Tensor) -> Tensor:
