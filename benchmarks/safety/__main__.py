@@ -140,7 +140,8 @@ def main() -> None:
     S, T = (4, 30) if asked.quick else (50, 400)
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.points:
-        return points(asked.out, *((2, 6) if asked.quick else (20, 60)))
+        points(asked.out, *((2, 6) if asked.quick else (20, 60)))
+        return
     rows: list[dict[str, Any]] = []
     for title, problem in PROBLEMS.items():
         for label, (name, options) in POLICIES.items():
