@@ -13,23 +13,44 @@ def test_the_dense_refit_plays_the_same_arms_while_nothing_is_dropped(kind) -> N
     table = dense.race(kind, dense.Size(40, 1), lambda line: None)
     assert set(table["step"]) == set(range(4, 41, 4))
     same = table[table["step"] == 40].set_index("policy")["same"]
+    assert same[dense.LISTED] == 1.0
     assert same[dense.WHOLE if kind == "fixed" else dense.DROPPED] == same[dense.DENSE] == 1.0
     assert same[dense.BLIND] < 1.0
     regret = table.groupby("policy")["regret"].sum()
     assert regret[dense.DENSE] < regret[dense.RANDOM]
 
 
+@pytest.mark.parametrize("kind", dense.PROBLEMS)
+def test_a_dense_refit_that_is_asked_now_and_then_plays_as_one_that_always_is(kind, monkeypatch) -> None:
+    monkeypatch.setattr(dense, "TIMED", 5)
+    always, sometimes = (dense.race(kind, dense.Size(40, 1, k), lambda line: None) for k in (1, 7))
+    both = [table[table["policy"] == dense.DENSE].set_index("step") for table in (always, sometimes)]
+    assert both[0]["regret"].tolist() == both[1]["regret"].tolist()
+    assert both[0]["asked"].iloc[-1] == 40
+    assert both[1]["asked"].iloc[-1] == 10  # 7, 14, ..., 35, and 36 to 40
+    assert both[1]["ms"].iloc[-1] > 0
+
+
 def test_the_page_tells_ratios_and_what_was_left_out(tmp_path) -> None:
     rows = [
-        {"problem": kind, "seed": 0, "policy": name, "step": step, "regret": regret, "ms": ms, "same": 1.0}
+        {
+            "problem": kind,
+            "seed": 0,
+            "policy": name,
+            "step": step,
+            "regret": regret,
+            "ms": ms,
+            "same": 1.0,
+            "asked": 20,
+        }
         for kind in dense.PROBLEMS
         for name, regret, ms in ((dense.DENSE, 10.0, 50.0), (dense.DROPPED, 10.5, 2.0))
         for step in (10, 20)
     ]
     pd.DataFrame(rows).to_csv(tmp_path / "dense-fixed-0.csv", index=False)
     text = write_page(tmp_path).read_text()
-    assert "| 20.0 | 1.000 | 50.00 | 1.0 |" in text
-    assert "| 21.0 | 1.050 | 2.00 | 25.0 |" in text
+    assert "| 20.0 | 1.000 | 1.000 | 50.00 | 1.0 | 1.0 |" in text
+    assert "| 21.0 | 1.050 | 1.050 | 2.00 | 25.0 | 25.0 |" in text
     assert "Left out: the package `coba` is not installed." in text
     rewards = {"CGP-UCB": 0.8, "LinUCB (coba)": 0.7, "best arms": 0.9}
     rows = [

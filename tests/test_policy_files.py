@@ -33,6 +33,7 @@ OTHERS = {
     "constraints": (OutcomeConstraint("load", high=2.0),),
     "context_dim": 1,
     "context_kernel": RBFKernel(),
+    "contexts": torch.rand(3, 1).double(),
     "delta": 0.25,
     "depth": 4,
     "dictionary": "kept",
@@ -69,6 +70,7 @@ OTHERS = {
     "rkhs_bound": 3.0,
     "run_length": 1e3,
     "safe_arms": torch.arange(12) == 4,
+    "safe_points": torch.full((1, 1), 0.5).double(),
     "safety_width": 1.5,
     "search": {"num_restarts": 3},
     "seed": 9,
@@ -91,6 +93,7 @@ OTHERS = {
 CASES = [(name, option) for name in recipes.RECIPES for option in recipes.options_of(name)]
 INDEX = [name for name in recipes.RECIPES if name != "pe_gp_ucb" and "search" in recipes.options_of(name)]
 UNDER_CONTEXTS = ("cgp_ucb", "tv_cgp_ucb")
+OF_CONTEXTS = ("context_dim", "context_kernel", "contexts")
 _PROBLEMS = {}
 
 
@@ -159,10 +162,11 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
     try:
         other = built(name, **{option: OTHERS[option]})
     except ValueError:
-        alone = {(name, option) for name in UNDER_CONTEXTS for option in ("context_dim", "context_kernel")}
+        alone = {(name, option) for name in UNDER_CONTEXTS for option in OF_CONTEXTS}
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
             ("auto", "history"),
+            ("safe_gp_ucb", "safe_points"),
         }  # not here
         return
     found = differences(description(built(name), "policy"), description(other, "policy"))
@@ -179,7 +183,7 @@ def test_options_without_effect_are_few():
     """Or a walk that sees nothing would pass the test above."""
     unseen = []
     for name, option in CASES:
-        if option in ("replicates", "learn_hyperparameters", "history", "context_dim", "context_kernel"):
+        if option in ("replicates", "learn_hyperparameters", "history", "safe_points", *OF_CONTEXTS):
             continue
         changed = description(built(name, **{option: OTHERS[option]}), "policy")
         if not differences(description(built(name), "policy"), changed):

@@ -16,6 +16,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.independent_draws import IndependentDraws
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import width_now
+from bandits_torch.kernels import MarkovTimeKernel
 from bandits_torch.models.algebra.cholesky import safe_cholesky
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.prior import ArmPrior
@@ -49,7 +50,8 @@ class PathwiseThompsonSampling:
         root: A, ``N x r``.
 
     Cost of a draw: O(N r + u N + t^3 + t r), with t observations of u distinct arms. Each batch member has
-    its own draw. Raises ValueError for a kernel that has no such features and more than 2 000 arms.
+    its own draw. Raises ValueError for a kernel that has no such features and more than 2 000 arms, and for a kernel
+    over time that is no ``MarkovTimeKernel``: one with a state space has paths of several numbers, which are not drawn.
     """
 
     is_draw = True  # see ``IndependentDraws``
@@ -60,6 +62,10 @@ class PathwiseThompsonSampling:
         validation.require(isinstance(model, ArmGP), "model", type(model).__name__, "an ArmGP")
         one = model.prior.batch_shape.numel() == 1
         validation.require(one, "model", tuple(model.prior.batch_shape), "one kernel for the whole batch")
+        over_time = model.prior.time_kernel
+        markov = over_time is None or isinstance(over_time, MarkovTimeKernel)
+        expected = "a MarkovTimeKernel: over time with a state space, use ThompsonSampling"
+        validation.require(markov, "model's kernel over time", type(over_time).__name__, expected)
         even = validation.positive_integer("features", features) % 2 == 0
         validation.require(even, "features", features, "an even number")
         self._generator = torch.Generator().manual_seed(validation.natural("seed", seed))

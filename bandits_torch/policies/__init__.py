@@ -36,6 +36,7 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.policies.safe import SafePolicy
+from bandits_torch.policies.safe_points import SafePointPolicy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.stale_observations import StaleObservations
 from bandits_torch.policies.standardised import StandardisedPolicy
@@ -77,6 +78,7 @@ __all__ = [
     "RandomPolicy",
     "RegretBalancing",
     "RewardImprovementPolicy",
+    "SafePointPolicy",
     "SafePolicy",
     "SlidingWindow",
     "StaleObservations",

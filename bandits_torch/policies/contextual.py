@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -13,9 +13,11 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.step_context import AtStep
 from bandits_torch.arm_context import ArmContext
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices import ModelChoices
 from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms
+from bandits_torch.policies.choices.listed_contexts import ListedContexts
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
@@ -33,19 +35,25 @@ class ContextualPolicy(IndexPolicy):
     inputs of the arm chosen, ``inputs`` (S, d + c), and ``learn`` takes them from there: a reward that comes late is
     learned with the context of its own question.
 
+    Where there are finitely many contexts and all are known (``contexts``), a model over all pairs of arm and context
+    takes its place, and a step costs the same however many observations there are.
+
     Args:
         model: an ``OnlineModel`` over d + c inputs [features, context], or d + c + 1 with the time the last
-            (``OnlineGP``), of batch shape () or (S,).
+            (``OnlineGP``), of batch shape () or (S,). With ``contexts`` an ``ArmModel`` (``ArmGP``) over the N M pairs
+            [features, context], those of the first arm first.
         acquisition, width, seed, first_replicate: see ``IndexPolicy``.
         choices: features of the arms, (N, d).
         context_dim: c, numbers of the context; 0 where only features change, or nothing.
+        contexts: (M, c), all contexts there can be; None: any. Features then stay as they are.
         forgetting: bounds the cost of a step, which is O(n (n + N)) with n observations held; default: keep all.
 
-    Raises ValueError for a model over another number of inputs, and as ``IndexPolicy``. ``choose`` raises ValueError,
-    with nothing changed, for a context that is missing, not taken, or of another shape.
+    Raises ValueError for a model over another number of inputs, or other pairs, and as ``IndexPolicy``. ``choose``
+    raises ValueError, with nothing changed, for a context that is missing, not taken, of another shape, or none of
+    ``contexts``.
     """
 
-    choices: ContextualArms
+    choices: ContextualArms | ListedContexts
 
     def __init__(
         self,
@@ -54,13 +62,14 @@ class ContextualPolicy(IndexPolicy):
         *,
         choices: Tensor,
         context_dim: int = 0,
+        contexts: Tensor | None = None,
         width: Width | None = None,
         forgetting: ForgettingRule | None = None,
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
         validation.tensor("choices", choices)
-        self.context_dim = validation.natural("context_dim", context_dim)
+        self.context_dim, self.contexts = validation.natural("context_dim", context_dim), contexts
         super().__init__(
             model,
             acquisition,
@@ -72,7 +81,17 @@ class ContextualPolicy(IndexPolicy):
         )
 
     def _choices_over(self, model: OnlineModel, choices: Any, **search: Any) -> ModelChoices:
-        return ContextualArms(model, choices, self.context_dim)
+        if self.contexts is None:
+            return ContextualArms(model, choices, self.context_dim)
+        validation.instance("model", model, ArmModel, "an ArmModel, with contexts")
+        listed = ListedContexts(cast(ArmModel, model), choices, self.contexts)
+        own = listed.contexts.shape[-1]
+        validation.require(self.context_dim == own, "context_dim", self.context_dim, f"{own}, as contexts")
+        return listed
+
+    def add_arms(self, arms: Tensor, **options: Any) -> None:
+        """Not under contexts: ValueError. Features of a step may change instead."""
+        validation.require(False, "arms", arms, "those that the policy was built with, under contexts")
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | ArmContext | None = None) -> Choice:  # type: ignore[override]

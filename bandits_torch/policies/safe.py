@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.outcome_constraint import check_limits
 from bandits_torch.policies.choices.arms import ModelArms, best_available
-from bandits_torch.policies.forgetting import KeepEverything
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
+from bandits_torch.policies.limited import LimitedPolicy, NoSafeArmError, one_of
+from bandits_torch.policies.policy import Choice, Expect, Pending
 from bandits_torch.policies.safe_sets import (
     Bounded,
     Limits,
@@ -28,11 +25,7 @@ from bandits_torch.policies.safe_sets import (
 from bandits_torch.theory.widths import Width
 
 
-class NoSafeArmError(RuntimeError):
-    """No arm is certainly within the limits, and the policy was told to stop then."""
-
-
-class SafePolicy(Policy):
+class SafePolicy(LimitedPolicy):
     """Plays arms whose reward and outcomes lie within their limits by the confidence bounds of their models.
 
     At every step the safe set is computed anew from the posteriors at that time,
@@ -67,7 +60,8 @@ class SafePolicy(Policy):
     and masks of other kinds.
     """
 
-    changeable = ("width",)
+    model: ArmModel
+    choices: ModelArms
 
     def __init__(
         self,
@@ -83,35 +77,24 @@ class SafePolicy(Policy):
         explore: str = "ucb",
     ) -> None:
         validation.instance("outcomes", outcomes, Mapping, "models by name")
-        self.outcomes = dict(outcomes)
-        for name, one in {"reward": model, **self.outcomes}.items():
+        for name, one in {"reward": model, **outcomes}.items():
             validation.instance(f"model of {name!r}", one, ArmModel, "an ArmModel, such as ArmGP")
             found = (one.num_arms, tuple(one.batch_shape))
             expected = (model.num_arms, tuple(model.batch_shape))
             same = found == expected and len(found[1]) <= 1
             validation.require(same, f"model of {name!r}", found, f"of arms and batch shape {expected}")
-        validation.require("reward" not in outcomes, "outcomes", "reward", "named otherwise")
-        self.limits = _checked_limits(limits, self.outcomes)
-        for name, value, kind in (("width", width, Width), ("safety_width", safety_width, Width)):
-            validation.instance(name, value, kind, "a Width")
-        _one_of("trust", trust, "start", "always")
-        _one_of("when_empty", when_empty, "likeliest", "safe_arms", "raise")
-        _one_of("explore", explore, "ucb", "safeopt")
-        self.model, self.trust, self.when_empty, self.explore = model, trust, when_empty, explore
-        self.choices = ModelArms(model)
-        self._others = {name: ModelArms(one) for name, one in self.outcomes.items()}
-        self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
-        self.outcome_names = tuple(self.outcomes)
+        one_of("trust", trust, "start", "always")
+        one_of("when_empty", when_empty, "likeliest", "safe_arms", "raise")
+        one_of("explore", explore, "ucb", "safeopt")
+        self._begin(
+            model, outcomes, limits, (width, safety_width), lambda one: ModelArms(cast(ArmModel, one))
+        )
+        self.trust, self.when_empty, self.explore = trust, when_empty, explore
         self.safe_arms = self._checked_arms(safe_arms)
         needed = when_empty == "safe_arms" and safe_arms is None
         validation.require(not needed, "safe_arms", None, "given where when_empty is 'safe_arms'")
-        self.width = width.bind(model, KeepEverything())
-        self.safety_width = safety_width
-        self._safety = {name: safety_width.bind(self._model(name), KeepEverything()) for name in self.limits}
-        models = {"reward": model, **self.outcomes}  # with nothing observed yet
+        models = {"reward": model, **outcomes}  # with nothing observed yet
         self._scale = {name: one.marginals()[1].amax().sqrt() for name, one in models.items()}
-        self._clock: int | Tensor = 0
-        self._told: dict[str, Tensor | float] = {}
         self._learned: dict[str, Bounded] | None = None
 
     # -- one step --------------------------------------------------------------------------------------
@@ -139,12 +122,7 @@ class SafePolicy(Policy):
             played = self._worth_a_look(played, safe, functions, mean, half, time)
             score = self._uncertainty(functions, variance.sqrt())
         index, arm = best_available(score.mT, played)
-        width = self._safety_of(next(iter(self.limits)))
-        self._told = {
-            "safe": certain.sum(-1).double(),
-            "fallback": lost.double(),
-            "safety_width": width.squeeze(-1).expand(self.replicates),
-        }
+        self._tell(certain.sum(-1), lost)
         return Choice(arm, {"index": index, "certain": ~lost})
 
     def safe_set(self, time: float) -> Tensor:
@@ -155,17 +133,16 @@ class SafePolicy(Policy):
     def _functions(self, time: float) -> dict[str, Bounded]:
         """Posteriors and bounds of what has limits."""
         functions = {}
-        for name, limits in self.limits.items():
+        for name in self.limits:
             mean, variance = self._others.get(name, self.choices).marginals(time)
-            functions[name] = Bounded(mean, variance.sqrt(), self._safety_of(name), limits)
+            functions[name] = self._bounded(name, mean, variance)
         return functions
 
     def _vouched(self) -> Tensor:
         """Arms that are safe because somebody says so, (S, N)."""
         if self.trust == "always":
             return self.safe_arms
-        first = torch.as_tensor(self._clock == 0, device=self.safe_arms.device)
-        return self.safe_arms & self._column(first)
+        return self.safe_arms & self._first()
 
     def _fallback(self, functions: dict[str, Bounded], available: Tensor | None, lost: Tensor) -> Tensor:
         """Arms (S, N) to play where no arm is safe."""
@@ -218,67 +195,6 @@ class SafePolicy(Policy):
 
             yield expect
 
-    # -- learning --------------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def learn(self, observation: Observation) -> None:
-        """Every model learns its own; ValueError, with nothing changed, without an outcome for each."""
-        measured = observation.outcomes
-        self.choices.check(replace(observation, outcomes=None))
-        shape = (self.replicates, len(self.outcome_names))
-        if self.outcome_names:
-            expected = f"given, ({shape[0]}, {shape[1]}) numbers for {self.outcome_names}"
-            validation.require(measured is not None, "outcomes", None, expected)
-        if measured is not None:
-            validation.shape_is("outcomes", measured, measured.shape == shape, f"{shape}")
-            validation.require(measured.is_floating_point(), "outcomes", measured.dtype, "real numbers")
-            if measured.is_cpu:
-                validation.finite_tensor("outcomes", measured)
-        arm, time = observation.arm, observation.time
-        self.choices.observe(arm, observation.reward, time, late=True)
-        for column, one in enumerate(self._others.values()):
-            one.observe(arm, measured[:, column], time, late=True)  # type: ignore[index]
-        self._clock = self._clock + 1
-
-    def trace(self) -> dict[str, Tensor | float]:
-        """Size of the safe set, whether the fallback was played, and the width of safety, of the last choice."""
-        return dict(self._told)
-
-    # -- state -----------------------------------------------------------------------------------------
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """Back to the priors and the initial safe set."""
-        for model in (self.model, *self.outcomes.values()):
-            if where is None:
-                model.reset()
-            else:
-                model.reset(where.reshape(model.batch_shape))
-        self._clock = 0 if where is None else torch.where(where, 0, self._clock)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The models' states and the clock."""
-        outcomes = {name: copied_state(model) for name, model in self.outcomes.items()}
-        return {"model": copied_state(self.model), "outcomes": outcomes, "clock": self._clock}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        for name, model in self.outcomes.items():
-            model.load_state_dict(state["outcomes"][name])
-        self._clock = state["clock"]
-
-    # -- helpers ---------------------------------------------------------------------------------------
-
-    def _model(self, name: str) -> ArmModel:
-        return self.outcomes.get(name, self.model)
-
-    def _safety_of(self, name: str) -> Tensor:
-        return self._column(self._safety[name].at(self._clock + 1, self._model(name)))
-
-    def _column(self, value: Tensor) -> Tensor:
-        """() or (S,) as (S, 1)."""
-        return value.expand(self.replicates).unsqueeze(-1)
-
     def _checked_arms(self, safe_arms: Tensor | None) -> Tensor:
         shape = (self.replicates, self.num_arms)
         device = self.model.noise_variance.device
@@ -291,23 +207,3 @@ class SafePolicy(Policy):
         some = bool(safe_arms.any(-1).all())
         validation.require(some, "safe_arms", safe_arms, "a mask with an arm in every replicate")
         return safe_arms.to(device).expand(shape).clone()
-
-
-def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, ArmModel]) -> dict[str, Limits]:
-    validation.instance("limits", limits, Mapping, "(low, high) by name of an outcome, or 'reward'")
-    validation.require(len(limits) > 0, "limits", limits, "of one outcome at least, or of 'reward'")
-    without = sorted(set(limits) - set(outcomes) - {"reward"})
-    known = f"of outcomes that have a model, {tuple(outcomes)}, or of 'reward'"
-    validation.require(not without, "limits", without, known)
-    free = sorted(set(outcomes) - set(limits))
-    validation.require(not free, "outcomes", free, "without those that have no limits")
-    return {name: check_limits(name, pair) for name, pair in limits.items()}
-
-
-def count_limits(limits: Mapping[str, Limits]) -> int:
-    """Finite bounds among all limits."""
-    return sum(math.isfinite(x) for pair in limits.values() for x in pair)
-
-
-def _one_of(name: str, value: str, *known: str) -> None:
-    validation.require(value in known, name, value, " or ".join(map(repr, known)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -19,12 +20,14 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.kernels.contextual import COMBINATIONS
 from bandits_torch.models.arms.inputs import features_of
+from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.policies.choices.listed_contexts import check_contexts, pairs_of
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything, SlidingWindow
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.recipes.parts import STALE, as_width, one_prior_mean
+from bandits_torch.recipes.parts import STALE, as_width, model_over, one_prior_mean
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Setup
 from bandits_torch.theory.contextual_widths import CGPUCBWidth
@@ -40,6 +43,7 @@ def cgp_ucb(
     *,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
+    contexts: Tensor | None = None,
     combine: str = "product",
     num_contexts: int = 1,
     window: int | None = None,
@@ -55,11 +59,13 @@ def cgp_ucb(
     of the width, see ``CGPUCBWidth``; ``window``: observations held, which bounds the cost of a step, O(n (n + N)) with
     n held, and for which the width's theorem does not hold; None: all.
 
+    ``contexts``: (M, c), where these are all there can be. The model is then an ``ArmGP`` over the N M pairs of arm and
+    context: the same posterior, and a step whose cost does not grow. Every context told must be one of them.
+
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
-    return _contextual(
-        setup, None, context_dim, context_kernel, combine, num_contexts, _window(window), delta, width
-    )
+    told = _Contexts(context_dim, context_kernel, contexts, combine, num_contexts)
+    return _contextual(setup, None, told, _window(window), delta, width)
 
 
 @recipe(takes=_TAKES, one_mean=True, contexts=True, race={})
@@ -70,6 +76,7 @@ def tv_cgp_ucb(
     time_kernel: Kernel | None = None,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
+    contexts: Tensor | None = None,
     combine: str = "product",
     num_contexts: int = 1,
     stale: float | None = STALE,
@@ -83,7 +90,8 @@ def tv_cgp_ucb(
 
     ``stale``: under exponential forgetting observations are dropped once no mean can change by more than so many
     prior standard deviations (``StaleObservations``), so that a step does not slow down; None keeps all. ``window``:
-    observations held, instead. ``context_dim``, ``context_kernel``, ``combine``, ``num_contexts``: as for ``cgp_ucb``.
+    observations held, instead. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``, ``num_contexts``: as for
+    ``cgp_ucb``; with ``contexts`` nothing is dropped, and the kernel over time must be one that ``ArmGP`` takes.
 
     Raises ValueError as ``cgp_ucb``, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not > 0 or
     has nothing to do.
@@ -94,14 +102,42 @@ def tv_cgp_ucb(
     exponential = isinstance(time_kernel, ExponentialForgettingKernel)
     if stale is not None:
         validation.positive("stale", stale)
-        fits = stale == STALE or (exponential and window is None)
-        expected = "left as it is, or None, with a window or without exponential forgetting"
+        fits = stale == STALE or (exponential and window is None and contexts is None)
+        expected = "left as it is, or None, with a window, contexts, or no exponential forgetting"
         validation.require(fits, "stale", stale, expected)
-    drops = stale is not None and exponential and window is None
+    drops = stale is not None and exponential and window is None and contexts is None
     rule = StaleObservations(cast(float, stale)) if drops else _window(window)
-    return _contextual(
-        setup, time_kernel, context_dim, context_kernel, combine, num_contexts, rule, delta, width
-    )
+    told = _Contexts(context_dim, context_kernel, contexts, combine, num_contexts)
+    return _contextual(setup, time_kernel, told, rule, delta, width)
+
+
+@dataclass(frozen=True, eq=False)
+class _Contexts:
+    """What a recipe is told of them."""
+
+    dim: int
+    kernel: Kernel | None
+    listed: Tensor | None
+    combine: str
+    count: int
+
+    def over(self, kernel: Kernel, arm_dim: int) -> Kernel:
+        """The kernel over features and context; ValueError for what does not go together."""
+        validation.natural("context_dim", self.dim)
+        one_of = f"one of {', '.join(COMBINATIONS)}"
+        validation.require(self.combine in COMBINATIONS, "combine", self.combine, one_of)
+        expected = "a kernel over the context" if self.dim else "None without a context (context_dim 0)"
+        validation.require(
+            (self.kernel is not None) == (self.dim > 0), "context_kernel", self.kernel, expected
+        )
+        if self.listed is not None:
+            check_contexts(self.listed)
+            own = self.listed.shape[-1]
+            fits, expected = own == self.dim, f"(M, {self.dim}), with context_dim {self.dim}"
+            validation.shape_is("contexts", self.listed, fits, expected)
+        if self.kernel is None:
+            return kernel
+        return arm_context_kernel(kernel, self.kernel, arm_dim, self.dim, self.combine)
 
 
 def _window(window: int | None) -> ForgettingRule:
@@ -111,10 +147,7 @@ def _window(window: int | None) -> ForgettingRule:
 def _contextual(
     setup: Setup,
     time_kernel: Kernel | None,
-    context_dim: int,
-    context_kernel: Kernel | None,
-    combine: str,
-    num_contexts: int,
+    told: _Contexts,
     forgetting: ForgettingRule,
     delta: float,
     width: float | Width | None,
@@ -125,37 +158,40 @@ def _contextual(
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
     kernel, arms = _over_arms(setup, arms)
-    validation.natural("context_dim", context_dim)
-    validation.require(combine in COMBINATIONS, "combine", combine, f"one of {', '.join(COMBINATIONS)}")
-    expected = "a kernel over the context" if context_dim else "None without a context (context_dim 0)"
-    validation.require(
-        (context_kernel is not None) == (context_dim > 0), "context_kernel", context_kernel, expected
-    )
-    if context_kernel is not None:
-        kernel = arm_context_kernel(kernel, context_kernel, arms.shape[-1], context_dim, combine)
-    own = CGPUCBWidth(len(arms), num_contexts, delta)
+    kernel = told.over(kernel, arms.shape[-1])
+    own = CGPUCBWidth(len(arms), told.count, delta)
     if time_kernel is not None:
         kernel = SpatioTemporalKernel(kernel, time_kernel)
-    mean = ConstantMean().to(arms)
-    mean.constant.data.fill_(one_prior_mean(setup))
-    model = OnlineGP(
-        kernel,
-        cast(Number, setup.noise_variance),  # None is refused by name where it is used
-        prior_mean=mean.requires_grad_(False),
-        input_dim=arms.shape[-1] + context_dim + (time_kernel is not None),
-        batch_shape=(setup.replicates,),
-        dtype=arms.dtype,
-        device=arms.device,
-    )
+    model: OnlineModel
+    if told.listed is None:
+        model = _over_inputs(setup, kernel, arms, arms.shape[-1] + told.dim + (time_kernel is not None))
+    else:
+        pairs = pairs_of(arms, told.listed.to(arms))
+        model = model_over(replace(setup, choices=pairs, kernel=kernel, prior_mean=one_prior_mean(setup)))
     return ContextualPolicy(
         model,
         UpperConfidenceBound,
         choices=arms,
-        context_dim=context_dim,
+        context_dim=told.dim,
+        contexts=told.listed,
         width=as_width(width) or own,
         forgetting=forgetting,
         seed=setup.seed,
         first_replicate=setup.first_replicate,
+    )
+
+
+def _over_inputs(setup: Setup, kernel: Kernel, arms: Tensor, input_dim: int) -> OnlineGP:
+    mean = ConstantMean().to(arms)
+    mean.constant.data.fill_(one_prior_mean(setup))
+    return OnlineGP(
+        kernel,
+        cast(Number, setup.noise_variance),  # None is refused by name where it is used
+        prior_mean=mean.requires_grad_(False),
+        input_dim=input_dim,
+        batch_shape=(setup.replicates,),
+        dtype=arms.dtype,
+        device=arms.device,
     )
 
 

@@ -10,13 +10,18 @@ from typing import Any, cast
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.policies.limited import count_limits
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.safe import SafePolicy, count_limits
+from bandits_torch.policies.safe import SafePolicy
+from bandits_torch.policies.safe_points import SafePointPolicy
+from bandits_torch.policies.stale_observations import StaleObservations
 from bandits_torch.recipes.index_policies import drifting, in_float64
-from bandits_torch.recipes.parts import as_width, bayesian_width, model_over
+from bandits_torch.recipes.parts import STALE, as_width, bayesian_width, model_over
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
@@ -26,13 +31,14 @@ _TAKES = (*RUN, "prior_mean", "form")
 _QUICK = {"least_reward": -1.0, "forgetting_rate": 0.1}
 
 
-@recipe(takes=_TAKES, quick=_QUICK, race={})
+@recipe(takes=(*_TAKES, "search"), points=True, quick=_QUICK, race={})
 def safe_gp_ucb(
     setup: Setup,
     *,
     constraints: Sequence[OutcomeConstraint] | None = None,
     least_reward: float | None = None,
     safe_arms: Tensor | None = None,
+    safe_points: Tensor | None = None,
     trust: str = "start",
     when_empty: str = "likeliest",
     forgetting_rate: float = 0.03,
@@ -51,14 +57,22 @@ def safe_gp_ucb(
     ``"run"`` or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors; a ``safety_width`` of
     yours takes its place). ``width``: of the reward's bounds in choosing.
 
-    Raises ValueError where nothing has limits, and over a ``Domain``.
+    Over a ``Domain``: ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``. Of
+    ``search`` its ``raw_samples`` count. Stale observations are dropped (``StaleObservations``).
+
+    Raises ValueError where nothing has limits, for safe arms over a domain, or points over arms, and a search that
+    opens with points of its own (``initial``), which nobody says are safe.
     """
+    over_points = setup.domain is not None
+    wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
+    expected = f"None: {'safe_points' if over_points else 'safe_arms'} takes its place here"
+    validation.require(wrong[1] is None, wrong[0], wrong[1], expected)
     return _safe(
         setup,
         "ucb",
         constraints,
         least_reward,
-        (safe_arms, trust, when_empty),
+        (safe_points if over_points else safe_arms, trust, when_empty),
         forgetting_rate,
         (delta, guarantee),
         (width, safety_width),
@@ -89,6 +103,9 @@ def safe_opt(
 
     Raises ValueError where nothing has limits, and over a ``Domain``.
     """
+    validation.require(
+        setup.domain is None, "choices", setup.choices, "arms: expanders are sought among arms"
+    )
     return _safe(
         setup,
         "safeopt",
@@ -111,8 +128,6 @@ def _safe(
     failure: tuple[float, str],
     widths: tuple[Any, Any],
 ) -> Policy:
-    arms_alone = setup.domain is None
-    validation.require(arms_alone, "choices", setup.choices, "arms: a safe set is a set of arms")
     listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
     validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
     given = tuple(constraints or ())
@@ -126,23 +141,38 @@ def _safe(
     validation.require(
         len(limits) > 0, "constraints", constraints, "given, or least_reward, where nothing else has limits"
     )
-    model = _arm_gp(setup, validation.below_one("forgetting_rate", forgetting_rate))
-    outcomes = {one.name: _arm_gp(_setup_of(one, setup), _rate(one, forgetting_rate)) for one in given}
+    rates = {"reward": validation.below_one("forgetting_rate", forgetting_rate)}
+    rates |= {one.name: _rate(one, forgetting_rate) for one in given}
+    model = _model(setup, forgetting_rate)
+    outcomes = {one.name: _model(_setup_of(one, setup), rates[one.name]) for one in given}
     (delta, guarantee), (width, safety_width) = failure, widths
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
     own = PosteriorSafetyWidth(count_limits(limits), delta, guarantee)
-    safe_arms, trust, when_empty = initial
-    return SafePolicy(
-        model,
-        outcomes,
+    safe, trust, when_empty = initial
+    common: dict[str, Any] = {
+        "width": as_width(width) or bayesian_width(setup, model, delta),
+        "safety_width": as_width(safety_width) or own,
+        "trust": trust,
+        "when_empty": when_empty,
+    }
+    if setup.domain is None:
+        arms = cast(dict[str, ArmGP], outcomes)
+        return SafePolicy(cast(ArmGP, model), arms, limits, **common, safe_arms=safe, explore=explore)
+    search = setup.point_search or PointSearch(raw_samples=256)
+    validation.require(
+        search.initial == 0, "search.initial", search.initial, "0: the first points must be safe"
+    )
+    return SafePointPolicy(
+        cast(OnlineGP, model),
+        cast(dict[str, OnlineGP], outcomes),
         limits,
-        width=as_width(width) or bayesian_width(setup, model, delta),
-        safety_width=as_width(safety_width) or own,
-        safe_arms=safe_arms,
-        trust=trust,
-        when_empty=when_empty,
-        explore=explore,
+        **common,
+        domain=setup.domain,
+        safe_points=safe,
+        forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
+        raw_samples=search.raw_samples,
+        seed=setup.seed,
     )
 
 
@@ -160,7 +190,7 @@ def _setup_of(one: OutcomeConstraint, setup: Setup) -> Setup:
     )
 
 
-def _arm_gp(setup: Setup, forgetting_rate: float) -> ArmGP:
+def _model(setup: Setup, forgetting_rate: float) -> ArmGP | OnlineGP:
     if forgetting_rate:
         setup = drifting(setup, ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate)))
-    return cast(ArmGP, model_over(setup))
+    return model_over(setup)

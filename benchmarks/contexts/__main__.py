@@ -1,4 +1,4 @@
-"""``python -m benchmarks.contexts [--fast] [--page]``: both races and their page, in about 30 minutes of a core.
+"""``python -m benchmarks.contexts [--fast] [--page]``: both races and their page, in about an hour of a core.
 
 Tables and page go to results/. ``--fast``: a shrunk run into a temporary folder. ``--page``: the page alone, from the
 tables there are. ``--only fixed|drifting|coba``: that part; ``--seed``: that seed of the first two alone. The race of
@@ -17,7 +17,7 @@ from benchmarks.contexts import dense, linear
 from benchmarks.contexts.page import write_page
 
 RESULTS = Path(__file__).parent / "results"
-SIZE, SMALL = dense.Size(2000, 1), dense.Size(40, 2)
+SIZE, SMALL = dense.Size(2000, 5, every=40), dense.Size(40, 2)
 
 
 def _tell(line: str) -> None:

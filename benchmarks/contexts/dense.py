@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -15,22 +16,28 @@ from torch import Tensor
 from bandits_torch import make, recipes
 from bandits_torch.arm_context import mask_of
 from bandits_torch.policies import Choice, Observation, Policy
-from bandits_torch.problems import Problem
+from bandits_torch.problems.contextual import ContextualGPDraws
 from bandits_torch.streams import ReplicateStreams
 
 WIDTH, WINDOW, STALE, DRIFT = 2.0, 400, 0.01, 0.02
 DENSE, WINDOWED, WHOLE = "dense refit", f"ours, window {WINDOW}", "ours, all held"
-DROPPED = f"ours, stale {STALE}"
+DROPPED, LISTED = f"ours, stale {STALE}", "ours, contexts listed"
 BLIND, RANDOM = "blind to the context", "random"
 PROBLEMS = {"fixed": 0.0, "drifting": DRIFT}
+TIMED = 50  # last steps of each tenth, whose times count
 
 
 @dataclass(frozen=True)
 class Size:
-    """Steps, and seeds of the problem."""
+    """Steps, seeds of the problem, and how often the dense refit is asked: see ``race``."""
 
     horizon: int
     seeds: int
+    every: int = 1
+
+    def asks(self, step: int) -> bool:
+        """Whether the dense refit chooses by itself at this step."""
+        return step % self.every == 0 or step > self.horizon - TIMED
 
 
 class DenseRefit(Policy):
@@ -56,11 +63,12 @@ class DenseRefit(Policy):
             whitened = torch.linalg.solve_triangular(factor, self.rewards.unsqueeze(-1), upper=False)
             mean, variance = (cross.T @ whitened).squeeze(-1), variance - cross.square().sum(0)
         arm = (mean + self.width * variance.clamp_min(0).sqrt()).argmax().reshape(1)
-        return Choice(arm, {"inputs": rows[arm]})
+        return Choice(arm, {"inputs": rows[arm, :-1]})
 
     def learn(self, observation: Observation) -> None:
         """Keep it."""
         inputs = observation.why["inputs"]
+        inputs = torch.cat([inputs, torch.full_like(inputs[:, :1], observation.time)], -1)
         self.inputs = torch.cat([self.inputs.reshape(-1, inputs.shape[-1]), inputs])
         self.rewards = torch.cat([self.rewards, observation.reward])
 
@@ -104,8 +112,8 @@ class Blind(Policy):
         self.policy.load_state_dict(state)
 
 
-def policies(problem: Problem, horizon: int, window: int = WINDOW) -> dict[str, Policy]:
-    """Who races: ours in two ways, the dense refit with the very same kernel, and two that ignore the context."""
+def policies(problem: ContextualGPDraws, horizon: int, window: int = WINDOW) -> dict[str, Policy]:
+    """Who races: ours in several ways, the dense refit with the very same kernel, and two that ignore the context."""
     known = problem.knowledge
 
     def built(**options: Any) -> Policy:
@@ -115,9 +123,10 @@ def policies(problem: Problem, horizon: int, window: int = WINDOW) -> dict[str, 
     kernel: Any = whole.model.kernel  # type: ignore[attr-defined]
     if known.forgetting_rate == 0:  # inputs without time
         kernel = _Without(kernel)
-    ours = {WHOLE: whole}
+    ours = {LISTED: built(contexts=problem.contexts), WHOLE: whole}
     if known.forgetting_rate:
-        ours = {DROPPED: built(stale=STALE), WINDOWED: built(window=window)}
+        del ours[WHOLE]
+        ours |= {DROPPED: built(stale=STALE), WINDOWED: built(window=window)}
     return ours | {
         DENSE: DenseRefit(problem.arms, kernel, float(known.noise_variance), WIDTH),
         BLIND: Blind(
@@ -146,22 +155,28 @@ class _Without:
 def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None = None) -> pd.DataFrame:
     """One row for each seed, policy and tenth of the horizon: regret in it, and the median time of a step at its end.
 
-    All policies take every step in turn, so that what else the machine does weighs on all alike.
+    All policies take every step in turn, so that what else the machine does weighs on all alike. Between the steps at
+    which it is asked, the dense refit plays what the exact model over all pairs of arm and context plays, whose
+    posterior is its own; ``same`` tells at how many of those at which it was asked the others agreed with it.
     """
     rows = []
     for seed in range(size.seeds) if seeds is None else seeds:
         problem = make("contextual-gp", horizon=size.horizon, seed=seed, forgetting_rate=PROBLEMS[kind])
+        assert isinstance(problem, ContextualGPDraws)
         racing = policies(problem, size.horizon, min(WINDOW, size.horizon // 2))
         streams = {name: ReplicateStreams(seed, 1, purpose="noise") for name in racing}
         regret = {name: torch.zeros(size.horizon).double() for name in racing}
         seconds = {name: torch.zeros(size.horizon).double() for name in racing}
         arms = {name: torch.zeros(size.horizon, dtype=torch.long) for name in racing}
+        asked = torch.tensor([size.asks(step) for step in range(1, size.horizon + 1)])
         for step in range(1, size.horizon + 1):
             time, available = problem.time(step), problem.available(step)
-            expected = problem.expected_rewards(step)[0]
+            expected, listed = problem.expected_rewards(step)[0], Choice(torch.zeros(0))
             for name, policy in racing.items():
                 start = perf_counter()
-                choice = policy.choose(time, available)
+                asks = name != DENSE or size.asks(step)
+                choice = policy.choose(time, available) if asks else listed
+                listed = choice if name == LISTED else listed
                 took = perf_counter() - start
                 reward = problem.pull(step, choice.arm, streams[name])
                 start = perf_counter()
@@ -172,7 +187,9 @@ def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None
         part = max(1, size.horizon // 10)
         for name in racing:
             for end in range(part, size.horizon + 1, part):
-                last = slice(max(0, end - min(part, 50)), end)
+                last = slice(max(0, end - min(part, TIMED)), end)
+                seen, same = asked[:end], arms[name][:end] == arms[DENSE][:end]
+                own = seconds[name][last][asked[last]] if name == DENSE else seconds[name][last]
                 rows.append(
                     {
                         "problem": kind,
@@ -180,8 +197,9 @@ def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None
                         "policy": name,
                         "step": end,
                         "regret": float(regret[name][end - part : end].sum()),
-                        "ms": 1e3 * float(seconds[name][last].median()),
-                        "same": float((arms[name][:end] == arms[DENSE][:end]).double().mean()),
+                        "ms": 1e3 * float(own.median()) if len(own) else math.nan,
+                        "same": float(same[seen].double().mean()),
+                        "asked": int(seen.sum()),
                     }
                 )
         tell(f"{kind}, seed {seed}: " + ", ".join(f"{n} {float(regret[n].sum()):.1f}" for n in racing))

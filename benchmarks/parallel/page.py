@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bandits_torch.files import atomic_write
+from benchmarks.parallel.floor import floor
 from benchmarks.parallel.race import Size, random_pull
 
 ONE, ASKED = "one at a time", 1.2
@@ -23,6 +26,12 @@ def ratio(table: pd.DataFrame, mode: str) -> tuple[float, float]:
     return r, float(error)
 
 
+def above(table: pd.DataFrame, mode: str, floors: dict[str, Any]) -> float:
+    """Mean regret of a mode above its floor, over that of one at a time above its own."""
+    wide = table.pivot(index="replicate", columns="mode", values="regret").mean()
+    return float((wide[mode] - floors[mode].mean()) / (wide[ONE] - floors[ONE].mean()))
+
+
 def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
     """One row for each race and policy."""
     rows = []
@@ -32,6 +41,9 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
         mean = part.groupby("mode")["regret"].mean()
         extra = max(mean[mode] for mode in COUNTED[:2]) - mean[ONE]
         row["extra, in random pulls"] = f"{extra / random_pull(problem, over, sizes[over]):.1f}"
+        floors = {mode: floor(problem, over, sizes[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
+        row |= {f"floor, {mode}": f"{floors[mode].mean():.1f}" for mode in (ONE, *COUNTED[:2])}
+        row["above the floors"] = ", ".join(f"{above(part, mode, floors):.2f}" for mode in COUNTED[:2])
         for mode in part["mode"].unique():
             if mode != ONE:
                 r, error = ratio(part, mode)
@@ -39,6 +51,8 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
                 row[mode] = f"{r:.2f} +- {error:.2f} ({100 * twice:.0f} %)"
                 if mode in COUNTED:
                     row[f"_{mode}"] = r
+                    row[f"_above {mode}"] = above(part, mode, floors)
+                    row[f"_beyond {mode}"] = float(floors[mode].mean() > ASKED * mean[ONE])
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -48,7 +62,8 @@ def write_page(
 ) -> Path:
     """RESULTS.md beside the tables."""
     found = summary(table, sizes)
-    hidden = [f"_{mode}" for mode in COUNTED]
+    found = found.reindex(columns=[*found.columns, *_missing(found)])
+    hidden = [name for name in found.columns if name.startswith("_")]
     counted = [
         f"{int((found[f'_{mode}'] <= ASKED).sum())} of {int(found[f'_{mode}'].notna().sum())} ({mode})"
         for mode in COUNTED
@@ -68,12 +83,21 @@ def write_page(
         "largest extra regret, rolling or in batches, stands beside them, in pulls at random. Where nothing changes",
         "it is paid once, and a large share of little.",
         "",
+        "*Floor*: regret that no policy can be below in expectation, at these problems and seeds: that of a player who",
+        "knows without noise all that was true when the question was asked whose answer is the latest (one step ago,",
+        "one at a time; eight with eight open), and who has to guess where the function was drawn anew in between.",
+        "*Above the floors*: regret above it with eight open, rolling and in batches, over that of one at a time above",
+        "its own: what the policy itself loses by eight questions, without what anybody loses by waiting.",
+        "",
         *(
             f"Over {over}: {size.horizon} rewards, {size.replicates} replicates."
             for over, size in sizes.items()
         ),
         "",
         f"Ratios at most {ASKED}: {', '.join(counted)}.",
+        f"Beyond reach, since the floor is above {ASKED} times the regret of one at a time:",
+        f"{_of(found, '_beyond', lambda x: x > 0)}.",
+        f"Above the floors, ratios at most {ASKED}: {_of(found, '_above', lambda x: x <= ASKED)}.",
         "",
         _markdown(found.drop(columns=hidden).fillna("")),
         "",
@@ -88,6 +112,19 @@ def write_page(
     with atomic_write(path) as file:
         file.write("\n".join(lines).encode())
     return path
+
+
+def _missing(found: pd.DataFrame) -> list[str]:
+    names = [f"_{what}{mode}" for what in ("", "above ", "beyond ") for mode in COUNTED]
+    return [name for name in names if name not in found.columns]
+
+
+def _of(found: pd.DataFrame, what: str, holds: Callable[[pd.Series], pd.Series]) -> str:
+    told = []
+    for mode in COUNTED[:2]:
+        column = found[f"{what} {mode}"]
+        told.append(f"{int(holds(column).sum())} of {int(column.notna().sum())} ({mode})")
+    return ", ".join(told)
 
 
 def _markdown(table: pd.DataFrame) -> str:

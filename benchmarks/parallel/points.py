@@ -19,12 +19,12 @@ class PointDraws(ContinuousProblem):
     """f(x, t) = phi(x)^T w(t) on the unit square, phi random Fourier features of a squared exponential kernel.
 
     ``kind``: ``"gp"``, w stays; ``"switching"``, w is drawn anew four times in the horizon; ``"tv-gp"``, w is an
-    autoregression of rate 0.03. The best value of a step is that of a grid of 64 x 64 points.
+    autoregression of rate ``drift``. The best value of a step is that of a grid of 64 x 64 points.
     """
 
     functions_differ = True
 
-    def __init__(self, kind: str, horizon: int, replicates: int, seed: int) -> None:
+    def __init__(self, kind: str, horizon: int, replicates: int, seed: int, drift: float = _RATE) -> None:
         domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
         super().__init__(domain, replicates, _NOISE, horizon)
         generator = torch.Generator().manual_seed(seed)
@@ -41,15 +41,14 @@ class PointDraws(ContinuousProblem):
             elif kind == "switching":
                 weights.append(fresh if step % math.ceil(horizon / 5) == 0 else weights[-1])
             else:
-                weights.append(math.sqrt(1 - _RATE) * weights[-1] + math.sqrt(_RATE) * fresh)
+                weights.append(math.sqrt(1 - drift) * weights[-1] + math.sqrt(drift) * fresh)
         self._weights = torch.stack(weights)
         line = torch.linspace(0, 1, _SIDE).double()
-        self._grid = self._phi(
-            torch.cartesian_prod(line, line).unsqueeze(1)
-        )  # one row for each point and replicate
+        self.grid = torch.cartesian_prod(line, line)
+        self._grid = self._phi(self.grid.unsqueeze(1))  # one row for each point and replicate
         kernel = RBFKernel().double()
         kernel.lengthscale = _LENGTHSCALE
-        rate = {"gp": 0.0, "switching": 5 / horizon, "tv-gp": _RATE}[kind]
+        rate = {"gp": 0.0, "switching": 5 / horizon, "tv-gp": drift}[kind]
         self.knowledge = Knowledge(kernel=kernel, noise_variance=_NOISE**2, forgetting_rate=rate)
 
     def expected(self, step: int, X: Tensor) -> Tensor:
@@ -58,7 +57,11 @@ class PointDraws(ContinuousProblem):
 
     def best(self, step: int) -> Tensor:
         """See ``ContinuousProblem``."""
-        return (self._grid * self._weights[step - 1]).sum(-1).amax(0)
+        return self.on_grid(step).amax(-1)
+
+    def on_grid(self, step: int) -> Tensor:
+        """f_step at the points of the grid, (S, n)."""
+        return (self._grid * self._weights[step - 1]).sum(-1).mT
 
     def _phi(self, X: Tensor) -> Tensor:
         angle = (X.unsqueeze(-2) @ self._frequencies).squeeze(-2)

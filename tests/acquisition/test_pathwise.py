@@ -2,11 +2,17 @@
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
 from bandits_torch import loop
-from bandits_torch.acquisition import PathwiseThompsonSampling
-from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.acquisition import PathwiseThompsonSampling, ThompsonSampling
+from bandits_torch.kernels import (
+    ExponentialForgettingKernel,
+    MaternTimeKernel,
+    QuasiPeriodicKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import GridDraws
@@ -102,6 +108,26 @@ def test_bad_input_is_named(space):
     big = ArmGP(torch.rand(2001, 1, dtype=torch.float64), RQKernel().double(), 0.1)
     with pytest.raises(ValueError, match="kernel must be RBFKernel"):
         PathwiseThompsonSampling(big)
+
+
+@pytest.mark.parametrize(
+    "over_time",
+    [
+        lambda: MaternTimeKernel(5.0, 1.5),
+        lambda: QuasiPeriodicKernel(24.0, 1.0, 100.0, order=2),
+        lambda: ScaleKernel(MaternTimeKernel(5.0, 2.5)).double(),
+    ],
+)
+def test_a_kernel_over_time_with_a_state_space_is_refused_and_plain_thompson_sampling_takes_it(
+    space, over_time
+):
+    model = model_with_data(SpatioTemporalKernel(space, over_time()))
+    with pytest.raises(ValueError, match=r"^model's kernel over time must be a MarkovTimeKernel: .*Thompson"):
+        PathwiseThompsonSampling(model)
+    with pytest.raises(ValueError, match=r"^model's kernel over time"):
+        PathwiseThompsonSampling(model, root=torch.eye(12).double())
+    batch = model_with_data(SpatioTemporalKernel(space, over_time()), batch_shape=(2,))
+    assert IndexPolicy(batch, ThompsonSampling).choose(5.0).arm.shape == (2,)
 
 
 def test_a_policy_draws_on_from_its_saved_state(space):

@@ -280,6 +280,10 @@ KINDS: dict[str, Any] = {
     "width": bad.non_negative,
     **dict.fromkeys(["num_contexts", "arm_dim"], bad.count),
     "context_dim": bad.natural,
+    "safe_points": bad.spoiled(torch.rand(3, 1).double(), torch.full((1, 1), 99.0)).filter(
+        lambda x: x is not None
+    ),
+    "contexts": bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1)).filter(lambda x: x is not None),
     "context_lengthscale": bad.positive,
     "combine": bad.words("product", "sum", "additive"),
     **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
@@ -361,6 +365,23 @@ SPECS: dict[str, Spec] = {
         {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
     ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
+    "policies.SafePointPolicy": Spec(
+        {
+            "model": over_points,
+            "outcomes": lambda: {"heat": over_points()},
+            "limits": lambda: {"heat": (-1.0, 1.0)},
+            "domain": DOMAIN,
+            "safety_width": lambda: theory.ConstantWidth(1.0),
+        },
+        {
+            "width": bad.things(none=True),
+            "safety_width": bad.things(none=True),
+            "outcomes": bad.thing,
+            "forgetting": st.sampled_from(["window", 3, {"heat": 3}, {"cold": policies.KeepEverything()}]),
+            "when_empty": bad.words("likeliest", "raise"),
+            "raw_samples": bad.count,
+        },
+    ),
     "policies.LatentRewards": Spec({"rewards": "binary"}, {"rewards": bad.words("binary", "counts")}),
     "theory.PosteriorSafetyWidth": Spec({"limits": 2}, {"limits": bad.count}),
     # models

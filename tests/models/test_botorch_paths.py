@@ -11,6 +11,7 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths, gen_kernel_features
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
+from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import AtTime, OnlineGP
 from tests.reference import botorch_twins as twins
@@ -97,6 +98,28 @@ def test_draws_have_the_moments_of_the_posterior(kind):
     assert (torch.cov(drawn.mT) - covariance).abs().max() < 0.1 * covariance.max()
 
 
+@pytest.mark.parametrize("start", [1e9, 1.7e9])
+def test_draws_by_features_have_the_posteriors_moments_at_clocks_of_seconds(start):
+    """Of space and time by BoTorch's Matheron paths; and the draws of a policy are those at a clock from 0."""
+    torch.manual_seed(4)
+    near, far = (
+        learned(PRODUCTS["matern"](), 3),
+        OnlineGP(PRODUCTS["matern"]().requires_grad_(False), 0.05, input_dim=3, prior_mean=0.7),
+    )
+    (X,) = near.train_inputs
+    shift = torch.tensor([0.0, 0.0, start], **F64)
+    far.observe(X + shift, near.train_targets.unsqueeze(-1))
+    at = torch.tensor([[0.2, 0.3, 6.0], [0.8, 0.1, 6.5], [0.5, 0.9, 7.0]], **F64)
+    drawn = torch.cat([draw_matheron_paths(far, torch.Size([250]))(at + shift) for _ in range(16)])
+    posterior = near.posterior(at)
+    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+    assert ((drawn.mean(0) - mean).abs() < 5 * (covariance.diagonal() / 4000).sqrt() + 0.01).all()
+    assert (torch.cov(drawn.mT) - covariance).abs().max() < 0.1 * covariance.max()
+    here = PathwisePointDraw(near, time=7.0, seeds=(3,))(at.unsqueeze(-2))
+    there = PathwisePointDraw(far, time=7.0 + start, seeds=(3,))((at + shift).unsqueeze(-2))
+    torch.testing.assert_close(there, here, atol=1e-6, rtol=0)
+
+
 def test_paths_are_those_of_a_single_task_gp_from_the_same_random_numbers():
     X, Y, kernel = twins.points()
     twin = twins.single_task_gp(X, Y, kernel)
@@ -176,6 +199,7 @@ ALONE = """
 import sys, torch
 from botorch.sampling.pathwise import draw_matheron_paths, gen_kernel_features
 from gpytorch.kernels import RBFKernel
+from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 kernel = SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1))
 gen_kernel_features(kernel, num_inputs=2, num_outputs=8)

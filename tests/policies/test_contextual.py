@@ -87,6 +87,118 @@ def test_chooses_as_a_dense_process_made_anew_at_every_step(options, plain) -> N
             twin.learn(chosen[s].tolist(), contexts[s].tolist(), time, float(reward[s]))
 
 
+LISTED = torch.rand(5, C, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+
+
+def listed_steps(count, seed=1):
+    """As ``steps_of``, with one of ``LISTED`` for a context."""
+    draw = torch.Generator().manual_seed(seed)
+    for k, (time, step, own, _, mask) in enumerate(steps_of(count)):
+        number = torch.randint(len(LISTED), (S,) if k % 2 else (), generator=draw)
+        context = LISTED[number]
+        yield time, ArmContext(context, None, step.available), own, context.expand(S, C), mask
+
+
+@pytest.mark.parametrize(
+    ("options", "plain"),
+    [
+        ({}, {}),
+        ({"combine": "additive"}, {"combine": "additive"}),
+        ({"window": 9}, {"window": 9}),
+        ({"name": "tv_cgp_ucb", "forgetting_rate": 0.1}, {"over_time": forgetting(0.1)}),
+    ],
+    ids=["product", "additive", "window", "drift"],
+)
+def test_contexts_that_are_listed_choose_as_a_dense_process_late_rewards_too(
+    options, plain, tmp_path
+) -> None:
+    live, twins = AskTell(policy_of(contexts=LISTED, **options)), twins_of(**plain)
+    asked = {}
+    for k, (time, step, features, contexts, mask) in enumerate(listed_steps(36)):
+        mean, variance = live.policy.marginals(time, step)
+        opened = list(live.open)
+        question = live.ask(time, step)
+        for s, twin in enumerate(twins):
+            plain_mean, deviation = twin.posterior(features[s].tolist(), contexts[s].tolist(), time)
+            assert mean[s].tolist() == pytest.approx(plain_mean, abs=1e-9)
+            assert variance[s].sqrt().tolist() == pytest.approx(deviation, abs=1e-7)
+            index = torch.from_numpy(twin.index(features[s].tolist(), contexts[s].tolist(), time))
+            index[~mask] = -torch.inf
+            assert opened or int(question.arm[s]) == int(index.argmax())
+        chosen = features[torch.arange(S), question.arm]
+        asked[question.id] = time, chosen, contexts
+        if k == 13:
+            save_policy(tmp_path / "live.pt", live)
+            live = AskTell(policy_of(contexts=LISTED, **options))
+            load_policy(tmp_path / "live.pt", live)
+        if k % 3 == 2 or "window" in options:  # a window goes by time in the one and by arrival in the other
+            for id in reversed(live.open):
+                then, told, under = asked[id]
+                reward = reward_of(told, under)
+                assert live.tell(id, reward)
+                for s, twin in enumerate(twins):
+                    twin.learn(told[s].tolist(), under[s].tolist(), then, float(reward[s]))
+
+
+def test_open_questions_under_listed_contexts_count_as_they_do_under_any() -> None:
+    one, other = (AskTell(policy_of(width=2.0, contexts=listed)) for listed in (LISTED, None))
+    for k in range(12):
+        step = ArmContext(LISTED[k % 5])
+        asked = [live.ask(float(k), step, count=3) for live in (one, other)]
+        assert [q.arm.tolist() for q in asked[0]] == [q.arm.tolist() for q in asked[1]]
+        for live, questions in zip((one, other), asked, strict=True):
+            for question in questions[: 1 + k % 3]:
+                live.tell(question.id, float(k % 4))
+
+
+def test_thompson_sampling_draws_over_listed_contexts() -> None:
+    from bandits_torch.models import ArmGP
+    from bandits_torch.policies.choices.listed_contexts import pairs_of
+
+    model = ArmGP(pairs_of(ARMS, LISTED), rbf(0.5), NOISE, batch_shape=(S,))
+    policy = ContextualPolicy(model, ThompsonSampling, choices=ARMS, context_dim=C, contexts=LISTED)
+    drawn = [policy.choose(1.0, ArmContext(LISTED[0])).arm for _ in range(20)]
+    assert len(torch.stack(drawn).unique()) > 2
+
+
+LISTED_BAD = {
+    "none of them": (ArmContext(LISTED[0] + 0.01), "context must be one of the 5"),
+    "features": (ArmContext(LISTED[0], ARMS), "features must be None"),
+    "none": (None, "context must be a tensor"),
+    "too long": (ArmContext(torch.zeros(C + 1).double()), "context"),
+}
+
+
+@pytest.mark.parametrize("what", LISTED_BAD)
+def test_what_is_not_listed_is_refused_by_name(what) -> None:
+    bad, match = LISTED_BAD[what]
+    policy = policy_of(contexts=LISTED)
+    with pytest.raises(ValueError, match=match):
+        policy.choose(1.0, bad)
+    observation = _observed(policy, 1.0, ArmContext(LISTED[1]))
+    elsewhere = {"inputs": observation.why["inputs"] + 0.01}
+    with pytest.raises(ValueError, match=r"why\['inputs'\]"):
+        policy.learn(Observation(1.0, observation.arm, observation.reward, elsewhere))
+    assert policy.model.num_observations.tolist() == [0] * S
+    with pytest.raises(ValueError, match="arms must be those"):
+        policy.add_arms(ARMS[:1])
+
+
+@pytest.mark.parametrize(
+    ("contexts", "match"),
+    [
+        (LISTED[:, :1], "contexts"),
+        (LISTED[0], "contexts"),
+        (torch.cat([LISTED, LISTED[:1]]), "contexts must be different"),
+        (LISTED * torch.nan, "contexts"),
+        ([[0.0, 1.0]], "contexts"),
+    ],
+)
+def test_lists_of_contexts_that_are_none_are_refused(contexts, match) -> None:
+    with pytest.raises(ValueError, match=match):
+        policy_of(contexts=contexts)
+
+
 @pytest.mark.parametrize("name", ["cgp_ucb", "tv_cgp_ucb"])
 def test_late_rewards_are_learned_with_the_context_of_their_question(name, tmp_path) -> None:
     over_time = forgetting(0.03) if name == "tv_cgp_ucb" else None
@@ -288,6 +400,7 @@ def test_what_takes_no_context_says_so(name) -> None:
         ({"name": "tv_cgp_ucb", "stale": 0.0}, "stale"),
         ({"name": "tv_cgp_ucb", "stale": 0.1, "window": 5}, "stale"),
         ({"name": "tv_cgp_ucb", "stale": 0.1, "forgetting_rate": 0}, "stale"),
+        ({"name": "tv_cgp_ucb", "stale": 0.1, "contexts": LISTED}, "stale"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_by_name(options, name) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.choices.arms import ListedArms
+from bandits_torch.policies.choices.arms import Arms, ListedArms
 from bandits_torch.policies.policy import Observation
 
 INPUTS = "inputs"  # in ``Choice.why``
@@ -54,10 +54,8 @@ class ContextualArms(ListedArms):
         ValueError for a context that is missing, not taken, or of another shape, and for other numbers of arms,
         features or replicates.
         """
-        step = available if isinstance(available, ArmContext) else ArmContext(available=available)
+        step = step_over(available, self)
         N, d, c, S = self.num_arms, self.arms.shape[-1], self.context_dim, self.replicates
-        if step.available is not None:
-            self.check_available(step.available)
         rows, context = self.arms, step.context
         if step.features is not None:
             rows, shapes = step.features.to(self.arms), ((N, d), (S, N, d))
@@ -65,11 +63,7 @@ class ContextualArms(ListedArms):
         if c == 0:
             validation.require(context is None, "context", context, "None: the policy takes none")
             return rows, step.available
-        expected = f"a tensor ({c},) or ({S}, {c}), in available=ArmContext(context)"
-        validation.require(context is not None, "context", context, expected)
-        assert context is not None
-        validation.shape_is("context", context, context.shape in ((c,), (S, c)), f"({c},) or ({S}, {c})")
-        context = context.to(self.arms).unsqueeze(-2)  # 1 x c or S x 1 x c
+        context = checked_context(context, c, S).to(self.arms).unsqueeze(-2)  # 1 x c or S x 1 x c
         shape = torch.broadcast_shapes(rows.shape[:-1], context.shape[:-1])
         return torch.cat([rows.expand(*shape, d), context.expand(*shape, c)], -1), step.available
 
@@ -94,13 +88,7 @@ class ContextualArms(ListedArms):
     def check(self, observation: Observation, *told: str) -> None:
         """See ``Choices``; the inputs of the choice, too."""
         super().check(observation, *told)
-        name, shape = f"why[{INPUTS!r}]", (self.replicates, self._told)
-        inputs = observation.why.get(INPUTS)
-        fits = isinstance(inputs, Tensor) and inputs.shape == shape and inputs.is_floating_point()
-        validation.require(fits, name, inputs, f"a tensor {shape}, the inputs that the choice was made with")
-        assert isinstance(inputs, Tensor)
-        if inputs.is_cpu:
-            validation.finite_tensor(name, inputs)
+        check_inputs(observation, (self.replicates, self._told))
 
     # -- inputs ----------------------------------------------------------------------------------------
 
@@ -132,3 +120,31 @@ class ContextualArms(ListedArms):
         validation.require(rows is not None, "context", rows, expected)
         assert rows is not None
         return rows
+
+
+def step_over(available: Any, arms: Arms) -> ArmContext:
+    """What ``choose`` was given, whether a mask or more; ValueError for a mask that leaves no arm."""
+    step = available if isinstance(available, ArmContext) else ArmContext(available=available)
+    if step.available is not None:
+        arms.check_available(step.available)
+    return step
+
+
+def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
+    """The context of a step, (c,) or (S, c); ValueError for none, or another shape."""
+    expected = f"a tensor ({c},) or ({S}, {c}), in available=ArmContext(context)"
+    validation.require(context is not None, "context", context, expected)
+    assert context is not None
+    validation.shape_is("context", context, context.shape in ((c,), (S, c)), f"({c},) or ({S}, {c})")
+    return context
+
+
+def check_inputs(observation: Observation, shape: tuple[int, int]) -> Tensor:
+    """The inputs that came with an observation; ValueError unless there are so many, finite."""
+    name, inputs = f"why[{INPUTS!r}]", observation.why.get(INPUTS)
+    fits = isinstance(inputs, Tensor) and inputs.shape == shape and inputs.is_floating_point()
+    validation.require(fits, name, inputs, f"a tensor {shape}, the inputs that the choice was made with")
+    assert isinstance(inputs, Tensor)
+    if inputs.is_cpu:
+        validation.finite_tensor(name, inputs)
+    return inputs

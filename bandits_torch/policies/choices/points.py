@@ -123,6 +123,11 @@ class ModelPoints(Points, ModelChoices):
         """The domain."""
         return self.domain
 
+    @property
+    def steps(self) -> int:
+        """Choices so far, those that are pending among them."""
+        return self._steps
+
     def shown(self, count: int = 200) -> Tensor:
         """Points evenly spread; ValueError for a domain of more dimensions."""
         one = self.dim == 1
@@ -169,9 +174,13 @@ class ModelPoints(Points, ModelChoices):
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of points (N, d) at ``time``, (S, N) each."""
-        points = self._with_time(cast(Tensor, points), time)
-        inputs = points.reshape(len(points), *[1] * len(self.model.batch_shape), 1, -1)
-        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs))  # N x batch x 1 x 1
+        return self.moments(cast(Tensor, points).unsqueeze(1), time)
+
+    def moments(self, points: Tensor, time: float) -> tuple[Tensor, Tensor]:
+        """``marginals`` of points that each replicate has of its own, (N, S, d), or (N, 1, d) for all: (S, N) each."""
+        points = torch.cat([points, torch.full_like(points[..., :1], time)], -1) if self._has_time else points
+        inputs = points if self.model.batch_shape else points.squeeze(1)
+        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs.unsqueeze(-2)))  # N x batch x 1 x 1
         mean, variance = (m.reshape(len(points), -1).mT for m in (posterior.mean, posterior.variance))
         return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
 

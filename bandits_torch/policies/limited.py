@@ -1,0 +1,177 @@
+"""What policies within limits share: a model of the reward and of each outcome, limits, and how all of them learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.outcome_constraint import check_limits
+from bandits_torch.policies.choices import ModelChoices
+from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
+from bandits_torch.policies.policy import Observation, Policy, copied_state
+from bandits_torch.policies.safe_sets import Bounded, Limits
+from bandits_torch.theory.widths import Width
+
+
+class NoSafeArmError(RuntimeError):
+    """No arm (or no point found) is certainly within the limits, and the policy was told to stop then."""
+
+
+class LimitedPolicy(Policy):
+    """A reward and measured outcomes with a model each, and limits on some of them.
+
+    ``_begin`` takes them, ``learn`` teaches every model its own. What is chosen, a subclass says.
+    """
+
+    changeable = ("width",)
+    choices: ModelChoices
+    model: OnlineModel
+
+    def _begin(
+        self,
+        model: OnlineModel,
+        outcomes: Mapping[str, OnlineModel],
+        limits: Mapping[str, Limits],
+        widths: tuple[Width, Width],
+        over: Callable[[OnlineModel], ModelChoices],
+        forgetting: Mapping[str, ForgettingRule] | None = None,
+    ) -> None:
+        """``over``: the choices that a model is of; ``forgetting``: rules of the models by name."""
+        validation.require("reward" not in outcomes, "outcomes", "reward", "named otherwise")
+        self.limits = _checked_limits(limits, outcomes)
+        for name, value in zip(("width", "safety_width"), widths, strict=True):
+            validation.instance(name, value, Width, "a Width")
+        self.model, self.outcomes = model, dict(outcomes)
+        self.choices = over(model)
+        self._others = {name: over(one) for name, one in self.outcomes.items()}
+        self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
+        self.dim = self.choices.dim
+        self.outcome_names = tuple(self.outcomes)
+        models, told = {"reward": model, **self.outcomes}, dict(forgetting or {})
+        for name, rule in told.items():
+            validation.require(name in models, "forgetting", name, f"rules of {tuple(models)}")
+            validation.instance("forgetting", rule, ForgettingRule, "ForgettingRules by name")
+        rules = {name: told.get(name, KeepEverything()).begin(one) for name, one in models.items()}
+        self._rules = list(rules.values())
+        width, self.safety_width = widths
+        self.width = width.bind(model, self._rules[0])
+        self._safety = {name: self.safety_width.bind(self._model(name), rules[name]) for name in self.limits}
+        self._clock: int | Tensor = 0
+        self._told: dict[str, Tensor | float] = {}
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Every model learns its own; ValueError, with nothing changed, without an outcome for each."""
+        measured = observation.outcomes
+        self.choices.check(replace(observation, outcomes=None))
+        shape = (self.replicates, len(self.outcome_names))
+        if self.outcome_names:
+            expected = f"given, ({shape[0]}, {shape[1]}) numbers for {self.outcome_names}"
+            validation.require(measured is not None, "outcomes", None, expected)
+        if measured is not None:
+            validation.shape_is("outcomes", measured, measured.shape == shape, f"{shape}")
+            validation.require(measured.is_floating_point(), "outcomes", measured.dtype, "real numbers")
+            if measured.is_cpu:
+                validation.finite_tensor("outcomes", measured)
+        values = [observation.reward, *(() if measured is None else measured.unbind(-1))]
+        arm, time = observation.arm, observation.time
+        self._clock = self._clock + 1
+        for one, rule, value in zip((self.choices, *self._others.values()), self._rules, values, strict=True):
+            one.observe(arm, value, time, late=True)
+            rule.observed(_inputs(one, arm, time), value, one.model)
+            rule.after(one.model, self._clock)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Size of the safe set, whether the fallback was played, and the width of safety, of the last choice."""
+        return dict(self._told)
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the priors and the initial safe set."""
+        for model, rule in zip((self.model, *self.outcomes.values()), self._rules, strict=True):
+            if where is None:
+                model.reset()
+            else:
+                model.reset(where.reshape(model.batch_shape))
+            rule.reset(where)
+        self._clock = 0 if where is None else torch.where(where, 0, self._clock)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The models' states and the clock; what forgetting rules remember, and the choices."""
+        outcomes = {name: copied_state(model) for name, model in self.outcomes.items()}
+        rules = [rule.state_dict() for rule in self._rules]
+        state = {"model": copied_state(self.model), "outcomes": outcomes, "clock": self._clock}
+        return state | ({"forgetting": rules} if any(rules) else {}) | self.choices.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        self.model.load_state_dict(state["model"])
+        for name, model in self.outcomes.items():
+            model.load_state_dict(state["outcomes"][name])
+        for rule, own in zip(self._rules, state.get("forgetting", ()), strict=False):
+            rule.load_state_dict(own)
+        self._clock = state["clock"]
+        self.choices.load_state_dict(state)
+
+    # -- helpers ---------------------------------------------------------------------------------------
+
+    def _model(self, name: str) -> Any:
+        return self.outcomes.get(name, self.model)
+
+    def _safety_of(self, name: str) -> Tensor:
+        return self._column(self._safety[name].at(self._clock + 1, self._model(name)))
+
+    def _column(self, value: Tensor) -> Tensor:
+        """() or (S,) as (S, 1)."""
+        return value.expand(self.replicates).unsqueeze(-1)
+
+    def _bounded(self, name: str, mean: Tensor, variance: Tensor) -> Bounded:
+        """Of moments (S, n) of a function that has limits."""
+        return Bounded(mean, variance.sqrt(), self._safety_of(name), self.limits[name])
+
+    def _first(self) -> Tensor:
+        """Replicates that have learned nothing yet, (S, 1)."""
+        return self._column(torch.as_tensor(self._clock == 0, device=self.model.noise_variance.device))
+
+    def _tell(self, safe: Tensor, lost: Tensor) -> None:
+        width = self._safety_of(next(iter(self.limits))).squeeze(-1)
+        self._told = {
+            "safe": safe.double(),
+            "fallback": lost.double(),
+            "safety_width": width.expand(self.replicates),
+        }
+
+
+def _inputs(one: ModelChoices, arm: Tensor, time: float) -> Callable[[], Tensor]:
+    return lambda: one.inputs_of(arm, time)
+
+
+def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, OnlineModel]) -> dict[str, Limits]:
+    validation.instance("limits", limits, Mapping, "(low, high) by name of an outcome, or 'reward'")
+    validation.require(len(limits) > 0, "limits", limits, "of one outcome at least, or of 'reward'")
+    without = sorted(set(limits) - set(outcomes) - {"reward"})
+    known = f"of outcomes that have a model, {tuple(outcomes)}, or of 'reward'"
+    validation.require(not without, "limits", without, known)
+    free = sorted(set(outcomes) - set(limits))
+    validation.require(not free, "outcomes", free, "without those that have no limits")
+    return {name: check_limits(name, pair) for name, pair in limits.items()}
+
+
+def count_limits(limits: Mapping[str, Limits]) -> int:
+    """Finite bounds among all limits."""
+    return sum(math.isfinite(x) for pair in limits.values() for x in pair)
+
+
+def one_of(name: str, value: str, *known: str) -> None:
+    """ValueError unless ``value`` is one of these words."""
+    validation.require(value in known, name, value, " or ".join(map(repr, known)))

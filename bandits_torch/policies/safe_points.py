@@ -1,0 +1,234 @@
+"""Points of a domain that are played only where what is measured stays within limits, with high probability."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.domain import Domain
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.policies.choices.points import ModelPoints
+from bandits_torch.policies.forgetting import ForgettingRule
+from bandits_torch.policies.limited import LimitedPolicy, NoSafeArmError, one_of
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
+from bandits_torch.policies.safe_sets import Limits, least_margin, safe_set
+from bandits_torch.theory.widths import Width
+
+_KEPT = 32  # of the latest points played, each of which may be played again
+_RADII = (
+    0.3,
+    0.1,
+    0.03,
+    0.01,
+    0.003,
+)  # of the box's sides: how far around the best so far the next are drawn
+_PER_RADIUS = 48
+
+
+class SafePointPolicy(LimitedPolicy):
+    """Plays points whose reward and outcomes lie within their limits by the confidence bounds of their models.
+
+    ``SafePolicy`` over a ``Domain``: among points x with low_i <= mu_i(x, t) - w_t sigma_i(x, t) and mu_i(x, t) + w_t
+    sigma_i(x, t) <= high_i for all i, the one of the largest upper bound of the reward that a search finds. Tried are
+    Sobol points of the domain, the latest points played, ``safe_points``, and normal steps around the best of them,
+    ever shorter; a point counts only if it is within all limits, so the search needs no gradient and never leaves the
+    safe set. ``PosteriorSafetyWidth`` holds for the point played, however it was found: it is a function of the data.
+
+    Args:
+        model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
+        outcomes: models of what is measured beside it, by name, alike.
+        limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
+        domain: where points are played.
+        width: of the reward's bounds in choosing.
+        safety_width: w_t.
+        safe_points: (k, d) or (S, k, d), an initial safe set. It is part of the safe set before the first reward
+            (``trust="start"``), or always (``trust="always"``).
+        when_empty: what is played where no point found is safe: ``"likeliest"``, the one with the most posterior
+            deviations to its nearest limit; ``"safe_points"``, the best of those by upper bound; or ``"raise"``,
+            ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
+        forgetting: rules of the models, such as ``StaleObservations``, by the outcome's name, or ``"reward"``; default:
+            keep all.
+        raw_samples: Sobol points tried at each step.
+        seed: of what is tried; replicates share it.
+
+    Cost: that of the models' predictions at ``raw_samples`` + 270 points, O(n^2) each. ``trace``: safe, the share of
+    Sobol points within the limits, fallback, safety_width.
+
+    Source: as ``SafePolicy``; the search is ours. Raises ValueError as it does, for a domain of another dimension, and
+    ``safe_points`` outside of it.
+    """
+
+    model: OnlineGP
+    choices: ModelPoints
+    _others: dict[str, ModelPoints]  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        model: OnlineGP,
+        outcomes: Mapping[str, OnlineGP],
+        limits: Mapping[str, Limits],
+        *,
+        domain: Domain,
+        width: Width,
+        safety_width: Width,
+        safe_points: Tensor | None = None,
+        trust: str = "start",
+        when_empty: str = "likeliest",
+        forgetting: Mapping[str, ForgettingRule] | None = None,
+        raw_samples: int = 256,
+        seed: int = 0,
+    ) -> None:
+        validation.instance("outcomes", outcomes, Mapping, "models by name")
+        validation.instance("domain", domain, Domain, "a Domain")
+        if forgetting is not None:
+            validation.instance("forgetting", forgetting, Mapping, "ForgettingRules by name")
+        for name, one in {"reward": model, **outcomes}.items():
+            validation.instance(f"model of {name!r}", one, OnlineGP, "an OnlineGP")
+            found, expected = tuple(one.batch_shape), tuple(model.batch_shape)
+            same = found == expected and len(found) <= 1
+            validation.require(same, f"model of {name!r}", found, f"of batch shape {expected}, () or (S,)")
+        one_of("trust", trust, "start", "always")
+        one_of("when_empty", when_empty, "likeliest", "safe_points", "raise")
+        self.raw_samples = validation.positive_integer("raw_samples", raw_samples)
+        self._seed = validation.natural("seed", seed)
+        widths = (width, safety_width)
+        self._begin(model, outcomes, limits, widths, lambda one: ModelPoints(one, domain), forgetting)
+        self.trust, self.when_empty = trust, when_empty
+        self.safe_points = self._checked_points(safe_points)
+        needed = when_empty == "safe_points" and safe_points is None
+        validation.require(not needed, "safe_points", None, "given where when_empty is 'safe_points'")
+        self._played = domain.bounds.new_zeros(self.replicates, 0, domain.dim)
+        self._settled: ModelPoints | None = None
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Domain | None = None) -> Choice:
+        """The best safe point found, (S, d); ``why["certain"]`` (S,) says whether it was within the safe set.
+
+        Raises NoSafeArmError where none was found and ``when_empty`` is ``"raise"``.
+        """
+        if available is not None:
+            self.choices.check_available(available)
+        domain = self.choices.domain if available is None else available
+        best, certain, share = self._searched(domain, time)
+        lost = ~certain
+        if self.when_empty == "raise" and bool(lost.any()):
+            where = lost.nonzero().flatten().tolist()[:8]
+            raise NoSafeArmError(f"no point found is certainly within the limits, in replicates {where}")
+        if self.when_empty == "safe_points" and bool(lost.any()):
+            told = domain.fix(self.safe_points.movedim(1, 0))
+            index, _, _ = self._scored(told, time)
+            index = index.masked_fill(~domain.contains(told).mT, torch.finfo(index.dtype).min)
+            best = torch.where(lost.unsqueeze(-1), _taken(told, index.argmax(-1)), best)
+        self._tell(share, lost)
+        index, _, _ = self._scored(best.unsqueeze(0), time)
+        return Choice(best, {"index": index.squeeze(-1), "certain": ~lost})
+
+    def _searched(self, domain: Domain, time: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The best point, (S, d), whether it is within the limits, and the share of Sobol points that are."""
+        seed = (1_000_003 * self._seed + self.choices.steps) % 2**31
+        S, low, high = self.replicates, *domain.bounds
+        raw = domain.fix(domain.sample(self.raw_samples, seed).unsqueeze(1).repeat(1, S, 1))
+        told = domain.fix(self.safe_points.movedim(1, 0))
+        X = torch.cat([raw, told, domain.fix(self._played.movedim(1, 0))])
+        vouched = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
+        vouched[:, len(raw) : len(raw) + len(told)] = self._first() | (self.trust == "always")
+        inside = domain.contains(X).mT
+        generator = torch.Generator().manual_seed(seed)
+        share, best, kept = None, X[0], vouched[:, 0]
+        for radius in (*_RADII, 0.0):
+            index, certain, margin = self._scored(X, time)
+            share = certain[:, : len(raw)].double().mean(-1) if share is None else share
+            safe = (certain | vouched) & inside
+            some, lowest = safe.any(-1, keepdim=True), torch.finfo(index.dtype).min
+            value = torch.where(some, torch.where(safe, index, lowest), torch.where(inside, margin, lowest))
+            place = value.argmax(-1)
+            best, kept = _taken(X, place), vouched.gather(-1, place.unsqueeze(-1))
+            if radius == 0.0:
+                break
+            step = torch.randn(_PER_RADIUS, 1, domain.dim, generator=generator, dtype=torch.float64).to(X)
+            around = domain.fix((best + radius * (high - low) * step).clamp(low, high))
+            X = torch.cat([best.unsqueeze(0), around])
+            inside = domain.contains(X).mT
+            vouched = torch.cat([kept, torch.zeros_like(inside[:, 1:])], -1)
+        assert share is not None
+        return best, some.squeeze(-1), share
+
+    def _scored(self, X: Tensor, time: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of points (n, S, d) upper bounds of the reward, which are within all limits, and least margins, (S, n)."""
+        mean, variance = self.choices.moments(X, time)
+        index = mean + self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
+        functions = []
+        for name in self.limits:
+            moments = mean, variance
+            if name != "reward":
+                moments = self._others[name].moments(X, time)
+            elif self._settled is not None:
+                moments = self._settled.moments(X, time)
+            functions.append(self._bounded(name, *moments))
+        return index, safe_set(functions), least_margin(functions)
+
+    @torch.no_grad()
+    def within_limits(self, time: float, points: Tensor) -> Tensor:
+        """Which points (n, d) are within all limits by the bounds at ``time``, without those vouched for: (S, n)."""
+        return self._scored(points.unsqueeze(1).expand(-1, self.replicates, -1), time)[1]
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """Pending pulls lower the variance of the reward that scores points; the safe set is of what has been learned
+        alone, since a measurement that is only expected makes nothing safer."""
+        with ExitStack() as stack, torch.no_grad():
+            if "reward" in self.limits:
+                self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
+                stack.callback(setattr, self, "_settled", None)
+            told = stack.enter_context(self.choices.provisional())
+
+            @torch.no_grad()
+            def expect(pending: Pending) -> None:
+                told(pending.arm, pending.time)
+
+            yield expect
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """See ``LimitedPolicy``; the point is among those tried from now on."""
+        super().learn(observation)
+        latest = observation.arm.to(self._played).unsqueeze(1)
+        self._played = torch.cat([self._played, latest], 1)[:, -_KEPT:]
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """See ``LimitedPolicy``, and the latest points."""
+        return super().state_dict() | {"played": self._played.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the policy that gave ``state`` stood."""
+        super().load_state_dict(state)
+        self._played = state["played"].clone()
+
+    def _checked_points(self, points: Tensor | None) -> Tensor:
+        domain, S = self.choices.domain, self.replicates
+        if points is None:
+            return domain.bounds.new_zeros(S, 0, domain.dim)
+        validation.finite_tensor("safe_points", points)
+        d = domain.dim
+        fits = points.dim() in (2, 3) and points.shape[-1] == d and points.shape[-2] > 0
+        fits = fits and (points.dim() == 2 or len(points) == S)
+        validation.shape_is("safe_points", points, fits, f"(k, {d}) or ({S}, k, {d}), k >= 1")
+        points = points.to(domain.bounds).expand(S, -1, -1).clone()
+        inside = bool(domain.contains(points).all())
+        validation.require(inside, "safe_points", points, "within the domain")
+        return points
+
+
+def _taken(X: Tensor, place: Tensor) -> Tensor:
+    """Point number ``place`` (S,) of each replicate of X (n, S, d): (S, d)."""
+    return X.gather(0, place.reshape(1, -1, 1).expand(1, -1, X.shape[-1])).squeeze(0)

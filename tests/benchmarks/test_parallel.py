@@ -1,0 +1,68 @@
+"""Eight questions at once: the floor that waiting sets for anyone, and the page that has it beside the regret."""
+
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks.parallel.floor import floor
+from benchmarks.parallel.page import above, write_page
+from benchmarks.parallel.race import MODES, Size, problem_of, race
+
+SIZE = Size(48, 4, 7)
+
+
+def values_of(kind, over):
+    problem = problem_of(kind, over, SIZE)
+    return torch.stack(
+        [
+            problem.on_grid(t) if over == "points" else problem.expected_rewards(t).expand(4, -1)
+            for t in range(1, 49)
+        ]
+    )
+
+
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_where_nothing_changes_the_floor_is_what_is_asked_before_the_first_answer(over) -> None:
+    values = values_of("gp", over)[0]
+    guess = values.amax(-1) - values.mean(-1)
+    for mode, blind in (("one at a time", 1), ("8 rolling", 8), ("8 in batches", 8), ("8 workers", 8)):
+        assert floor("gp", over, SIZE, mode).tolist() == pytest.approx((blind * guess).tolist())
+
+
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_under_drift_the_floor_is_that_of_the_best_choice_of_eight_answers_ago(over) -> None:
+    values = values_of("tv-gp", over)
+    for mode, late, steps in (
+        ("8 rolling", 8, range(48)),
+        ("8 in batches", 8, [t // 8 * 8 for t in range(48)]),
+    ):
+        expected = torch.zeros(4).double()
+        for t in steps:
+            for s in range(4):
+                now = values[t, s]
+                arm = values[t - late, s].argmax() if t >= late else None
+                expected[s] += now.max() - (now.mean() if arm is None else now[arm])
+        assert floor("tv-gp", over, SIZE, mode).tolist() == pytest.approx(expected.tolist())
+    assert (floor("tv-gp", over, SIZE, "one at a time") < floor("tv-gp", over, SIZE, "8 rolling")).all()
+
+
+def test_a_function_drawn_anew_is_unknown_to_anyone() -> None:
+    values = values_of("switching", "points")
+    changed = [t for t in range(1, 48) if not torch.equal(values[t], values[t - 1])]
+    blind = sorted({t + k for t in [0, *changed] for k in range(8)} & set(range(48)))
+    expected = sum(values[t].amax(-1) - values[t].mean(-1) for t in blind)
+    assert len(changed) == 4
+    assert floor("switching", "points", SIZE, "8 rolling").tolist() == pytest.approx(expected.tolist())
+
+
+def test_the_page_has_the_floor_beside_the_regret(tmp_path) -> None:
+    table = race("tv-gp", "arms", SIZE, lambda line: None, ("one at a time", "8 rolling", "8 in batches"))
+    floors = {mode: floor("tv-gp", "arms", SIZE, mode) for mode in MODES}
+    part = table[table["policy"] == "tv_gp_ucb"]
+    mean = part.groupby("mode")["regret"].mean()
+    left = mean["8 rolling"] - floors["8 rolling"].mean()
+    expected = left / (mean["one at a time"] - floors["one at a time"].mean())
+    assert above(part, "8 rolling", floors) == pytest.approx(float(expected))
+    text = write_page(tmp_path, pd.DataFrame(part), None, {"arms": SIZE}).read_text()
+    assert f"| {floors['8 rolling'].mean():.1f} |" in text
+    assert f"{expected:.2f}, " in text

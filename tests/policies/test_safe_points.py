@@ -1,0 +1,215 @@
+"""Safe policies over a domain: points within the limits of dense processes alone are played, and limits are kept."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import Domain, recipes
+from bandits_torch.ask_tell import AskTell
+from bandits_torch.checkpoint import described
+from bandits_torch.models import OnlineGP, OutcomeConstraint
+from bandits_torch.policies import Observation, Pending, SafePointPolicy
+from bandits_torch.policies.limited import NoSafeArmError
+from bandits_torch.policy_files import load_policy, save_policy
+from bandits_torch.theory.widths import ConstantWidth
+from benchmarks.safety.points import SafePointDraws, play
+from tests.reference import dense_safe_set
+
+RATE, NOISE = 0.05, 0.04
+SQUARE = Domain(torch.tensor([[0.0, -1.0], [1.0, 3.0]]).double())
+START = torch.tensor([[0.5, 1.0]]).double()
+
+
+def kernel(lengthscale):
+    made = RBFKernel().double()
+    made.lengthscale = lengthscale
+    return made
+
+
+LIMITED = (
+    OutcomeConstraint("heat", high=0.9, kernel=kernel(0.6), noise_variance=0.02, forgetting_rate=0.03),
+    OutcomeConstraint("flow", -1.6, 1.8, kernel=kernel(0.5), forgetting_rate=0.0),
+)
+
+
+def policy(**options):
+    settings = {"constraints": LIMITED, "safe_points": START, "forgetting_rate": RATE}
+    settings |= {"width": 1.5, "safety_width": 1.3, "search": {"raw_samples": 64}}
+    return recipes.safe_gp_ucb(SQUARE, kernel(0.4), NOISE, **(settings | options))
+
+
+def outcomes_at(step, x):
+    return torch.stack([torch.sin(3 * x[:, 0] + 0.05 * step) - 0.6, torch.cos(x[:, 1] - 0.1 * step)], -1)
+
+
+def play_on(policy, steps, first=0):
+    points = []
+    for step in range(first, first + steps):
+        choice = policy.choose(float(step))
+        reward = torch.sin(4 * choice.arm[:, 0] + choice.arm[:, 1] + 0.1 * step)
+        told = Observation(float(step), choice.arm, reward, choice.why, outcomes_at(step, choice.arm))
+        policy.learn(told)
+        points.append(choice.arm.clone())
+    return points
+
+
+@pytest.mark.parametrize("least_reward", [None, -1.2])
+def test_what_is_within_limits_and_what_is_played_are_of_dense_processes(least_reward):
+    """At 24 points and the one played: its bounds are the dense ones, and none of the 24 that is safe is better."""
+    ours = policy(least_reward=least_reward)
+    probe = SQUARE.sample(24, 3)
+    data, certain = [], 0
+    for step in range(12):
+        choice = ours.choose(float(step))
+        told = torch.cat([probe, choice.arm])
+        zero, low = torch.zeros(len(told) + len(data)).double(), -float("inf")
+        everywhere = torch.cat([told, *[x for x, *_ in data]])
+        dense = [
+            dense_safe_set.DenseOutcome(
+                kernel(0.4), everywhere, RATE, NOISE, zero, least_reward or low, -low
+            ),
+            dense_safe_set.DenseOutcome(kernel(0.6), everywhere, 0.03, 0.02, zero, low, 0.9),
+            dense_safe_set.DenseOutcome(kernel(0.5), everywhere, 0.0, NOISE, zero, -1.6, 1.8),
+        ]
+        for k, (_, time, *values) in enumerate(data):
+            for one, value in zip(dense, values, strict=True):
+                one.data.append((len(told) + k, time, value))
+        limited = dense[1:] if least_reward is None else dense
+        safe = dense_safe_set.safe_set(limited, float(step), 1.3)[: len(told)] if data else []
+        expected = [x for x, ok in enumerate(safe) if ok]
+        if data:
+            inside = ours.within_limits(float(step), told)[0]
+            assert inside.nonzero().flatten().tolist() == expected
+            assert bool(choice.why["certain"]) == (24 in expected)
+        if 24 in expected:
+            certain += 1
+            mean, variance = (part.detach() for part in ours.choices.marginals(float(step), told))
+            upper = (mean + 1.5 * variance.sqrt())[0]
+            assert float(upper[24]) == pytest.approx(float(choice.why["index"]))
+            assert upper[24] >= max(float(upper[x]) for x in expected) - 1e-9
+        y = torch.sin(4 * choice.arm[:, 0] + choice.arm[:, 1] + 0.1 * step)
+        measured = outcomes_at(step, choice.arm)
+        ours.learn(Observation(float(step), choice.arm, y, choice.why, measured))
+        data.append((choice.arm, float(step), float(y), *measured[0].tolist()))
+    assert certain > 5
+
+
+def test_limits_are_broken_with_at_most_probability_delta_where_the_constraint_drifts():
+    S, T, delta = 8, 25, 0.2
+    problem = SafePointDraws(T, S, seed=3, forgetting_rate=0.03)
+    safe = play(problem, "safe_gp_ucb", {"guarantee": "step", "delta": delta, "width": 2.0}, T)
+    free = play(problem, "tv_gp_ucb", {"width": 2.0}, T)
+    inside = 1 - safe.trace["fallback"]
+    share = float((safe.trace["violation"] * inside).sum() / inside.sum())
+    assert share <= delta
+    assert float(free.trace["violation"].mean()) > 2 * max(share, 0.05)
+    assert float(inside.mean()) > 0.5
+
+
+def test_the_search_stays_near_the_safe_points_and_in_the_domain_of_the_step():
+    ours = policy()
+    first = ours.choose(0.0)
+    assert torch.equal(first.arm, START)
+    assert bool(first.why["certain"])
+    play_on(ours, 6)
+    half = Domain(SQUARE.bounds, [(torch.tensor([0]), torch.ones(1).double(), 0.6)], {1: 0.5})
+    found = ours.choose(6.0, half).arm
+    assert bool(half.contains(found).all())
+    assert float(found[0, 1]) == 0.5
+    with pytest.raises(ValueError, match="available"):
+        ours.choose(6.0, Domain(SQUARE.bounds[:, :1]))
+
+
+def test_where_no_point_is_safe_the_likeliest_is_played_or_those_vouched_for_or_none():
+    tight = (OutcomeConstraint("heat", -0.01, 0.01, kernel=kernel(0.6)),)
+
+    def told(ours):
+        choice = ours.choose(0.0)
+        assert bool(choice.why["certain"])
+        ours.learn(Observation(0.0, choice.arm, torch.ones(1).double(), {}, torch.ones(1, 1).double()))
+        return ours
+
+    likeliest = told(policy(constraints=tight))
+    away = likeliest.choose(1.0)
+    assert not bool(away.why["certain"])
+    assert float(likeliest.trace()["fallback"]) == 1.0
+    assert float((away.arm - START).norm()) > 0.3  # it was too hot there
+    vouched = told(policy(constraints=tight, when_empty="safe_points")).choose(1.0)
+    assert torch.equal(vouched.arm, START)
+    assert not bool(vouched.why["certain"])
+    always = told(policy(constraints=tight, trust="always")).choose(1.0)
+    assert torch.equal(always.arm, START)
+    assert bool(always.why["certain"])
+    stops = told(policy(constraints=tight, when_empty="raise"))
+    before = described(stops.state_dict())
+    with pytest.raises(NoSafeArmError, match=r"no point found .* in replicates \[0\]"):
+        stops.choose(1.0)
+    assert described(stops.state_dict()) == before
+
+
+@pytest.mark.parametrize("least_reward", [None, -1.2])
+def test_open_questions_make_no_point_safer(least_reward):
+    ours = policy(least_reward=least_reward)
+    play_on(ours, 8)
+    asked = AskTell(ours)
+    before = described(ours.state_dict())
+    questions = asked.ask(14.0, count=5)
+    assert described(ours.state_dict()) == before
+    points = torch.cat([q.arm for q in questions])
+    with ours.expecting(14.0) as expect:
+        for q in questions:
+            expect(Pending(14.0, q.arm))
+        pending = ours.within_limits(14.0, points)
+    assert torch.equal(pending, ours.within_limits(14.0, points))
+    assert len(points.unique(dim=0)) > 2
+
+
+def test_a_saved_policy_goes_on_and_a_replicate_alone_plays_as_in_its_batch(tmp_path):
+    ours = policy(replicates=3)
+    play_on(ours, 5)
+    save_policy(tmp_path / "safe", ours)
+    again = policy(replicates=3)
+    load_policy(tmp_path / "safe", again)
+    rest = play_on(ours, 4, first=5)
+    assert all(torch.equal(a, b) for a, b in zip(rest, play_on(again, 4, first=5), strict=True))
+    alone = play_on(policy(), 9)[5:]
+    torch.testing.assert_close(torch.stack(alone)[:, 0], torch.stack(rest)[:, 0], atol=1e-8, rtol=0)
+    ours.reset(torch.tensor([True, False, False]))
+    assert torch.equal(ours.choose(20.0).arm[:1], START)
+
+
+def test_bad_settings_are_refused_by_name():
+    gp = OnlineGP(kernel(0.4), NOISE, input_dim=2)
+    widths = {"width": ConstantWidth(1.0), "safety_width": ConstantWidth(1.0), "domain": SQUARE}
+    limits = {"reward": (0.0, 1.0)}
+    cases = [
+        (
+            lambda: SafePointPolicy(gp, {}, {"heat": (0.0, 1.0)}, **widths),
+            "limits must be of outcomes that have",
+        ),
+        (lambda: SafePointPolicy(gp, {"heat": gp}, limits, **widths), "outcomes must be without"),
+        (lambda: SafePointPolicy(gp, {}, limits, **(widths | {"domain": None})), "domain must be"),
+        (
+            lambda: SafePointPolicy(gp, {}, limits, **widths, forgetting={"heat": 3}),
+            "forgetting must be rules",
+        ),
+        (lambda: SafePointPolicy(gp, {}, limits, **widths, raw_samples=0), "raw_samples"),
+        (lambda: policy(safe_points=START[0]), "safe_points must have shape"),
+        (lambda: policy(safe_points=START + 5), "safe_points must be within the domain"),
+        (lambda: policy(safe_points=None, when_empty="safe_points"), "safe_points must be given"),
+        (lambda: policy(when_empty="safe_arms"), "when_empty must be 'likeliest'"),
+        (lambda: policy(safe_arms=torch.ones(3) > 0), "safe_arms must be None"),
+        (lambda: policy(search={"initial": 4}), "search.initial must be 0"),
+        (lambda: recipes.safe_opt(SQUARE, kernel(0.4), NOISE, least_reward=0.0), "choices must be arms"),
+        (
+            lambda: recipes.safe_gp_ucb(5, torch.eye(5).double(), NOISE, least_reward=0.0, safe_points=START),
+            "safe_p",
+        ),
+    ]
+    for act, message in cases:
+        with pytest.raises(ValueError, match=message):
+            act()
+    ours = policy()
+    with pytest.raises(ValueError, match="outcomes must be given"):
+        ours.learn(Observation(0.0, START, torch.ones(1).double()))
+    assert int(ours.model.num_observations[0]) == 0
