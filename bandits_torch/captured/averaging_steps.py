@@ -170,15 +170,17 @@ class AveragingSteps(CapturedSteps):
             self._counting.fill_(1.0)
 
 
-def _write_back(held: list[tuple[ReplicateState, dict[str, Tensor]]]) -> None:
+def _write_back(held: Sequence[tuple[ReplicateState, dict[str, Tensor]]]) -> None:
     """Have the tensors of before again, with the values of now: one copy for all of a dtype."""
-    pairs: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+    olds: dict[torch.dtype, list[Tensor]] = defaultdict(list)
+    news: dict[torch.dtype, list[Tensor]] = defaultdict(list)
     for state, before in held:
         for name, tensor in before.items():
-            pairs[tensor.dtype].append((tensor, getattr(state, name)))
+            olds[tensor.dtype].append(tensor)
+            news[tensor.dtype].append(getattr(state, name))
             setattr(state, name, tensor)
-    for of_dtype in pairs.values():
-        torch._foreach_copy_(*zip(*of_dtype, strict=True))
+    for dtype, old in olds.items():
+        torch._foreach_copy_(old, news[dtype])
 
 
 def _where(mask: Tensor, ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
