@@ -1,4 +1,4 @@
-"""What a population's members gain in an interval of training, as Gaussian processes over hyperparameters and time."""
+"""What members of a population gain in a stretch of training, as Gaussian processes over hyperparameters and time."""
 
 from __future__ import annotations
 
@@ -11,46 +11,85 @@ from torch.quasirandom import SobolEngine
 from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.point_members import PointMembers
 
-_DRAWN = 32  # priors weighed against each other
+_DRAWN = 32  # priors that are weighed against each other
 _KEPT = 6  # of which so many predict
-_SHAPE = 1.0  # of the inverse gamma prior of a member's squared unit, for targets of variance about 1
+_SHAPE = 1.0  # of the inverse gamma prior of a process's squared unit; targets have variance about 1
+_NEAR = 1.5  # intervals: gains no further apart in time are compared
+_TAIL = 0.02  # a rank's distance from the ends, at least
+
+
+def levelled(time: Tensor, gain: Tensor) -> Tensor:
+    """Normal scores of gains among those of about the same time, (n,).
+
+    Gains shrink by orders of magnitude as training converges, and a run that collapses loses more than all others gain
+    together. What matters to a choice is which of those at the same time gained more: the normal quantile of a gain's
+    rank among those that began at most ``_NEAR`` intervals from it.
+
+    Args:
+        time: (n,) in intervals.
+        gain: (n,); minus infinity for a run that broke.
+    """
+    near = ((time.unsqueeze(-1) - time).abs() <= _NEAR).double()
+    less = (gain < gain.unsqueeze(-1)).double() + 0.5 * (gain == gain.unsqueeze(-1)).double()
+    return torch.special.ndtri(((near * less).sum(-1) / near.sum(-1)).clamp(_TAIL, 1 - _TAIL))
 
 
 def mixture_of_gains(
-    X: Tensor, time: Tensor, target: Tensor, pending: Tensor | None = None, seed: int = 0
+    X: Tensor, time: Tensor, target: Tensor, pending: Tensor | None = None, *, seed: int = 0
 ) -> MemberMixture:
-    """Gaussian processes over n observed gains, drawn from a prior over their hyperparameters, weighed by likelihood."""
+    """Gaussian processes given n targets, their hyperparameters drawn from a prior, weighed by their evidence.
+
+    Length-scales for each column, noise, and how fast all changes are drawn by a Sobol sequence. The squared unit s of
+    a process has an inverse gamma prior (a, a), so that with A = K + lambda I in its unit
+
+        ln p(y) = -1/2 ln det A - (a + n/2) ln(a + 1/2 y^T A^{-1} y) + constant,    E[s] ~ (2a + y^T A^{-1} y) / (2a + n)
+
+    (Rasmussen & Williams 2006, section 2.7, for unknown coefficients; O'Hagan & Forster 2004, chapter 9). Those
+    likeliest of all predict together by their weights.
+
+    Args:
+        X: (n, d) in the unit cube, but for columns that may leave it a little.
+        time: (n,), in intervals.
+        target: (n,), of mean about 0 and variance about 1.
+        pending: (1, k, d + 1), [x, time] of stretches whose gain is not known yet: they lower the variance.
+        seed: of the sequence.
+
+    Cost: O(P n^3), P = 32 priors.
+    """
     n, d = X.shape
     theta = _draws(d, seed)
     members = _members(X, time, target, theta)
-    log_weights = _log_evidence(members, target)
-    best = log_weights.topk(_KEPT).indices
+    evidence = _log_evidence(members)
+    best = evidence.topk(_KEPT).indices
     members = _members(X, time, target, theta[best])
-    weights = log_weights[best].softmax(-1).unsqueeze(0)
+    weights = evidence[best].softmax(-1).unsqueeze(0)
     scale = (2 * _SHAPE + members.squares) / (2 * _SHAPE + n)
     zero = scale.new_zeros(1)
     return MemberMixture(members, weights, scale, zero, zero + 1.0, pending)
 
 
 def _draws(d: int, seed: int) -> Tensor:
-    """Hyperparameters drawn from their prior, (P, d + 4): d length-scales, noise, forgetting rate, timescale."""
+    """Hyperparameters drawn from their prior, (P, d + 3): d length-scales, noise, forgetting rate, timescale.
+
+    Length-scales are log-normal about sqrt(d) / 2, noise is log-uniform between 1/50 and 10 times the variance of the
+    function. Half of the processes forget exponentially, at rates from 0.003 to 0.5 an interval, half change smoothly,
+    over 3 to 100 intervals, both log-uniform.
+    """
     u = SobolEngine(d + 2, scramble=True, seed=seed).draw(_DRAWN, dtype=torch.float64).clamp(1e-4, 1 - 1e-4)
-    normal = torch.special.ndtri(u[:, :d])
-    lengthscale = (math.log(0.5) + 0.5 * math.log(d) + 0.8 * normal).exp()
-    noise = (math.log(0.02) + u[:, d] * math.log(10 / 0.02)).exp()
+    lengthscale = 0.5 * math.sqrt(d) * (0.8 * torch.special.ndtri(u[:, :d])).exp()
+    noise = 0.02 * 500.0 ** u[:, d]
     smooth = u[:, d + 1] < 0.5
-    place = torch.where(smooth, 2 * u[:, d + 1], 2 * u[:, d + 1] - 1)
+    place = (2 * u[:, d + 1]) % 1.0
     timescale = torch.where(smooth, 3.0 * (100 / 3.0) ** place, math.inf)
     rate = torch.where(smooth, 0.0, 0.003 * (0.5 / 0.003) ** place)
     return torch.cat([lengthscale, torch.stack([noise, rate, timescale], -1)], -1)
 
 
 def _members(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> PointMembers:
+    """Processes of these hyperparameters that hold all there is."""
     n, d = X.shape
     box = torch.stack([X.new_zeros(d), X.new_ones(d)])
-    members = PointMembers(
-        box, theta[:, :d], theta[:, d], theta[:, d + 1], theta[:, d + 2], capacity=max(n, 2)
-    )
+    members = PointMembers(box, theta[:, :d], *theta[:, d:].T, capacity=max(n, 2))
     members.inputs, members.times = X.unsqueeze(0), time.unsqueeze(0)
     members.targets = target.expand(1, len(theta), n)
     members.held = torch.ones_like(members.targets, dtype=torch.bool)
@@ -58,7 +97,8 @@ def _members(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> PointMem
     return members
 
 
-def _log_evidence(members: PointMembers, target: Tensor) -> Tensor:
-    half_log_det = -0.5 * torch.linalg.slogdet(members._inverse).logabsdet
-    fit = (_SHAPE + 0.5 * len(target)) * (_SHAPE + 0.5 * members.squares).log()
-    return (-half_log_det - fit).squeeze(0)
+def _log_evidence(members: PointMembers) -> Tensor:
+    """ln p(y) of each process but for a constant, (P,)."""
+    log_det = -torch.linalg.slogdet(members._inverse).logabsdet
+    n = members.times.shape[-1]
+    return (-0.5 * log_det - (_SHAPE + 0.5 * n) * (_SHAPE + 0.5 * members.squares).log()).squeeze(0)
