@@ -35,9 +35,9 @@ def blocks(text, *languages):
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
 def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
-    if page == "ax":
-        pytest.importorskip("ax", reason="Ax is not installed: pip install bandits_torch[ax]")
-        warnings.simplefilter("ignore")  # Ax's and its dependencies' own
+    if page in ("ax", "ray"):
+        pytest.importorskip(page, reason=f"not installed: pip install bandits_torch[{page}]")
+        warnings.simplefilter("ignore")  # the tool's and its dependencies' own
     namespace = {}
     for block in blocks(PAGES[page], "python"):
         exec(compile(block, f"{page}.md", "exec"), namespace)

@@ -27,6 +27,7 @@ FLOORS = [
     {"ask_tell"},
     {"policy_files"},
     {"experiments"},
+    {"integrations"},
     {"cli"},
     {"__init__", "__main__"},
 ]

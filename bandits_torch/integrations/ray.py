@@ -1,4 +1,4 @@
-"""Ray Tune: population-based bandits on models that learn noise and drift. Needs ``pip install "bandits_torch[ray]"``."""
+"""Population-based bandits in Ray Tune, on models that learn noise and drift: ``pip install bandits_torch[ray]``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ray.tune.search.sample import Categorical, Float, Integer, LogUniform, Norm
 from bandits_torch import validation
 from bandits_torch.files import atomic_write
 from bandits_torch.integrations.population.population import Population
-from bandits_torch.integrations.population.ranges import Categories, Numbers, Range, Space
+from bandits_torch.integrations.population.ranges import Categories, Numbers, Range, Scale, Space
 
 _FILE = "bandits_torch_pb2.json"  # among Tune's own files of an experiment
 _OF_A_TRIAL = ("last_score", "last_train_time", "last_perturbation_time")
@@ -198,7 +198,9 @@ class PB2(PopulationBasedTraining):
         if not trial.last_result or not path.is_file():
             return {}
         kept = json.loads(path.read_bytes())
-        self.population.load_state_dict({**kept["population"], "now": {}})  # each begins at a checkpoint of its own
+        self.population.load_state_dict(
+            {**kept["population"], "now": {}}
+        )  # each begins at a checkpoint of its own
         self._next_perturbation_sync = kept["next"]
         return kept["trials"]
 
@@ -227,13 +229,14 @@ def _range_of(path: tuple[str, ...], given: Any) -> Range:
     sampler = sampler.sampler if isinstance(sampler, Quantized) else sampler
     if isinstance(given, Float | Integer) and not isinstance(sampler, Normal):
         whole: bool | None = isinstance(given, Integer)
-        low, high = given.lower, given.upper - (whole and step in (0.0, 1.0))  # the upper end of integers is no value
-        scale = "log" if isinstance(sampler, LogUniform) else "linear"
+        last = given.upper - (whole and step in (0.0, 1.0))  # the upper end of such integers is no value
+        low, high = given.lower, last
+        scale: Scale = "log" if isinstance(sampler, LogUniform) else "linear"
     else:
         two = isinstance(given, list | tuple) and len(given) == 2
         two = two and all(validation.is_number(end) for end in given)
-        expected = "[low, high], or tune.uniform, loguniform, randint, lograndint, a quantized form, or choice"
-        validation.require(two, name, given, expected)
+        spaces = "tune.uniform, loguniform, randint, lograndint, a quantized form, or choice"
+        validation.require(two, name, given, f"[low, high], or {spaces}")
         (low, high), whole = given, None
         scale = "both" if low > 0 and high >= _DECADES * low else "linear"
     ordered = math.isfinite(low) and math.isfinite(high) and low <= high

@@ -1,6 +1,7 @@
-"""``python -m benchmarks.ray [--only TASK] [--schedulers A,B] [--seeds 0:10] [--fast] [--page]``: schedulers raced, and the page of results.
+"""``python -m benchmarks.ray``: schedulers raced, and the page of results.
 
-Runs that are in the table already are not played again. Needs ``pip install "bandits_torch[ray]" scikit-learn``.
+``--only TASK``, ``--schedulers A,B``, ``--seeds 0:10``: these alone; ``--fast``: a shrunk run into a temporary folder;
+``--page``: the page alone, from the tables there are. Runs that are in the table already are not played again. Needs ``pip install "bandits_torch[ray]" scikit-learn``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def main() -> None:
             for scheduler in TASKS[name].schedulers:
                 wanted = asked.schedulers is None or scheduler in asked.schedulers
                 if wanted and (scheduler, seed) not in done:
-                    rows.append({"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, asked.fast)})
+                    rows.append(
+                        {"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, asked.fast)}
+                    )
                     pd.DataFrame(rows).to_csv(path, index=False, float_format="%.6g")
                     print(name, rows[-1], flush=True)
     if any(results.glob("*.csv")):

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ray import tune
-from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, PopulationBasedTraining, TrialScheduler
-from ray.tune.schedulers.pb2 import PB2 as RaysPB2
 
 from bandits_torch.integrations.ray import PB2
 from benchmarks.ray.running import ITERATION, SCORE, Training, run
 from benchmarks.ray.trainings import Digits, Triangle
+from ray import tune
+from ray.tune.schedulers import (
+    AsyncHyperBandScheduler,
+    FIFOScheduler,
+    PopulationBasedTraining,
+    TrialScheduler,
+)
+from ray.tune.schedulers.pb2 import PB2 as RaysPB2
 
 OURS, LOG = "ours", "ours, log ranges"
 RAYS, EXPONENTS = "Ray's PB2", "Ray's PB2, exponents"
@@ -46,7 +51,7 @@ TASKS = {
 
 
 def play(name: str, scheduler: str, seed: int, fast: bool = False) -> dict[str, float]:
-    """Final and best score of a run, what else was reported of the trial that is best at the end, and decision times."""
+    """Final and best score of a run, what else the trial reported that is best at the end, and decision times."""
     task = TASKS[name]
     random.seed(seed)
     built, drawn = build(task, scheduler)

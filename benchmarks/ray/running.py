@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
@@ -181,7 +182,7 @@ def run(
     ``replace``: whether a trial that was stopped is replaced by a new one (ASHA).
     """
     random.seed(seed)
-    np.random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  # what Ray draws from
     slots = population if slots is None else slots
     controller, record = Controller(scheduler, training, slots, horizon), Record()
     for number in range(population):

@@ -14,7 +14,7 @@ from benchmarks.ray.running import SCORE, Training
 
 
 class Triangle(Training):
-    """``pbt_function`` of Ray's own examples, which ``pb2_example`` trains: the best rate is a triangle wave of the score.
+    """``pbt_function`` of Ray's examples, which ``pb2_example`` trains: the best rate is a triangle wave of the score.
 
     A step adds min(a, b) / max(a, b) u, u uniform on (0, 1), with a the rate and b the best one, and normal noise of
     deviation 2; a rate above 3 times the best one loses by as much.
@@ -34,7 +34,7 @@ class Triangle(Training):
             score += random.random() / ratio
         elif rate > best:
             score -= (ratio - 3) * random.random()
-        state[SCORE] = max(0.0, score + 2 * np.random.normal())
+        state[SCORE] = max(0.0, score + 2 * np.random.normal())  # noqa: NPY002  # as there
         return dict(state)
 
 
@@ -58,7 +58,9 @@ class Digits(Training):
         generator = torch.Generator().manual_seed(seed)
         shapes = (64, self.hidden), (self.hidden,), (self.hidden, 10), (10,)
         weights = [
-            torch.randn(shape, generator=generator) / shape[0] ** 0.5 if len(shape) > 1 else torch.zeros(shape)
+            torch.randn(shape, generator=generator) / shape[0] ** 0.5
+            if len(shape) > 1
+            else torch.zeros(shape)
             for shape in shapes
         ]
         return {

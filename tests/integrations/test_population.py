@@ -20,7 +20,10 @@ def data(n=9, d=2):
 
 
 def test_levelled_gains_are_normal_scores_among_those_of_their_time():
-    time, gain = torch.tensor([0, 0, 1, 1, 2, 3, 3.0]).double(), torch.tensor([9, 8, 1, 1, -math.inf, 0.1, 0.2])
+    time, gain = (
+        torch.tensor([0, 0, 1, 1, 2, 3, 3.0]).double(),
+        torch.tensor([9, 8, 1, 1, -math.inf, 0.1, 0.2]),
+    )
     expected = plain_gains.normal_scores(time.tolist(), gain.tolist())
     assert torch.allclose(gains.levelled(time, gain.double()), torch.tensor(expected))
 
@@ -104,23 +107,25 @@ def test_proposals_find_the_best_value_and_follow_it():
     assert np.median(np.abs(np.array(chosen[35:]) - 8)) < 1.5
 
 
-def test_integers_and_categories_are_proposed_as_such():
-    space = Space({"n": Numbers(1, 64, "both"), "kind": Categories(("a", "b", "c"))})
-    population = Population(space, 1.0)
-    values, score = {"n": 8, "kind": "a"}, {"p": 0.0, "q": 0.0}
-    for name in score:
-        population.meet(name, values, 0.0, 0.0)
-    seen = []
-    for k in range(12):
-        for name, own in (("p", values), ("q", {"n": 8, "kind": "a"})):
+def test_integers_and_categories_are_found_and_are_such():
+    population = Population(Space({"n": Numbers(1, 64, "both"), "kind": Categories(("a", "b", "c"))}), 1.0)
+    names = ["m0", "m1", "m2", "m3"]
+    values, score = {name: {"n": 8, "kind": "a"} for name in names}, dict.fromkeys(names, 0.0)
+    for name in names:
+        population.meet(name, values[name], 0.0, 0.0)
+    for k in range(14):
+        for name, own in values.items():
             score[name] += {"a": 0.0, "b": 1.0, "c": 0.3}[own["kind"]] - abs(own["n"] - 30) / 60
             population.report(name, own, k + 1.0, score[name])
-        values = population.propose("p", "q", {"n": 8, "kind": "a"})
-        population.move("p", "q", values)
-        score["p"] = score["q"]
-        seen.append(values)
-    assert all(type(v["n"]) is int and 1 <= v["n"] <= 64 and v["kind"] in "abc" for v in seen)
-    assert sum(v["kind"] == "b" for v in seen[-5:]) >= 3
+        worst, best = min(names, key=score.get), max(names, key=score.get)
+        chosen = population.propose(worst, best, values[best])
+        assert type(chosen["n"]) is int
+        assert 1 <= chosen["n"] <= 64
+        assert chosen["kind"] in ("a", "b", "c")
+        values[worst], score[worst] = chosen, score[best]
+        population.move(worst, best, chosen)
+    latest = [own for own in values.values() if own["kind"] == "b" and abs(own["n"] - 30) <= 10]
+    assert len(latest) >= 2
 
 
 def told(population):

@@ -45,7 +45,9 @@ def posterior(X, time, y, x, now, theta, pending=()):
     )
     mean = float(k @ np.linalg.solve(A, y))
     known = [*rows, *pending]
-    B = np.array([[kernel(a, s, b, t, *shape) for b, t in known] for a, s in known]) + noise * np.eye(len(known))
+    B = np.array([[kernel(a, s, b, t, *shape) for b, t in known] for a, s in known]) + noise * np.eye(
+        len(known)
+    )
     c = np.array([kernel(a, s, x, now, *shape) for a, s in known])
     variance = 2.0 - float(c @ np.linalg.solve(B, c))
     return mean, (2 + square) / (2 + n) * variance, evidence

@@ -42,10 +42,10 @@ def mixture_of_gains(
     Length-scales for each column, noise, and how fast all changes are drawn by a Sobol sequence. The squared unit s of
     a process has an inverse gamma prior (a, a), so that with A = K + lambda I in its unit
 
-        ln p(y) = -1/2 ln det A - (a + n/2) ln(a + 1/2 y^T A^{-1} y) + constant,    E[s] ~ (2a + y^T A^{-1} y) / (2a + n)
+        ln p(y) = -1/2 ln det A - (a + n/2) ln(a + 1/2 y^T A^{-1} y) + constant,
+        1 / E[1/s | y] = (2a + y^T A^{-1} y) / (2a + n),  taken for s
 
-    (Rasmussen & Williams 2006, section 2.7, for unknown coefficients; O'Hagan & Forster 2004, chapter 9). Those
-    likeliest of all predict together by their weights.
+    (conjugate; derived). Those likeliest predict together by their weights.
 
     Args:
         X: (n, d) in the unit cube, but for columns that may leave it a little.

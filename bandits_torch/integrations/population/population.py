@@ -18,7 +18,11 @@ _MOST = 100  # gains remembered
 _FEWEST = 2  # from so many on there is a model
 _SAMPLES = 128  # candidates all over the cube
 _TRIED = 32  # latest hyperparameters that were tried, each a candidate beside a neighbour
-_NEIGHBOURHOODS = (0.1, 0.05, 0.02)  # of the cube's side: neighbours of what was tried, then of the best, closer
+_NEIGHBOURHOODS = (
+    0.1,
+    0.05,
+    0.02,
+)  # of the cube's side: neighbours of what was tried, then of the best, closer
 _BEST, _AROUND = 4, 8  # so many best candidates, so many neighbours of each
 
 
@@ -135,7 +139,7 @@ class Population:
         now = {name: Stretch(*row) for name, row in state["now"].items()}
         for stretch in [*(s for s, _ in gains), *now.values()]:
             D = len(stretch.columns)
-            validation.require(D == self.space.dim, "state", D, f"of {self.space.dim} columns, as the space")
+            validation.require(self.space.dim == D, "state", D, f"of {self.space.dim} columns, as the space")
         self.gains, self.now, self._drawn = gains, now, validation.natural("drawn", state["drawn"])
         self.seed = validation.natural("seed", state["seed"])
 

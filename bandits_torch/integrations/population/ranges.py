@@ -12,7 +12,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 
-SCALES = ("linear", "log", "both")
+Scale = Literal["linear", "log", "both"]
+_SCALES = ("linear", "log", "both")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Numbers:
 
     low: float
     high: float
-    scale: Literal["linear", "log", "both"] = "linear"
+    scale: Scale = "linear"
     step: float = 0.0
     whole: bool | None = None
 
@@ -40,7 +41,7 @@ class Numbers:
         for name, end in (("low", self.low), ("high", self.high)):
             validation.finite_number(name, end)
         validation.require(self.low <= self.high, "low", self.low, f"at most high, {self.high}")
-        validation.require(self.scale in SCALES, "scale", self.scale, f"one of {SCALES}")
+        validation.require(self.scale in _SCALES, "scale", self.scale, f"one of {_SCALES}")
         validation.require(self.scale == "linear" or self.low > 0, "low", self.low, "above 0 unless linear")
         validation.non_negative("step", self.step)
 
