@@ -1,7 +1,8 @@
 """``python -m benchmarks.ray``: schedulers raced, and the page of results.
 
 ``--only TASK``, ``--schedulers A,B``, ``--seeds 0:10``: these alone; ``--fast``: a shrunk run into a temporary folder;
-``--page``: the page alone, from the tables there are. Runs that are in the table already are not played again. Needs ``pip install "bandits_torch[ray]" scikit-learn``.
+``--page``: the page alone, from the tables there are. Runs that are in the table already are not played again. Needs
+``pip install "bandits_torch[ray]" scikit-learn``.
 """
 
 from __future__ import annotations

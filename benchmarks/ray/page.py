@@ -26,9 +26,9 @@ it stops by new ones within that budget (reduction factor 3, grace period an int
   draw rates evenly from the range.
 * *Digits*: a network of 32 hidden units on scikit-learn's digits, 600 images to train on, 600 to validate, 597 to
   test; an iteration is 8 batches of 32. Learning rate 0.001 to 1, weight decay 0.00001 to 0.1, momentum 0 to 0.99,
-  strength of augmentation (shifts and noise) 0 to 1. All trials begin at draws, even in decades for rate and decay. PB2, both, get
-  the same lists of two ends; PBT and others `tune.loguniform` for rate and decay. The score is minus the cross entropy
-  on the validation set.
+  strength of augmentation (shifts and noise) 0 to 1. All trials begin at draws, even in decades for
+  rate and decay. Both kinds of PB2 get the same lists of two ends; PBT and others `tune.loguniform` for rate and decay.
+  The score is minus the cross entropy on the validation set.
 
 *last*: the best score among the trials' latest at the end; *best*: the best that was ever reported. Intervals are two
 standard errors over seeds. The difference is ours minus the other's on the same seeds. Decisions are times of

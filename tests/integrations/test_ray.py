@@ -177,8 +177,6 @@ def test_20923_search_spaces_of_tune_are_ranges():
         [True, False],
         0.1,
         None,
-    ]
-    + [
         lambda: 1.0,
         [0.0, math.inf],
         [math.nan, 1.0],
@@ -310,7 +308,7 @@ def counting():
             self.config, self.count = config, 0.0
 
         def reset_config(self, config):
-            self.config = config
+            self.setup(config)
             return True
 
         def step(self):
@@ -335,6 +333,50 @@ def local_ray():
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
     yield
     ray.shutdown()
+
+
+def sloping():
+    """As ``counting``, without chance."""
+
+    class Sloping(counting()):
+        def step(self):
+            self.count += 1 - abs(math.log10(self.config["lr"] / 0.01)) / 2
+            return {SCORE: self.count}
+
+    return Sloping
+
+
+class Sloped(Training):
+    """The same for the stand-in."""
+
+    def begin(self, seed):
+        return {SCORE: 0.0}
+
+    def step(self, state, config):
+        state[SCORE] += 1 - abs(math.log10(config["lr"] / 0.01)) / 2
+        return dict(state)
+
+
+def test_the_stand_in_for_the_controller_asks_a_scheduler_as_tune_does(local_ray, tmp_path):
+    learned = []
+    for real in (True, False):
+        random.seed(5)
+        scheduler = PB2(hyperparam_bounds={"lr": [1e-4, 1.0]}, **{**COMMON, "synch": True})
+        if real:
+            tune.Tuner(
+                sloping(),
+                tune_config=tune.TuneConfig(scheduler=scheduler, num_samples=4, reuse_actors=True),
+                run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0, stop={ITERATION: 10}),
+            ).fit()
+        else:
+            run(scheduler, Sloped(), dict, population=4, horizon=10, seed=5)
+        gains = [(s.time, *s.columns, s.score, rate) for s, rate in scheduler.population.gains]
+        learned.append((scheduler._num_perturbations, sorted(gains)))
+    (real, there), (alone, here) = learned
+    assert real == alone > 2
+    assert len(there) == len(here)
+    for one, other in zip(there, here, strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
 
 
 def test_a_tuner_runs_and_what_was_learned_outlives_a_restore(local_ray, tmp_path):
