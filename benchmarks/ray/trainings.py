@@ -73,8 +73,7 @@ class Digits(Training):
         """A few batches."""
         generator = torch.Generator()
         generator.set_state(state["generator"])
-        rate = 10 ** config["log_lr"] if "log_lr" in config else config["lr"]
-        decay = 10 ** config["log_decay"] if "log_decay" in config else config["decay"]
+        rate, decay = config["lr"], config["decay"]
         weights = [w.requires_grad_() for w in state["weights"]]
         for _ in range(self.batches):
             rows = torch.randint(len(self.X), (self.size,), generator=generator)
