@@ -107,8 +107,8 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
         "",
         *said,
         "",
-        f"A decision (asked: at most {_ASKED_MS} ms): the median of the slowest run is {slow:.0f} ms, the slowest of all "
-        f"{worst:.0f} ms, the first run in a process, which loads what it needs, aside. Other work shared the machine.",
-        "Reinforcement learning was not raced.",
+        f"A decision (asked: at most {_ASKED_MS} ms): the median of the slowest run is {slow:.0f} ms, the slowest of "
+        f"all {worst:.0f} ms, the first run in a process, which loads what it needs, aside.",
+        "Other work shared the machine. Reinforcement learning was not raced.",
         "",
     ]
