@@ -20,6 +20,7 @@ _KINDS = {
     "Functions": inspect.isfunction,
     "Tables": lambda value: not callable(value),
 }
+_INTEGRATIONS = "bandits_torch.integrations."  # each needs its tool, and has a page of its own
 
 
 def write(folder: Path) -> None:
@@ -47,6 +48,7 @@ def public_names() -> dict[str, dict[str, object]]:
     """Every package with an ``__all__`` and the values of its names: functions, classes and tables."""
     packages = ["bandits_torch"]
     packages += [info.name for info in pkgutil.walk_packages(bandits_torch.__path__, "bandits_torch.")]
+    packages = [name for name in packages if not name.startswith(_INTEGRATIONS)]
     modules = [importlib.import_module(name) for name in packages if not name.endswith("__main__")]
     return {module.__name__: _members(module) for module in modules if hasattr(module, "__all__")}
 

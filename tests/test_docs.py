@@ -21,7 +21,7 @@ from bandits_torch.experiments.starts import SHORTEST
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-TOOLS = {"ax", "optuna", "xopt"}  # pages whose code needs the package of that name
+TOOLS = {"ax", "optuna", "ray", "xopt"}  # pages whose code needs the package of that name
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in DOCS}
 
 

@@ -26,7 +26,8 @@ FLOORS = [
     {"recipes"},
     {"ask_tell"},
     {"policy_files"},
-    {"experiments", "integrations"},
+    {"experiments"},
+    {"integrations"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -1,0 +1,1 @@
+"""Schedules of hyperparameters for a population that trains, whatever tool runs it."""

@@ -1,0 +1,261 @@
+"""Population-based bandits in Ray Tune, on models that learn noise and drift: ``pip install bandits_torch[ray]``."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import PopulationBasedTraining
+from ray.tune.search.sample import Categorical, Float, Integer, LogUniform, Normal, Quantized
+
+from bandits_torch import validation
+from bandits_torch.files import atomic_write
+from bandits_torch.integrations.population.population import Population
+from bandits_torch.integrations.population.ranges import Categories, Numbers, Range, Scale, Space
+
+_FILE = "bandits_torch_pb2.json"  # among Tune's own files of an experiment
+_OF_A_TRIAL = ("last_score", "last_train_time", "last_perturbation_time")
+_DECADES = 30.0  # ends of a list so far apart, as a ratio, are seen on a logarithmic scale too
+
+
+class PB2(PopulationBasedTraining):
+    """Population-based bandits (Parker-Holder et al. 2020) in place of ``ray.tune.schedulers.pb2.PB2``.
+
+    As there, trials in the lower quantile continue from the weights of one in the upper quantile, with hyperparameters
+    that a Gaussian process chooses; arguments and files are the same. What differs is how they are chosen
+    (``Population``): noise, length-scales and drift are averaged over by how likely they make the gains seen; what
+    other trials are training now lowers the variance; a run that breaks counts as the worst gain; and ranges may be
+    logarithmic, of integers, of multiples and of categories.
+
+    Args:
+        time_attr: what counts time in a result.
+        metric, mode: what is maximised or minimised; None: as ``TuneConfig`` says.
+        perturbation_interval: > 0, in units of ``time_attr``.
+        hyperparam_bounds: by name, nested or not: ``[low, high]``, integers where the trial's value is one, seen on a
+            logarithmic scale too where ``high`` is at least 30 ``low``; ``tune.uniform``, ``loguniform``, ``randint``,
+            ``lograndint`` and their quantized forms; ``tune.choice``, or ``tune.grid_search`` read as such. Trials
+            whose configuration lacks a name begin at Sobol points.
+        quantile_fraction: from 0 to 0.5, the share of trials that hand on or take over weights.
+        log_config, require_attrs, synch: as in Ray.
+        custom_explore_fn: changes the configuration that was chosen, and returns it.
+
+    Attributes:
+        population: what was learned.
+
+    Random numbers follow Python's ``random``, from which the seed is drawn. ``Tuner.restore`` continues: what was
+    learned is kept in a file beside Tune's own. ``save`` and ``restore`` write and read all there is by ``pickle``, as
+    other schedulers of Ray do; read files of your own alone.
+
+    Raises ValueError for a bad argument, by its name. Cost: tens of milliseconds where a trial is replaced, else none.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        perturbation_interval: float = 60.0,
+        hyperparam_bounds: Mapping[str, Any] | None = None,
+        quantile_fraction: float = 0.25,
+        log_config: bool = True,
+        require_attrs: bool = True,
+        synch: bool = False,
+        custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        named = isinstance(time_attr, str) and bool(time_attr)
+        validation.require(named, "time_attr", time_attr, "the name of what counts time")
+        validation.require(metric is None or isinstance(metric, str), "metric", metric, "a name, or None")
+        validation.require(mode in (None, "min", "max"), "mode", mode, "'min', 'max' or None")
+        interval = validation.positive("perturbation_interval", perturbation_interval)
+        fits = validation.share("quantile_fraction", quantile_fraction) <= 0.5
+        validation.require(fits, "quantile_fraction", quantile_fraction, "a number from 0 to 0.5")
+        for name, value in {"log_config": log_config, "require_attrs": require_attrs, "synch": synch}.items():
+            validation.instance(name, value, bool, "True or False")
+        if custom_explore_fn is not None:
+            validation.function("custom_explore_fn", custom_explore_fn, "a function of a configuration")
+        validation.instance("hyperparam_bounds", hyperparam_bounds, Mapping, "ranges by name")
+        assert hyperparam_bounds is not None
+        self._paths = {"/".join(path): path for path, _ in _leaves(hyperparam_bounds)}
+        ranges = {"/".join(path): _range_of(path, given) for path, given in _leaves(hyperparam_bounds)}
+        some = any(part.columns for part in ranges.values())
+        validation.require(some, "hyperparam_bounds", hyperparam_bounds, "ranges with something to choose")
+        super().__init__(
+            time_attr=time_attr,
+            metric=metric,
+            mode=mode,
+            perturbation_interval=perturbation_interval,
+            hyperparam_mutations=dict(hyperparam_bounds),
+            quantile_fraction=quantile_fraction,
+            resample_probability=0,
+            custom_explore_fn=custom_explore_fn,
+            log_config=log_config,
+            require_attrs=require_attrs,
+            synch=synch,
+        )
+        self.population = Population(Space(ranges), interval, seed=random.getrandbits(31))
+        self._begun: dict[str, dict[str, Any]] | None = None  # of the trials of a restored experiment
+        self._saved = False
+
+    # -- what Tune calls -------------------------------------------------------------------------------
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Complete the trial's configuration."""
+        lacking = [name for name, path in self._paths.items() if _at(trial.config, path) is None]
+        if lacking:
+            values = self.population.opening()
+            for name in lacking:
+                _put(trial.config, self._paths[name], values[name])
+                trial.evaluated_params[name] = values[name]
+        super().on_trial_add(tune_controller, trial)
+        if self._begun is None:
+            self._begun = self._restored(trial)
+        for name, value in self._begun.get(trial.trial_id, {}).items():
+            setattr(self._trial_state[trial], name, value)
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Learn what the trial gained and decide, as ``PopulationBasedTraining``."""
+        time, score = result.get(self._time_attr), result.get(self._metric)
+        if time is not None and score is not None:
+            values = self._values(trial.config)
+            self.population.meet(trial.trial_id, values, time, self._metric_op * float(score))
+        self._saved = False
+        decision = super().on_trial_result(tune_controller, trial, result)
+        if self._saved:
+            self._write(trial)
+        return decision
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        """The trial trains no more."""
+        self.population.leave(trial.trial_id)
+        super().on_trial_complete(tune_controller, trial, result)
+
+    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+        """The trial failed; if Tune tries again, it is as if it began."""
+        self.population.leave(trial.trial_id)
+        super().on_trial_error(tune_controller, trial)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
+        """The trial trains no more."""
+        self.population.leave(trial.trial_id)
+        super().on_trial_remove(tune_controller, trial)
+
+    # -- what ``PopulationBasedTraining`` calls --------------------------------------------------------
+
+    def _save_trial_state(self, state: Any, time: Any, result: dict[str, Any], trial: Trial) -> float:
+        score = float(super()._save_trial_state(state, time, result, trial))
+        self.population.report(trial.trial_id, self._values(trial.config), float(time), score)
+        self._saved = True
+        return score
+
+    def _get_new_config(self, trial: Trial, trial_to_clone: Trial) -> tuple[dict[str, Any], dict[str, str]]:
+        own, source = trial.trial_id, trial_to_clone.trial_id
+        chosen = self.population.propose(own, source, self._values(trial_to_clone.config))
+        config = copy.deepcopy(trial_to_clone.config)
+        for name, path in self._paths.items():
+            _put(config, path, chosen[name])
+        if self._custom_explore_fn is not None:
+            config = self._custom_explore_fn(config)
+            validation.instance("custom_explore_fn(config)", config, dict, "a configuration")
+        self.population.move(own, source, self._values(config))
+        return config, {}
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write everything into a file."""
+        with atomic_write(Path(checkpoint_path)) as file:
+            pickle.dump(self.__dict__, file)
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Continue where the scheduler that wrote the file stood."""
+        self.__dict__.update(pickle.loads(Path(checkpoint_path).read_bytes()))  # noqa: S301  # as Ray's schedulers do
+
+    def _write(self, trial: Trial) -> None:
+        """What Tune does not keep of a scheduler, into its folder of the experiment."""
+        folder = Path(trial.local_experiment_path)
+        if not trial.local_experiment_path or not folder.is_dir():
+            return
+        states = {t.trial_id: state for t, state in self._trial_state.items()}
+        trials = {name: {key: getattr(state, key) for key in _OF_A_TRIAL} for name, state in states.items()}
+        kept = {
+            "population": self.population.state_dict(),
+            "trials": trials,
+            "next": self._next_perturbation_sync,
+        }
+        with atomic_write(folder / _FILE) as file:
+            file.write(json.dumps(kept, default=float).encode())
+
+    def _restored(self, trial: Trial) -> dict[str, dict[str, Any]]:
+        """What the file of a restored experiment says of its trials; nothing in a new one."""
+        path = Path(trial.local_experiment_path or "") / _FILE
+        if not trial.last_result or not path.is_file():
+            return {}
+        kept = json.loads(path.read_bytes())
+        self.population.load_state_dict(
+            {**kept["population"], "now": {}}
+        )  # each begins at a checkpoint of its own
+        self._next_perturbation_sync = kept["next"]
+        return kept["trials"]
+
+    def _values(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: _at(config, path) for name, path in self._paths.items()}
+
+
+def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Ranges of a nested mapping, each with its keys."""
+    for key, value in bounds.items():
+        if isinstance(value, Mapping) and set(value) != {"grid_search"}:
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
+
+
+def _range_of(path: tuple[str, ...], given: Any) -> Range:
+    """What is chosen from."""
+    name = "hyperparam_bounds" + "".join(f"[{key!r}]" for key in path)
+    if isinstance(given, Categorical | Mapping):
+        values = given["grid_search"] if isinstance(given, Mapping) else given.categories
+        validation.require(len(values) > 0, name, given, "at least one value")
+        return Categories(tuple(values))
+    sampler = given.get_sampler() if isinstance(given, Float | Integer) else None
+    step = float(sampler.q) if isinstance(sampler, Quantized) else 0.0
+    sampler = sampler.sampler if isinstance(sampler, Quantized) else sampler
+    if isinstance(given, Float | Integer) and not isinstance(sampler, Normal):
+        whole: bool | None = isinstance(given, Integer)
+        last = given.upper - (whole and step in (0.0, 1.0))  # the upper end of such integers is no value
+        low, high = given.lower, last
+        scale: Scale = "log" if isinstance(sampler, LogUniform) else "linear"
+    else:
+        two = isinstance(given, list | tuple) and len(given) == 2
+        two = two and all(validation.is_number(end) for end in given)
+        spaces = "tune.uniform, loguniform, randint, lograndint, a quantized form, or choice"
+        validation.require(two, name, given, f"[low, high], or {spaces}")
+        (low, high), whole = given, None
+        scale = "both" if low > 0 and high >= _DECADES * low else "linear"
+    ordered = math.isfinite(low) and math.isfinite(high) and low <= high
+    validation.require(ordered, name, given, "finite, low <= high")
+    return Numbers(float(low), float(high), scale, step, whole)
+
+
+def _at(config: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """The value under nested keys; None where there is none."""
+    here: Any = config
+    for key in path:
+        if not isinstance(here, Mapping) or key not in here:
+            return None
+        here = here[key]
+    return here
+
+
+def _put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set the value under nested keys."""
+    for key in path[:-1]:
+        config = config.setdefault(key, {})
+    config[path[-1]] = value

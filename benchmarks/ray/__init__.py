@@ -1,0 +1,1 @@
+"""Schedulers of Ray Tune, ours among them, on populations that train."""

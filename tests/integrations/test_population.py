@@ -1,0 +1,247 @@
+"""What a population learns, and what it proposes."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch.integrations.population import gains
+from bandits_torch.integrations.population.population import Population
+from bandits_torch.integrations.population.ranges import Categories, Numbers, Space
+from tests.reference import plain_gains
+
+
+def data(n=9, d=2):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(n, d, generator=generator, dtype=torch.float64)
+    return X, torch.arange(n).double() // 3, torch.randn(n, generator=generator, dtype=torch.float64)
+
+
+def test_levelled_gains_are_normal_scores_among_those_of_their_time():
+    time, gain = (
+        torch.tensor([0, 0, 1, 1, 2, 3, 3.0]).double(),
+        torch.tensor([9, 8, 1, 1, -math.inf, 0.1, 0.2]),
+    )
+    expected = plain_gains.normal_scores(time.tolist(), gain.tolist())
+    assert torch.allclose(gains.levelled(time, gain.double()), torch.tensor(expected))
+
+
+def test_levelled_gains_do_not_see_a_unit_nor_how_far_a_broken_run_fell():
+    _, time, gain = data()
+    assert torch.equal(gains.levelled(time, gain), gains.levelled(time, 1e6 * gain - 3))
+    worst, worse = gain.clone(), gain.clone()
+    worst[4], worse[4] = -math.inf, gain.min() - 1.0
+    assert torch.equal(gains.levelled(time, worst), gains.levelled(time, worse))
+
+
+@pytest.mark.parametrize("with_pending", [False, True])
+def test_the_mixture_is_the_weighted_mixture_of_processes_written_out(with_pending):
+    X, time, y = data()
+    place = torch.tensor([[0.3, 0.6]]).double()
+    pending = [([0.2, 0.7], 2.5), ([0.9, 0.1], 3.0)] if with_pending else []
+    told = torch.tensor([[*x, t] for x, t in pending]).double().unsqueeze(0) if pending else None
+    model = gains.mixture_of_gains(X, time, y, told, seed=3)
+    theta = gains._draws(2, 3)
+    each = [
+        plain_gains.posterior(X.tolist(), time.tolist(), y.numpy(), place[0].tolist(), 3.5, row, ())
+        for row in theta.tolist()
+    ]
+    mean, variance, evidence = np.array(each).T
+    kept = np.argsort(-evidence)[:6]
+    w = np.exp(evidence[kept] - evidence[kept].max())
+    w /= w.sum()
+    m = w @ mean[kept]
+    v = w @ (variance[kept] + (mean[kept] - m) ** 2)
+    at = torch.tensor([[*place[0].tolist(), 3.5]]).double()[:, None, None]
+    posterior = model.posterior(at)
+    assert float(posterior.mean) == pytest.approx(m, rel=1e-6)
+    if with_pending:
+        assert float(posterior.variance) < v
+    else:
+        assert float(posterior.variance) == pytest.approx(v, rel=1e-6)
+
+
+def test_one_process_alone_counts_pending_stretches_exactly(monkeypatch):
+    X, time, y = data()
+    monkeypatch.setattr(gains, "_DRAWN", 1)
+    monkeypatch.setattr(gains, "_KEPT", 1)
+    pending = [([0.2, 0.7], 2.5), ([0.35, 0.5], 3.0)]
+    told = torch.tensor([[*x, t] for x, t in pending]).double().unsqueeze(0)
+    model = gains.mixture_of_gains(X, time, y, told)
+    (theta,) = gains._draws(2, 0).tolist()
+    mean, variance, _ = plain_gains.posterior(
+        X.tolist(), time.tolist(), y.numpy(), [0.3, 0.6], 3.5, theta, pending
+    )
+    found = model.posterior(torch.tensor([[[[0.3, 0.6, 3.5]]]]).double())
+    assert (float(found.mean), float(found.variance)) == pytest.approx((mean, variance), rel=1e-6)
+
+
+def one_number(width=1.0, seed=0, whole=None):
+    return Population(Space({"x": Numbers(0.0, 10.0, whole=whole)}), 5.0, width=width, seed=seed)
+
+
+def trained(population, optimum, rounds=12, members=4, noise=0.1, like=5.0):
+    """Members whose gain falls with the distance of x from ``optimum(round)``, one moved to the best in each round."""
+    draw = np.random.default_rng(0)
+    names, score = [f"m{k}" for k in range(members)], dict.fromkeys([f"m{k}" for k in range(members)], 0.0)
+    x = {name: population.opening({"x": like})["x"] for name in names}
+    for name in names:
+        population.meet(name, {"x": x[name]}, 0.0, 0.0)
+    chosen = []
+    for k in range(rounds):
+        for name in names:
+            score[name] += 1 - 0.3 * abs(x[name] - optimum(k)) + noise * draw.normal()
+            population.report(name, {"x": x[name]}, 5.0 * (k + 1), score[name])
+        worst, best = min(names, key=score.get), max(names, key=score.get)
+        x[worst], score[worst] = population.propose(worst, best, {"x": x[best]})["x"], score[best]
+        population.move(worst, best, {"x": x[worst]})
+        chosen.append(x[worst])
+    return chosen
+
+
+def test_proposals_find_the_best_value_and_follow_it():
+    chosen = trained(one_number(width=0.5), lambda k: 3.0 if k < 20 else 8.0, rounds=45)
+    assert np.median(np.abs(np.array(chosen[12:20]) - 3)) < 1
+    assert np.median(np.abs(np.array(chosen[35:]) - 8)) < 1.5
+
+
+def test_integers_and_categories_are_found_and_are_such():
+    population = Population(Space({"n": Numbers(1, 64, "both"), "kind": Categories(("a", "b", "c"))}), 1.0)
+    names = ["m0", "m1", "m2", "m3"]
+    values, score = {name: {"n": 8, "kind": "a"} for name in names}, dict.fromkeys(names, 0.0)
+    for name in names:
+        population.meet(name, values[name], 0.0, 0.0)
+    for k in range(14):
+        for name, own in values.items():
+            score[name] += {"a": 0.0, "b": 1.0, "c": 0.3}[own["kind"]] - abs(own["n"] - 30) / 60
+            population.report(name, own, k + 1.0, score[name])
+        worst, best = min(names, key=score.get), max(names, key=score.get)
+        chosen = population.propose(worst, best, values[best])
+        assert type(chosen["n"]) is int
+        assert 1 <= chosen["n"] <= 64
+        assert chosen["kind"] in ("a", "b", "c")
+        values[worst], score[worst] = chosen, score[best]
+        population.move(worst, best, chosen)
+    latest = [own for own in values.values() if own["kind"] == "b" and abs(own["n"] - 30) <= 10]
+    assert len(latest) >= 2
+
+
+def told(population):
+    for k, x in enumerate([1.0, 4.0, 9.0, 6.0]):
+        population.meet(f"m{k}", {"x": x}, 0.0, 0.0)
+        population.report(f"m{k}", {"x": x}, 5.0, -abs(x - 5.0))
+    return population
+
+
+def test_what_others_are_training_is_not_proposed_again():
+    alone = told(one_number())
+    for k in range(4):
+        if k != 1:
+            alone.leave(f"m{k}")
+    first = alone.propose("new", "m1", {"x": 4.0})["x"]
+    crowded = told(one_number())
+    for k in range(3):
+        crowded.move(f"twin{k}", "m1", {"x": first})
+    for k in (0, 2, 3):
+        crowded.leave(f"m{k}")
+    assert abs(crowded.propose("new", "m1", {"x": 4.0})["x"] - first) > 0.3
+
+
+def test_the_first_report_begins_the_first_gain():
+    population = one_number()
+    population.meet("a", {"x": 1.0}, 1.0, 10.0)
+    population.meet("a", {"x": 1.0}, 2.0, 99.0)
+    population.report("a", {"x": 1.0}, 5.0, 18.0)
+    ((stretch, rate),) = population.gains
+    assert (stretch.time, stretch.score, rate) == (1.0, 10.0, 2.0)
+
+
+def test_a_member_without_a_first_report_gains_from_its_second_on():
+    population = one_number()
+    population.report("a", {"x": 1.0}, 5.0, 18.0)
+    assert not population.gains
+    population.report("a", {"x": 2.0}, 10.0, 8.0)
+    assert population.gains[0][1] == -2.0
+
+
+def test_who_takes_over_weights_gains_from_where_the_other_was():
+    population = told(one_number())
+    population.move("m0", "m1", {"x": 7.0})
+    population.report("m0", {"x": 7.0}, 10.0, 4.0)
+    stretch, rate = population.gains[-1]
+    assert (stretch.score, rate) == (-1.0, 1.0)
+    assert stretch.columns == [0.7]
+
+
+@pytest.mark.parametrize("broken", [math.nan, -math.inf, math.inf])
+def test_a_run_that_breaks_is_the_worst_gain_and_begins_anew(broken):
+    population = told(one_number())
+    population.report("m2", {"x": 9.0}, 10.0, broken)
+    assert population.gains[-1][1] == -math.inf
+    assert "m2" not in population.now
+    population.report("m2", {"x": 9.0}, 15.0, 3.0)
+    assert len(population.gains) == 5
+    assert 0 <= population.propose("m2", "m1", {"x": 4.0})["x"] <= 10
+
+
+def test_time_that_does_not_pass_gives_no_gain():
+    population = told(one_number())
+    population.report("m1", {"x": 4.0}, 5.0, 7.0)
+    assert len(population.gains) == 4
+
+
+def test_equal_scores_throughout_are_no_trouble():
+    population = one_number()
+    for k in range(6):
+        for name in "abc":
+            population.report(name, {"x": 5.0}, 5.0 * k, 1.0)
+    assert 0 <= population.propose("a", "b", {"x": 5.0})["x"] <= 10
+
+
+def test_until_gains_are_known_proposals_fill_the_cube():
+    population = one_number()
+    population.report("a", {"x": 5.0}, 5.0, 1.0)
+    values = [population.propose("b", "a", {"x": 5.0})["x"] for _ in range(8)]
+    assert len({int(v // 2.5) for v in values}) == 4
+
+
+def test_memory_is_bounded():
+    population = one_number()
+    for k in range(150):
+        population.report("a", {"x": 5.0}, 5.0 * k, float(k))
+    assert len(population.gains) == 100
+    assert population.gains[-1][0].time == 5.0 * 148
+
+
+def test_a_population_goes_on_from_its_state_through_json():
+    one, other = told(one_number(seed=4)), one_number(seed=5)
+    one.report("m0", {"x": 1.0}, 10.0, math.nan)
+    other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    assert other.propose("m0", "m1", {"x": 4.0}) == one.propose("m0", "m1", {"x": 4.0})
+    with pytest.raises(ValueError, match="1 columns"):
+        Population(Space({"x": Numbers(0.0, 1.0)}), 1.0).load_state_dict(
+            {**one.state_dict(), "gains": [[[0.1, 0.2], 0.0, 0.0, 1.0]]}
+        )
+
+
+def test_choices_do_not_depend_on_the_unit_of_scores_or_time():
+    def played(unit, level, clock):
+        population = Population(Space({"x": Numbers(0.0, 10.0)}), 5.0 * clock, seed=1)
+        for k, x in enumerate([1.0, 4.0, 9.0, 6.0]):
+            for step in range(3):
+                score = unit * (-abs(x - 5.0) * step + 0.1 * k) + level
+                population.report(f"m{k}", {"x": x}, 5.0 * step * clock, score)
+        return population.propose("m0", "m1", {"x": 4.0})["x"]
+
+    assert played(2.0**20, 2.0**10, 60.0) == pytest.approx(played(1.0, 0.0, 1.0), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("argument", "bad"), [("space", {}), ("interval", 0.0), ("width", -1.0), ("seed", -1)]
+)
+def test_bad_arguments_are_refused_by_name(argument, bad):
+    good = {"space": Space({"x": Numbers(0.0, 1.0)}), "interval": 1.0, "width": 1.0, "seed": 0}
+    with pytest.raises(ValueError, match=argument):
+        Population(**{**good, argument: bad})
