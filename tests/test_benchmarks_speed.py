@@ -56,7 +56,7 @@ COLUMNS = {
     "form_choice": {"arms", "replicates", "drift", "dtype", "steps", "covariance_seconds", "factor_seconds"}
     | {"auto_seconds", "covariance_steps_timed", "forms", "over_cheaper"},
     "form_costs": {"dtype", "drifts", "entries", "replicates", "device"}
-    | {"covariance_seconds", "factor_seconds"},
+    | {"covariance_seconds", "factor_seconds", "new_arms_seconds"},
     "state_space": {"kernel", "arms", "states_per_arm", "steps_before", "steps", "seconds_per_step"},
     "step_trace": {"step", "files", "functions", "lines"},
 }

@@ -28,7 +28,13 @@ _RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "sw_gp_ucb": ("gp", {"window": 50}),
     "tv_gp_ucb": ("tv-gp", {}),
 }
-_NUMBERS = ("compile_seconds", "plain_seconds", "compiled_seconds", "plain_over_compiled", "largest_difference")
+_NUMBERS = (
+    "compile_seconds",
+    "plain_seconds",
+    "compiled_seconds",
+    "plain_over_compiled",
+    "largest_difference",
+)
 
 
 class Blocks:
