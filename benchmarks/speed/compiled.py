@@ -97,7 +97,8 @@ def compared(backend: str, recipe: str, arms: int, replicates: int, blocks: int)
     plain, compiled = (Blocks(way, recipe, arms, replicates) for way in (None, backend))
     plain.play()
     begun = perf_counter()
-    compiled.play()
+    with torch.compiler.config.patch(force_disable_caches=True):  # of earlier processes, on disk
+        compiled.play()
     seconds = perf_counter() - begun
     for _ in range(2):
         plain.play(), compiled.play()
@@ -148,9 +149,9 @@ def describe(frame: pd.DataFrame) -> str:
 _WORDS = f"""Blocks of {_IN_A_BLOCK} captured steps in the covariance form, as `run(..., capture=True)` calls them on a
 CPU, and compiled by `torch.compile(fullgraph=True)` (inductor, a C++ compiler). The two take turns, {_BLOCKS} blocks
 each. Seconds that the process was at work in the block; the ratio (as it is / compiled) is the middle one of the turns.
-To compile: wall time of the first call of a block of {_IN_A_BLOCK} steps; one of 32 takes longer, and every length of
-block, form and full or filling window is compiled on its own, in every process. Repaid: after so many steps what is
-saved is as much.
+To compile, with nothing kept from before: wall time of the first call of a block of {_IN_A_BLOCK} steps. One of 32
+takes longer; every length of block, and a window that is full, is compiled on its own. Repaid: after so many steps what
+is saved is as much. The wall times to compile were taken on a machine busy with other work: from row to row they swing.
 """
 
 BENCHMARK = Benchmark("compiled", "What does a compiler add to a captured step on a CPU?", measure, describe)
