@@ -46,8 +46,9 @@ def run(
             same arguments and a newly built policy continues from there, and gives the result of an uninterrupted run
             bit for bit; a finished run returns its History again. One process at a time.
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
-        capture: play many steps in one launch (a CUDA graph on a GPU): 32, or as many as this integer. The same History
-            up to rounding; ``seconds`` are those of a block over its steps, and bad rewards are found at a block's end.
+        capture: play many steps in one launch (a CUDA graph on a GPU, a plain call on a CPU, where compiling does not
+            pay by measurement): 32, or as many as this integer. The same History up to rounding; ``seconds`` are those
+            of a block over its steps, and bad rewards are found at a block's end.
             For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on GPUs says what cannot be.
 
     Cost: the policy's and the problem's, and that of ``Recorder``.

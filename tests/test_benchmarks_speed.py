@@ -51,6 +51,12 @@ COLUMNS = {
     "captured": {"recipe", "arms", "replicates", "steps_in_a_block", "plain_seconds", "captured_seconds"}
     | {"plain_kernels", "captured_kernels", "plain_reads", "captured_reads", "captured_allocated"}
     | {"plain_waits", "captured_waits"},
+    "compiled": {"recipe", "arms", "replicates", "compile_seconds", "plain_seconds", "compiled_seconds"}
+    | {"plain_over_compiled", "largest_difference", "error"},
+    "form_choice": {"arms", "replicates", "drift", "dtype", "steps", "covariance_seconds", "factor_seconds"}
+    | {"auto_seconds", "covariance_steps_timed", "forms", "over_cheaper"},
+    "form_costs": {"dtype", "drifts", "entries", "replicates", "device"}
+    | {"covariance_seconds", "factor_seconds", "new_arms_seconds"},
     "state_space": {"kernel", "arms", "states_per_arm", "steps_before", "steps", "seconds_per_step"},
     "step_trace": {"step", "files", "functions", "lines"},
 }

@@ -23,11 +23,10 @@ class FactorMoves:
     once a block at what room is left, and moves to a larger one when it is short.
 
     Args:
-        restarts: whether members may start anew within a block.
         static: whether no value may be looked at; else, on a CPU, the form looks, and does only what is needed.
     """
 
-    def __init__(self, belief: ArmBelief, restarts: bool = False, static: bool = True) -> None:
+    def __init__(self, belief: ArmBelief, static: bool = True) -> None:
         assert isinstance(belief.form, FactorForm)
         self.form: FactorForm = belief.form
         self.belief, self.static = belief, static
@@ -63,8 +62,8 @@ class FactorMoves:
         return {"now": torch.tensor(times, dtype=torch.float64, device=self.form.mean.device)}
 
     def key(self) -> Hashable:
-        """The room."""
-        return self.form.size, self.form.rows.rows.data_ptr()
+        """Which room: the next may be as large, and lies elsewhere."""
+        return self.segments, self.form.size, self.form.rows.rows.data_ptr()
 
     def tell(self, given: Given, j: int, arm: Tensor, residual: Tensor, books: Books) -> None:
         """Observe ``residual`` (b,) of ``arm`` (b,); the oldest observation leaves, if any is given."""

@@ -98,7 +98,7 @@ class IndexSteps(CapturedSteps):
             if belief.form_name == "covariance":
                 self._moves = CovarianceMoves(belief, self.by_mask)
             else:
-                self._moves = FactorMoves(belief, self.by_mask, self.static)
+                self._moves = FactorMoves(belief, self.static)
         return self._moves.most(wanted)
 
     def given(self, times: Sequence[float]) -> Given:

@@ -20,9 +20,6 @@ class PlainCalls:
         """The rows of the block."""
         return block(given)
 
-    def forget(self) -> None:
-        """Nothing is kept."""
-
 
 class CudaGraphs:
     """Replays CUDA graphs, one for each kind of block.
@@ -69,11 +66,6 @@ class CudaGraphs:
         self._graphs[key] = graph, held, rows
         graph.replay()
         return dict(rows)
-
-    def forget(self) -> None:
-        """Let go of all graphs: what they work on has moved."""
-        self._warm.clear()
-        self._graphs.clear()
 
 
 def launcher(device: torch.device) -> PlainCalls | CudaGraphs:

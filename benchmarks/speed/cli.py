@@ -17,6 +17,7 @@ from bandits_torch.files import atomic_write
 from benchmarks.speed import (
     against_botorch,
     captured,
+    compiled,
     crossover,
     form_choice,
     form_costs,
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         state_space,
         step_trace,
         captured,
+        compiled,
     )
 }
 

@@ -16,7 +16,7 @@ from benchmarks.speed.page import duration, figures, markdown, whole
 from benchmarks.speed.workload import Task, held, make_task, prior, ucb_on_arms
 
 _TURN = 20  # steps of one form before the next has its turn
-_LARGE = 50_000  # arms of all replicates, from which on a run is shorter
+_LARGE = 20_000  # arms of all replicates, from which on a run is shorter
 _SECONDS = 3.0  # of a case in the covariance form; a longer run is told from as many steps
 
 
@@ -109,7 +109,7 @@ def describe(frame: pd.DataFrame) -> str:
     return f"{_WORDS}\n{said}{markdown(heads, rows)}"
 
 
-_WORDS = """All steps of a run (1 000; 300 where it is large), in which arm after arm is pulled that was not pulled
+_WORDS = """All steps of a run (as many as the table says), in which arm after arm is pulled that was not pulled
 before, the same by every replicate, until all were. Seconds that the process was at work. The three take turns of 20
 steps. Steps in the covariance form cost the same from first to last; where they are long, fewer are timed and the sum
 is scaled.

@@ -18,7 +18,7 @@ from benchmarks.speed.page import duration, markdown, whole
 from benchmarks.speed.workload import make_task, prior, ucb_on_arms
 
 FORGETTING_RATE = 0.03
-_STEPS, _PASSES = 24, 2  # timed of each
+_STEPS, _PASSES = 24, 4  # timed of each
 _FACTOR_ARMS = 3_000  # over which the factor form's rows are
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -31,7 +31,7 @@ def measure(settings: Settings) -> pd.DataFrame:
         settings.say(f"pass {k + 1} of {passes}")
         frames.append(pd.DataFrame(list(rows(settings.device, entries, arms))))
     best = frames[0].copy()
-    for name in ("covariance_seconds", "factor_seconds"):
+    for name in ("covariance_seconds", "factor_seconds", "new_arms_seconds"):
         best[name] = pd.concat([frame[name] for frame in frames], axis=1).min(axis=1)
     return best
 
@@ -54,14 +54,11 @@ def rows(
                 side = max(2, round((size / replicates) ** 0.5))
                 row |= _timed("covariance", device, dtype, drifts, replicates, side, 4)
                 if dtype == "float64":  # the factor form computes in float64 whatever the model's dtype
-                    row |= _timed(
-                        "factor",
-                        device,
-                        dtype,
-                        drifts,
-                        replicates,
-                        *_of_factor(size, replicates, arms or max(100, size // 500)),
-                    )
+                    held = _of_factor(size, replicates, arms or max(100, size // 500))
+                    row |= _timed("factor", device, dtype, drifts, replicates, *held)
+                    if size == entries[0]:
+                        told = _timed("factor", device, dtype, drifts, replicates, *held, new=True)
+                        row["new_arms_seconds"] = told["factor_seconds"]
                 yield row
 
 
@@ -73,9 +70,17 @@ def _of_factor(size: int, replicates: int, arms: int) -> tuple[int, int]:
 
 
 def _timed(
-    form: str, device: str, dtype: str, drifts: bool, replicates: int, arms: int, points: int
+    form: str,
+    device: str,
+    dtype: str,
+    drifts: bool,
+    replicates: int,
+    arms: int,
+    points: int,
+    new: bool = False,
 ) -> dict[str, Any]:
-    """Seconds of the fastest of some steps with so many points: a machine does other things, too."""
+    """Seconds of the fastest of some steps with so many points: a machine does other things, too. ``new``: of steps
+    that pull arms not pulled before."""
     task = make_task(arms, device, replicates=replicates)
     kernel = (
         SpatioTemporalKernel(prior(), ExponentialForgettingKernel(FORGETTING_RATE)) if drifts else prior()
@@ -88,7 +93,7 @@ def _timed(
         begun = at_work(device)
         if step >= points:
             policy.choose(time)
-        arm = order[step % points].expand(replicates)
+        arm = order[step % (arms if new else points)].expand(replicates)
         policy.learn(Observation(time, arm, task.reward(step, arm)))
         seconds.append(at_work(device) - begun)
     return {f"{form}_seconds": min(seconds[-_STEPS:])}
@@ -102,11 +107,13 @@ def constants(frame: pd.DataFrame, device: str) -> str:
             "entries"
         )
         covariance = _listed(of_key[of_key["dtype"] == dtype]["covariance_seconds"])
-        factor = _listed(of_key[of_key["dtype"] == "float64"]["factor_seconds"])
+        known = of_key[of_key["dtype"] == "float64"]
+        factor, first = _listed(known["factor_seconds"]), known.iloc[0]
+        new_row = max(0.0, first["new_arms_seconds"] - first["factor_seconds"])
         key = f'("{device}", torch.{dtype}, {drifts}, {batch})'
         sizes = tuple(sorted(set(frame["entries"])))
         of_sizes = "" if sizes == ENTRIES else f", {sizes}"
-        lines.append(f"    {key}: Costs({covariance}, {factor}{of_sizes}),")
+        lines.append(f"    {key}: Costs({covariance}, {factor}{of_sizes}, new_row={new_row:.2e}),")
     return "\n".join(lines)
 
 
@@ -115,9 +122,21 @@ def _listed(seconds: pd.Series) -> str:
     return f"({', '.join(f'{value:.2e}' for value in seconds.cummax())})"
 
 
+def _told(seconds: float) -> str:
+    return duration(seconds) if seconds == seconds else ""
+
+
 def describe(frame: pd.DataFrame) -> str:
     """The rows, and the constants read off them."""
-    heads = ("dtype", "drift", "numbers passed over", "replicates", "covariance form", "factor form")
+    heads = (
+        "dtype",
+        "drift",
+        "numbers passed over",
+        "replicates",
+        "covariance form",
+        "factor form",
+        "new arms",
+    )
     table = [
         (
             row["dtype"],
@@ -125,7 +144,7 @@ def describe(frame: pd.DataFrame) -> str:
             whole(row["entries"]),
             whole(row["replicates"]),
             duration(row["covariance_seconds"]),
-            duration(row["factor_seconds"]) if row["factor_seconds"] == row["factor_seconds"] else "",
+            *(_told(row[name]) for name in ("factor_seconds", "new_arms_seconds")),
         )
         for row in frame.to_dict("records")
     ]
@@ -135,7 +154,8 @@ def describe(frame: pd.DataFrame) -> str:
 
 _WORDS = f"""A step of each form by how many numbers it passes over: b N^2 in the covariance form of b replicates over
 N arms; 4 b n^2 + u N in the factor form with n points each and u distinct arms pulled (N = {_FACTOR_ARMS}), which
-computes in float64 whatever the model does. Seconds that the process was at work, choosing and learning; drift:
+computes in float64 whatever the model does. New arms: the factor form's step where each pulls an arm not pulled before,
+whose prior row is computed. Seconds that the process was at work, choosing and learning; drift:
 forgetting rate {FORGETTING_RATE}; the fastest of {_STEPS} steps in {_PASSES} passes. The lines below are what
 `form="auto"` goes by (`bandits_torch/models/arms/form_costs.py`).
 """

@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from bandits_torch import make, run
-from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
 from bandits_torch.captured.launching import PlainCalls
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies import IndexPolicy
 from bandits_torch.policies.forgetting import PeriodicRestart
+from bandits_torch.theory.widths import ConstantWidth
 from tests.captured.test_captured_runs import CASES, HORIZON, REFUSED, averaging, built, never_looks, same
 
 STATIC = [name for name in CASES if name != REFUSED]
@@ -96,3 +98,12 @@ def test_a_root_made_anew_after_a_restart_is_another_function(monkeypatch):
     assert launched.again > 0
     same(run(*drawn(40), HORIZON, seed=7, capture=True), expected)
     assert torch.equal(policy.restarts, torch.full((3,), HORIZON // 40))
+
+
+def test_room_made_anew_of_the_same_size_is_another_function(monkeypatch):
+    """Under fast drift the points that fade make room for as many new ones."""
+    problem = make("gp", replicates=3, num_arms=30, seed=3)
+    kernel = SpatioTemporalKernel(problem.knowledge.kernel, ExponentialForgettingKernel(0.5))
+    model = ArmGP(problem.arms, kernel, 0.01, batch_shape=(3,), form="factor")
+    policy = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(2.0))
+    assert watched(policy, problem, monkeypatch).again > 0

@@ -161,7 +161,19 @@ def test_between_the_sizes_measured_costs_grow_steadily():
     assert costs.of_covariance(1, 200) == pytest.approx(1e-4 * 4)
     assert costs.of_covariance(1, 2_000) == pytest.approx(4e-3 * 4)
     assert costs.of_covariance(10, 2_000) == pytest.approx(4e-2 * 4)
-    assert costs.of_factor(5, 50_000, 100, 16) == pytest.approx(1e-3)
+    assert costs.of_factor(5, 50_000, 100, 16, 1.0) == pytest.approx(1e-3)
+
+
+def test_arms_that_are_new_speak_against_the_factor_form():
+    flat = (1e-3, 1e-3, 1e-3, 1e-3)
+    costs = Costs(tuple(1.2 * each for each in flat), flat, new_row=5e-4)
+    assert costs.of_factor(1, 300, 20, 20, 0.5) == pytest.approx(1.25e-3)
+    float64 = torch.float64
+    assert covariance_pays(costs, float64, 1, 300, points=20, rows=20, steps=40)
+    assert not covariance_pays(costs, float64, 1, 300, points=20, rows=20, steps=60)
+    dear = Costs(tuple(1.8 * each for each in flat), flat, new_row=5e-4)  # at first every arm is new
+    assert first_form(dear, float64, False, 1, 300) == "covariance"
+    assert first_form(Costs(dear.covariance, flat), float64, False, 1, 300) == "factor"
 
 
 def test_under_drift_it_changes_over_exactly_and_not_once_it_forgets(monkeypatch):
@@ -204,7 +216,8 @@ def test_the_model_of_costs_ranks_the_forms_as_measured():
         if 0.8 < ratio < 1.25:
             continue
         costs = measured("drift" in row["pulled"], members)
-        pays = covariance_pays(costs, torch.float64, members, row["arms"], row["points"], row["rows"])
+        held = members, row["arms"], row["points"], row["rows"]
+        pays = covariance_pays(costs, torch.float64, *held, steps=10**9)  # there no arm is new
         right, wrong = right + (pays == (ratio > 1)), wrong + (pays != (ratio > 1))
     assert right >= 9 * wrong
     assert right > 45

@@ -160,8 +160,8 @@ class ArmBelief(RoundingWatch):
 
     def _change_over_if_cheaper(self, form: FactorForm, points: int, rows: int) -> None:
         members, arms = self.prior_mean.shape
-        dtype = self.prior_mean.dtype
-        if self.costs is not None and covariance_pays(self.costs, dtype, members, arms, points, rows):
+        held = members, arms, points, rows, self._learned
+        if self.costs is not None and covariance_pays(self.costs, self.prior_mean.dtype, *held):
             self._change_over(form)
 
     def _change_over(self, old: FactorForm) -> None:

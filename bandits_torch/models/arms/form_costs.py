@@ -18,20 +18,23 @@ class Costs:
         covariance form: b N^2,    factor form: 4 b n^2 + u N  (the covariances among points pass four times).
 
     Between these sizes the logarithm of the seconds is linear in that of the size, below them constant, above them the
-    seconds grow as the size does.
+    seconds grow as the size does. A step of the factor form takes ``new_row`` seconds more when it meets a new arm,
+    whose prior row the kernel computes.
     """
 
     covariance: tuple[float, ...]
     factor: tuple[float, ...]
     entries: tuple[int, ...] = ENTRIES
+    new_row: float = 0.0
 
     def of_covariance(self, members: int, arms: int) -> float:
         """Of a step in the covariance form."""
         return _between(self.entries, self.covariance, members * arms**2)
 
-    def of_factor(self, members: int, arms: int, points: int, rows: int) -> float:
-        """Of a step in the factor form."""
-        return _between(self.entries, self.factor, 4 * members * points**2 + rows * arms)
+    def of_factor(self, members: int, arms: int, points: int, rows: int, new: float) -> float:
+        """Of a step in the factor form; ``new``: the share of steps that meet a new arm."""
+        size = 4 * members * points**2 + rows * arms
+        return _between(self.entries, self.factor, size) + new * self.new_row
 
 
 def _between(entries: tuple[int, ...], seconds: tuple[float, ...], size: float) -> float:
@@ -48,28 +51,28 @@ def _between(entries: tuple[int, ...], seconds: tuple[float, ...], size: float) 
 # pasted here, by ``python -m benchmarks.speed form_costs`` on a CPU and ``python -m benchmarks.gpu`` on a GPU.
 COSTS: dict[tuple[str, torch.dtype, bool, bool], Costs] = {
     ("cpu", torch.float64, False, False): Costs(
-        (4.82e-04, 5.04e-04, 8.79e-04, 6.13e-03), (7.75e-04, 8.03e-04, 1.14e-03, 4.00e-03)
+        (4.80e-04, 5.08e-04, 7.60e-04, 5.65e-03), (7.88e-04, 7.90e-04, 1.01e-03, 3.09e-03), new_row=9.82e-04
     ),
     ("cpu", torch.float64, False, True): Costs(
-        (5.27e-04, 5.75e-04, 1.04e-03, 6.88e-03), (1.54e-03, 1.66e-03, 2.38e-03, 5.85e-03)
+        (5.36e-04, 5.76e-04, 8.71e-04, 5.46e-03), (1.49e-03, 1.57e-03, 2.16e-03, 4.69e-03), new_row=1.35e-03
     ),
     ("cpu", torch.float64, True, False): Costs(
-        (6.67e-04, 8.81e-04, 3.12e-03, 2.01e-02), (1.60e-03, 1.68e-03, 2.22e-03, 8.19e-03)
+        (6.36e-04, 7.13e-04, 1.37e-03, 1.79e-02), (1.32e-03, 1.36e-03, 1.89e-03, 6.16e-03), new_row=8.37e-04
     ),
     ("cpu", torch.float64, True, True): Costs(
-        (7.97e-04, 9.58e-04, 2.16e-03, 1.81e-02), (2.79e-03, 4.22e-03, 5.57e-03, 1.78e-02)
+        (6.87e-04, 7.83e-04, 1.57e-03, 1.79e-02), (2.32e-03, 2.86e-03, 4.59e-03, 1.64e-02), new_row=9.53e-04
     ),
     ("cpu", torch.float32, False, False): Costs(
-        (5.18e-04, 5.68e-04, 6.97e-04, 3.98e-03), (7.75e-04, 8.03e-04, 1.14e-03, 4.00e-03)
+        (4.90e-04, 5.10e-04, 6.19e-04, 2.91e-03), (7.88e-04, 7.90e-04, 1.01e-03, 3.09e-03), new_row=9.82e-04
     ),
     ("cpu", torch.float32, False, True): Costs(
-        (6.10e-04, 6.55e-04, 7.68e-04, 4.22e-03), (1.54e-03, 1.66e-03, 2.38e-03, 5.85e-03)
+        (5.28e-04, 5.66e-04, 6.92e-04, 2.82e-03), (1.49e-03, 1.57e-03, 2.16e-03, 4.69e-03), new_row=1.35e-03
     ),
     ("cpu", torch.float32, True, False): Costs(
-        (8.80e-04, 8.91e-04, 1.63e-03, 1.03e-02), (1.60e-03, 1.68e-03, 2.22e-03, 8.19e-03)
+        (6.51e-04, 7.01e-04, 1.12e-03, 7.74e-03), (1.32e-03, 1.36e-03, 1.89e-03, 6.16e-03), new_row=8.37e-04
     ),
     ("cpu", torch.float32, True, True): Costs(
-        (8.14e-04, 8.70e-04, 1.72e-03, 9.87e-03), (2.79e-03, 4.22e-03, 5.57e-03, 1.78e-02)
+        (7.09e-04, 7.88e-04, 1.11e-03, 7.06e-03), (2.32e-03, 2.86e-03, 4.59e-03, 1.64e-02), new_row=9.53e-04
     ),
 }
 
@@ -95,17 +98,18 @@ def first_form(costs: Costs | None, dtype: torch.dtype, drifts: bool, members: i
         most = _UNMEASURED_DRIFTING_UP_TO if drifts else _UNMEASURED_COVARIANCE_UP_TO
         return "covariance" if arms <= most else "factor"
     points = _FEW if drifts else min(_FEW, arms)
-    first = costs.of_factor(members, arms, points, min(arms, members * _FEW))
+    first = costs.of_factor(members, arms, points, min(arms, members * _FEW), 1.0)
     dearer = first >= _CLEARLY * costs.of_covariance(members, arms)
     return "covariance" if dearer and _fits(dtype, members, arms) else "factor"
 
 
 def covariance_pays(
-    costs: Costs, dtype: torch.dtype, members: int, arms: int, points: int, rows: int
+    costs: Costs, dtype: torch.dtype, members: int, arms: int, points: int, rows: int, steps: int
 ) -> bool:
-    """Whether the covariance form's step is cheaper, and its matrices not too large."""
-    fits = _fits(dtype, members, arms)
-    return fits and costs.of_covariance(members, arms) < costs.of_factor(members, arms, points, rows)
+    """Whether the covariance form's step is cheaper, and its matrices not too large. As many arms will be new as were
+    in the ``steps`` so far."""
+    factor = costs.of_factor(members, arms, points, rows, min(1.0, rows / max(1, steps)))
+    return _fits(dtype, members, arms) and costs.of_covariance(members, arms) < factor
 
 
 def _fits(dtype: torch.dtype, members: int, arms: int) -> bool:
