@@ -71,6 +71,7 @@ def built(name, replicates=REPLICATES, first=0, device="cpu"):
         recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
     )
     if form == "factor":
+        policy.model._belief.costs = None  # it stays in the form that it is started in
         policy.model._belief.start(form)
     return policy, problem
 

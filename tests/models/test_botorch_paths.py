@@ -199,7 +199,6 @@ ALONE = """
 import sys, torch
 from botorch.sampling.pathwise import draw_matheron_paths, gen_kernel_features
 from gpytorch.kernels import RBFKernel
-from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 kernel = SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1))
 gen_kernel_features(kernel, num_inputs=2, num_outputs=8)

@@ -144,13 +144,14 @@ def test_what_needs_one_noise_variance_refuses_several():
         assert described(of.state_dict()) == before
 
 
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "igp_ucb"])
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "band_gp_ucb", "igp_ucb"])
 def test_a_question_is_answered_with_its_noise(name):
     policy = getattr(recipes, name)(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3)
     asked, seen = AskTell(policy), []
-    drifts = name == "tv_gp_ucb"
+    drifts = name in ("tv_gp_ucb", "band_gp_ucb")
     if drifts:
-        policy = recipes.tv_gp_ucb(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3, forgetting_rate=RATE)
+        build = getattr(recipes, name)
+        policy = build(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3, forgetting_rate=RATE)
         asked = AskTell(policy)
     for step in range(7):
         question = asked.ask(float(step))
@@ -171,6 +172,7 @@ def test_a_question_is_answered_with_its_noise(name):
             "gp_ucb",
             "tv_gp_ucb",
             "ui_gp_ucb",
+            "band_gp_ucb",
             "igp_ucb",
             "gp_ts",
             "known_prior_gp_ucb",
