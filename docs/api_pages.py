@@ -90,7 +90,9 @@ def _page(link: str, value: object) -> str:
     head = [_title(name), f".. currentmodule:: {room}", ""]
     if inspect.isclass(value):
         # What a model has of its kind is told on its own page; what all models have, on that of OnlineModel.
-        its_own = ["   :inherited-members: OnlineModel"] if issubclass(value, OnlineModel) else []
+        its_own = (
+            ["   :inherited-members: Module, Model, OnlineModel"] if issubclass(value, OnlineModel) else []
+        )
         return "\n".join(
             [*head, f".. autoclass:: {name}", "   :members:", *its_own, "   :show-inheritance:", ""]
         )

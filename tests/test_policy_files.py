@@ -84,6 +84,7 @@ OTHERS = {
     "training_steps": 3,
     "trust": "always",
     "rkhs_variation_budget": 2.0,
+    "variation_budget": 2.0,
     "when_empty": "raise",
     "width": 1.5,
     "width_form": "printed",
@@ -200,7 +201,8 @@ def test_options_without_effect_are_few():
         "seed": {"pe_gp_ucb"},
         "first_replicate": {"pe_gp_ucb"},
         "rkhs_variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
-        "horizon": {"bkb", "bbkb"} | planned,
+        "horizon": {"bkb", "bbkb", "a_gp_ucb", "lb_gp_ucb"}
+        | planned,  # of these two: how many length-scales, as many
         "changes": planned,
         "stale": {"tv_gp_ucb"},  # over a domain
         "noise_variance": {"opkb", "ada_opkb"},

@@ -108,10 +108,8 @@ class ArmBelief(RoundingWatch):
         self.form.add(arm, residual, time, where, *noise)
         self.observations.append(arm, reward, time, where)
         self._learned += 1
-        if self._learned >= self._next_look:
-            self._mend(time, [look <= self._learned for look in self._looks])
-        if self.costs is not None:
-            self.weigh_forms(self._learned - 1)
+        if self._learned >= self._next_look or isinstance(self.form, FactorForm):
+            self._look(time)
 
     def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
         """``learn``, or ``learn_late``, of rewards with a noise variance (b,) of their own.
@@ -136,6 +134,12 @@ class ArmBelief(RoundingWatch):
 
     def _as_form(self, noise: Tensor) -> Tensor:
         return noise.to(self.noise_variance).unsqueeze(-1)
+
+    def _look(self, time: float) -> None:
+        """At rounding errors and at the form, if it is time to."""
+        if self._learned >= self._next_look:
+            self._mend(time, [look <= self._learned for look in self._looks])
+        self.weigh_forms(self._learned - 1)
 
     # -- the form --------------------------------------------------------------------------------------
 
