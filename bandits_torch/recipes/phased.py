@@ -33,8 +33,8 @@ def r_perp(
     """R-PERP: phased elimination in random order, restarted every ``interval`` steps (Iwazaki & Takeno 2024).
 
     ``interval`` None: gamma_T^{1/3} (T / P_T)^{2/3}, which balances drift within an interval, P_T H / T a step, and
-    sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an arm; None: unknown, 1 in that formula.
-    The width's V is P_T, or 2 B sqrt(max k(x, x)) where that is less.
+    sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an arm; None: unknown, taken as 1
+    there. The width's V is P_T, or 2 B sqrt(max k(x, x)) where that is less.
 
     Raises ValueError unless ``horizon`` and ``interval`` are integers >= 1.
     """
