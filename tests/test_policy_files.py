@@ -194,15 +194,15 @@ def test_options_without_effect_are_few():
         for name, option in unseen
         if recipes.registered(name).seeded or option not in ("seed", "first_replicate")
     ]
-    # A search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone.
+    # A search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone; both horizons
+    # make as many candidate length-scales.
     planned = {"discounted_ucb", "sliding_window_ucb", "discounted_ts"}
     expected = {
         "search": set(INDEX) | {"pe_gp_ucb"},
         "seed": {"pe_gp_ucb"},
         "first_replicate": {"pe_gp_ucb"},
         "rkhs_variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
-        "horizon": {"bkb", "bbkb", "a_gp_ucb", "lb_gp_ucb"}
-        | planned,  # of these two: how many length-scales, as many
+        "horizon": {"bkb", "bbkb", "a_gp_ucb", "lb_gp_ucb"} | planned,
         "changes": planned,
         "stale": {"tv_gp_ucb"},  # over a domain
         "noise_variance": {"opkb", "ada_opkb"},
