@@ -15,7 +15,7 @@ import torch
 from benchmarks.elsewhere.page import write_page
 
 RESULTS = Path(__file__).parent / "results"
-REPLICATES = 20
+REPLICATES = 5
 
 
 def _tell(line: str) -> None:
