@@ -1,0 +1,1 @@
+"""Races on problems that others wrote and published as packages, against the policies that come with them."""

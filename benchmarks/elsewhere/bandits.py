@@ -1,0 +1,176 @@
+"""The bandits of ``river.bandit.envs``, played by our policies and by those of river, mabwiser and bayesianbandits.
+
+* ``candy-cane``: 100 machines that pay 0 or 1; the chance of a machine falls by 3 % whenever it is played
+  (the Kaggle competition Santa 2020). 2 000 steps.
+* ``testbed``: ten arms of normal means, unit noise, nothing changes (Sutton & Barto, chapter 2). 1 000 steps.
+
+Replicate k is the environment with seed k. Nobody is told anything but the number of arms; policies with a setting are
+played with the settings that their documentation shows, and listed one by one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from river import bandit, preprocessing, proba, stats, utils
+from river.bandit.envs import CandyCaneContest, KArmedTestbed
+
+from bandits_torch import recipes
+from bandits_torch.policies.policy import Observation, Policy
+
+ENVIRONMENTS: dict[str, tuple[Any, int, int]] = {  # environment, arms, steps
+    "candy-cane": (CandyCaneContest, 100, CandyCaneContest.n_steps),
+    "testbed": (KArmedTestbed, 10, KArmedTestbed.n_steps),
+}
+
+
+class Player(Protocol):
+    """A policy of one replicate."""
+
+    def pull(self) -> int:
+        """The arm to play."""
+
+    def update(self, arm: int, reward: float) -> None:
+        """Learn its reward."""
+
+
+class _River:
+    def __init__(self, policy: Any, arms: int) -> None:
+        self.policy, self.arms = policy, range(arms)
+
+    def pull(self) -> int:
+        return self.policy.pull(self.arms)
+
+    def update(self, arm: int, reward: float) -> None:
+        self.policy.update(arm, reward)
+
+
+class _Mabwiser:
+    def __init__(self, learning: Any, arms: int, seed: int) -> None:
+        from mabwiser.mab import MAB
+
+        self.mab, self.arms = MAB(list(range(arms)), learning, seed=seed), arms
+        self.seen = 0
+
+    def pull(self) -> int:
+        return (
+            self.mab.predict() if self.seen >= self.arms else self.seen
+        )  # every arm once: it must be fitted
+
+    def update(self, arm: int, reward: float) -> None:
+        (self.mab.partial_fit if self.seen else self.mab.fit)([arm], [reward])
+        self.seen += 1
+
+
+class _BayesianBandits:
+    """Thompson sampling over normal arms of unknown noise; an arm forgets by the rate given when it is observed."""
+
+    def __init__(self, arms: int, seed: int, rate: float | None) -> None:
+        from bayesianbandits import (
+            Agent,
+            Arm,
+            NormalInverseGammaRegressor,
+            StabilizedForgetting,
+            ThompsonSampling,
+        )
+
+        forgetting = None if rate is None else StabilizedForgetting(rate)
+        learners = [Arm(i, learner=NormalInverseGammaRegressor(forgetting=forgetting)) for i in range(arms)]
+        self.agent = Agent(learners, ThompsonSampling(), random_seed=seed)
+
+    def pull(self) -> int:
+        return self.agent.pull()[0]
+
+    def update(self, arm: int, reward: float) -> None:
+        self.agent.select_for_update(arm).update(np.array([reward]))
+
+
+def _rivals(arms: int, binary: bool) -> dict[str, Callable[[int], Player]]:
+    """By name, built from a seed."""
+    from mabwiser.mab import LearningPolicy
+
+    def river(make: Callable[[int], Any]) -> Callable[[int], Player]:
+        return lambda seed: _River(make(seed), arms)
+
+    def mabwiser(learning: Any) -> Callable[[int], Player]:
+        return lambda seed: _Mabwiser(learning, arms, seed)
+
+    scaler = preprocessing.TargetStandardScaler
+    players: dict[str, Callable[[int], Player]] = {
+        "river UCB, delta 1": river(lambda s: bandit.UCB(1, reward_scaler=scaler(None), seed=s)),
+        "river UCB, delta 100": river(lambda s: bandit.UCB(100, reward_scaler=scaler(None), seed=s)),
+        "river epsilon-greedy .1": river(lambda s: bandit.EpsilonGreedy(0.1, seed=s)),
+        "river epsilon-greedy .1, mean of 50": river(
+            lambda s: bandit.EpsilonGreedy(0.1, reward_obj=utils.Rolling(stats.Mean(), 50), seed=s)
+        ),
+        "river epsilon-greedy .1, weighted mean": river(
+            lambda s: bandit.EpsilonGreedy(0.1, reward_obj=stats.EWMean(0.1), seed=s)
+        ),
+        "river Thompson, normal": river(
+            lambda s: bandit.ThompsonSampling(reward_obj=proba.Gaussian(), burn_in=2, seed=s)
+        ),
+        "river Exp3 .1": river(lambda s: bandit.Exp3(0.1, seed=s)),
+        "mabwiser UCB1 1.25": mabwiser(LearningPolicy.UCB1(1.25)),
+        "mabwiser epsilon-greedy .15": mabwiser(LearningPolicy.EpsilonGreedy(0.15)),
+        "bayesianbandits Thompson": lambda seed: _BayesianBandits(arms, seed, None),
+        "bayesianbandits Thompson, forgets .99": lambda seed: _BayesianBandits(arms, seed, 0.99),
+    }
+    if binary:
+        players["river Thompson, beta"] = river(
+            lambda s: bandit.ThompsonSampling(reward_obj=proba.Beta(), seed=s)
+        )
+        players["mabwiser Thompson, beta"] = mabwiser(LearningPolicy.ThompsonSampling())
+    return players
+
+
+OURS = ("auto", "ucb1", "epsilon_greedy", "discounted_ts", "sliding_window_ucb", "random")
+
+
+def _ours(name: str, arms: int, horizon: int, replicates: int) -> Policy:
+    options: dict[str, Any] = {"horizon": horizon} if name in ("discounted_ts", "sliding_window_ucb") else {}
+    return getattr(recipes, name)(arms, replicates=replicates, seed=0, **options)
+
+
+def race(name: str, replicates: int, tell: Callable[[str], None]) -> pd.DataFrame:
+    """Sum of the rewards of every policy and replicate of an environment."""
+    environment, arms, steps = ENVIRONMENTS[name]
+    rows = []
+    for policy in OURS:
+        totals = _play_batch(_ours(policy, arms, steps, replicates), environment, steps, replicates)
+        rows += [(name, f"ours: {policy}", k, total) for k, total in enumerate(totals)]
+        tell(f"{name} {policy}: {np.mean(totals):.1f}")
+    for policy, build in _rivals(arms, name == "candy-cane").items():
+        totals = [_play(build(k), environment, steps, k) for k in range(replicates)]
+        rows += [(name, policy, k, total) for k, total in enumerate(totals)]
+        tell(f"{name} {policy}: {np.mean(totals):.1f}")
+    return pd.DataFrame(rows, columns=["problem", "policy", "replicate", "reward"])
+
+
+def _play(player: Player, environment: Any, steps: int, seed: int) -> float:
+    env, total = environment(), 0.0
+    env.reset(seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(steps):
+            arm = player.pull()
+            reward = env.step(arm)[1]
+            player.update(arm, reward)
+            total += reward
+    return total
+
+
+def _play_batch(policy: Policy, environment: Any, steps: int, replicates: int) -> list[float]:
+    envs, totals = [environment() for _ in range(replicates)], np.zeros(replicates)
+    for k, env in enumerate(envs):
+        env.reset(seed=k)
+    for step in range(1, steps + 1):
+        choice = policy.choose(step)
+        rewards = np.array([env.step(int(arm))[1] for env, arm in zip(envs, choice.arm, strict=True)])
+        policy.learn(Observation(step, choice.arm, torch.as_tensor(rewards), choice.why))
+        totals += rewards
+    return totals.tolist()

@@ -1,0 +1,192 @@
+"""Moving peaks of two packages: the twelve instances of the GMPB competitions (``gmpb``), scenarios 1 to 3 of ``deap``.
+
+The competitions give an optimiser thousands of evaluations between changes. Here every evaluation is one step of a live
+system, so an environment lasts a hundredth of the published evaluations (at least 10); all else is as published. Every
+optimiser has the same evaluations, is told the bounds alone and not when a change comes.
+
+* Offline error: mean over all evaluations of optimum minus best value found since the last change.
+* Error before a change: the same at the last evaluation of each environment.
+* Regret: mean over all evaluations of optimum minus value, what a live system pays.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from deap.benchmarks import movingpeaks
+from gmpb import GMPB, GMPBConfig
+from gpytorch.kernels import MaternKernel
+from torch import Tensor
+
+from bandits_torch import recipes, run
+from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.problems import ContinuousProblem
+from benchmarks.continuous.rivals import PlainBoTorch, Rival
+
+SHRUNK = 100  # published evaluations between changes, for one of ours
+FEWEST = 10
+ENVIRONMENTS = 6
+# Peaks, evaluations between changes, dimensions, severity of shifts: the twelve instances of the competitions of
+# 2022 to 2025 (Yazdani et al., arXiv 2106.06174).
+GMPB_INSTANCES = {
+    "gmpb-F1": (5, 5000, 5, 1.0),
+    "gmpb-F2": (10, 5000, 5, 1.0),
+    "gmpb-F3": (25, 5000, 5, 1.0),
+    "gmpb-F4": (50, 5000, 5, 1.0),
+    "gmpb-F5": (100, 5000, 5, 1.0),
+    "gmpb-F6": (10, 2500, 5, 1.0),
+    "gmpb-F7": (10, 1000, 5, 1.0),
+    "gmpb-F8": (10, 500, 5, 1.0),
+    "gmpb-F9": (10, 5000, 10, 1.0),
+    "gmpb-F10": (10, 5000, 20, 1.0),
+    "gmpb-F11": (10, 5000, 5, 2.0),
+    "gmpb-F12": (10, 5000, 5, 5.0),
+}
+DEAP_SCENARIOS = {
+    "deap-1": movingpeaks.SCENARIO_1,
+    "deap-2": movingpeaks.SCENARIO_2,
+    "deap-3": movingpeaks.SCENARIO_3 | {"bfunc": lambda x: 10.0},
+}
+PROBLEMS = (*GMPB_INSTANCES, *DEAP_SCENARIOS)
+_DEAP_DIMENSIONS = 5
+
+
+class Elsewhere(ContinuousProblem):
+    """A function of a package on its box scaled to [0, 1]^d, new after every ``period`` steps, without noise.
+
+    Args:
+        low, high: of the package's box.
+        functions: what each environment evaluates, from a point (d,) of that box to its value.
+        optima: the largest value of each environment.
+    """
+
+    def __init__(
+        self,
+        low: float,
+        high: float,
+        dim: int,
+        functions: list[Callable[[Any], float]],
+        optima: list[float],
+        period: int,
+    ) -> None:
+        bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
+        super().__init__(Domain(bounds), 1, 0.0, period * len(functions))
+        self.low, self.high = low, high
+        self.functions, self.optima, self.period = functions, optima, period
+
+    def expected(self, step: int, X: Tensor) -> Tensor:
+        """Values (..., 1) of points (..., 1, d)."""
+        function = self.functions[(step - 1) // self.period]
+        points = self.low + (self.high - self.low) * X.detach().reshape(-1, self.dim).numpy()
+        return X.new_tensor([function(point) for point in points]).reshape(X.shape[:-1])
+
+    def best(self, step: int) -> Tensor:
+        """The optimum of the environment, which the package knows."""
+        return self.noise_scale.new_tensor([self.optima[(step - 1) // self.period]])
+
+
+def problem(name: str, seed: int, environments: int = ENVIRONMENTS) -> Elsewhere:
+    """A problem of ``PROBLEMS`` with the package's generator at ``seed``."""
+    functions: list[Callable[[Any], float]] = []
+    optima: list[float] = []
+    if name in GMPB_INSTANCES:
+        peaks, frequency, dim, severity = GMPB_INSTANCES[name]
+        generator = GMPB(GMPBConfig(d=dim, m=peaks, s_tilde=severity, auto_step=False), seed=seed)
+        for _ in range(environments):
+            frozen = copy.deepcopy(generator)
+            functions.append(frozen.evaluate)
+            optima.append(max(frozen.evaluate(part.c) for part in frozen.get_state().components))
+            generator.step_environment()
+        low, high = -100.0, 100.0
+    else:
+        scenario, dim, frequency = DEAP_SCENARIOS[name], _DEAP_DIMENSIONS, DEAP_SCENARIOS[name]["period"]
+        peaks_of_deap = movingpeaks.MovingPeaks(dim, random.Random(seed), **scenario | {"period": 0})
+        for _ in range(environments):
+            frozen_peaks = copy.deepcopy(peaks_of_deap)
+            functions.append(lambda x, at=frozen_peaks: at(x, count=False)[0])  # type: ignore[misc]
+            optima.append(frozen_peaks.globalMaximum()[0])
+            peaks_of_deap.changePeaks()
+        low, high = 0.0, 100.0
+    return Elsewhere(low, high, dim, functions, optima, max(FEWEST, frequency // SHRUNK))
+
+
+class CMAES(Rival):
+    """deap's CMA-ES, from the middle of the box with a step of .3 of its side; points outside are moved to its edge."""
+
+    def __init__(self, domain: Domain, horizon: int, seed: int) -> None:
+        from deap import base, cma, creator
+
+        super().__init__(domain, horizon, 1, seed)
+        np.random.seed(seed)  # noqa: NPY002  (deap draws from numpy's global generator)
+        if not hasattr(creator, "Largest"):
+            creator.create("Largest", base.Fitness, weights=(1.0,))
+            creator.create("Point", list, fitness=creator.Largest)
+        self._strategy = cma.Strategy(centroid=[0.5] * domain.dim, sigma=0.3)
+        self._make, self._asked, self._told = creator.Point, [], 0
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        if self._told == len(self._asked):
+            self._asked, self._told = self._strategy.generate(self._make), 0
+        point = self.domain.bounds.new_tensor(list(self._asked[self._told]))
+        return Choice(point.clamp(0, 1).unsqueeze(0))
+
+    def learn(self, observation: Observation) -> None:
+        self._asked[self._told].fitness.values = (float(observation.reward),)
+        self._told += 1
+        if self._told == len(self._asked):
+            self._strategy.update(self._asked)
+
+
+def racers(at: Elsewhere, seed: int) -> dict[str, Callable[[], Policy]]:
+    """Every optimiser by name, built when called."""
+    horizon, initial = at.horizon or 0, 10
+
+    def tv_gp_ucb() -> Policy:
+        kernel = MaternKernel(nu=2.5).double()
+        kernel.lengthscale = 0.3 * math.sqrt(at.dim)
+        policy = recipes.tv_gp_ucb(
+            at.domain,
+            kernel.requires_grad_(False),
+            0.01,
+            width=1.0,
+            learn_hyperparameters={"first": initial, "every": initial},
+            search={"initial": initial},
+            seed=seed,
+        )
+        return StandardisedPolicy(policy)
+
+    def botorch(over_time: bool) -> Callable[[], Policy]:
+        return lambda: PlainBoTorch(at.domain, horizon, initial, seed, acquisition="ucb", over_time=over_time)
+
+    return {
+        "ours: auto": lambda: recipes.auto(at.domain, seed=seed),
+        "ours: tv_gp_ucb, standardised": tv_gp_ucb,
+        "ours: random": lambda: recipes.random(at.domain, seed=seed),
+        "deap CMA-ES": lambda: CMAES(at.domain, horizon, seed),
+        "BoTorch UCB, blind to time": botorch(False),
+        "BoTorch UCB, time an input": botorch(True),
+    }
+
+
+def race(name: str, seed: int, tell: Callable[[str], None], environments: int = ENVIRONMENTS) -> pd.DataFrame:
+    """One row per optimiser: offline error, error before changes, regret, seconds a step."""
+    at, rows = problem(name, seed, environments), []
+    for optimiser, build in racers(at, seed).items():
+        torch.manual_seed(seed)
+        history = run(build(), at, at.horizon or 0, first_replicate=seed)
+        regret = history.regret[0].reshape(len(at.functions), at.period)
+        best = regret.cummin(-1).values
+        seconds = float(history.seconds.mean())
+        rows.append((name, optimiser, seed, best.mean(), best[:, -1].mean(), regret.mean(), seconds))
+        tell(f"{name} {seed} {optimiser}: offline error {best.mean():.2f}, {1000 * seconds:.0f} ms a step")
+    columns = ["problem", "policy", "replicate", "offline_error", "before_change", "regret", "seconds"]
+    return pd.DataFrame(rows, columns=columns).astype({name: float for name in columns[3:]})

@@ -1,0 +1,91 @@
+"""results/RESULTS.md of the races elsewhere, drawn from the tables beside it and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from bandits_torch.files import atomic_write
+from benchmarks.speed.page import markdown
+
+_HEAD = """# Problems that others wrote
+
+Written by `python -m benchmarks.elsewhere` from the tables in this folder; run it again rather than edit it.
+
+Nobody is told more than the bounds or the number of arms. The protocol stands at the head of `moving_peaks.py` and
+`bandits.py`; nothing was tuned on these problems.
+"""
+_PEAKS = """
+## Moving peaks: {count} of the 15 instances, {seeds} seeds
+
+Mean over seeds; in brackets the standard error, where there are several. Evaluations between changes are a hundredth of
+the published (at least 10), so these figures are not those of the competitions.
+
+### {title}
+
+"""
+_MEASURES = {
+    "offline_error": "Offline error: optimum minus the best since the last change, mean over evaluations",
+    "before_change": "Error before a change",
+    "regret": "Regret: optimum minus value, mean over evaluations",
+}
+_BANDITS = """
+## Bandits of river: sum of rewards
+
+{told} replicates, the same environments for all; in brackets the standard error of the mean.
+
+"""
+
+
+def write_page(results: Path) -> Path:
+    """Write RESULTS.md; returns its path."""
+    path = results / "RESULTS.md"
+    tables = [pd.read_csv(file) for file in sorted(results.glob("*.csv"))]
+    peaks = [table for table in tables if "offline_error" in table]
+    bandits = [table for table in tables if "reward" in table]
+    parts = [_HEAD]
+    if peaks:
+        parts.append(_peaks(pd.concat(peaks)))
+    if bandits:
+        parts.append(_bandits(pd.concat(bandits)))
+    with atomic_write(path) as file:
+        file.write("".join(parts).encode())
+    return path
+
+
+def _peaks(played: pd.DataFrame) -> str:
+    text = ""
+    for measure, title in _MEASURES.items():
+        head = _PEAKS if not text else "\n### {title}\n\n"
+        count, seeds = played["problem"].nunique(), played["replicate"].nunique()
+        text += head.format(count=count, seeds=seeds, title=title) + _table(
+            played, measure, largest_first=False
+        )
+    step = played.groupby("policy")["seconds"].median().mul(1000).sort_values()
+    told = ", ".join(f"{policy} {ms:.0f} ms" for policy, ms in step.items())
+    return f"{text}\nMedian of the seconds of a step, beside other work: {told}.\n"
+
+
+def _bandits(played: pd.DataFrame) -> str:
+    head = _BANDITS.format(told=played["replicate"].nunique())
+    return head + _table(played, "reward", largest_first=True)
+
+
+def _table(played: pd.DataFrame, measure: str, *, largest_first: bool) -> str:
+    """Policies as rows, the best mean rank first; problems as columns."""
+    by = played.groupby(["policy", "problem"])[measure]
+    mean, error = by.mean().unstack(), by.sem().unstack()
+    rank = mean.rank(ascending=not largest_first).mean(axis=1).sort_values(kind="stable")
+    rows = [
+        [policy, f"{rank[policy]:.2f}", *(_cell(mean, error, policy, name) for name in mean.columns)]
+        for policy in rank.index
+    ]
+    return markdown(["policy", "mean rank", *mean.columns], rows)
+
+
+def _cell(mean: pd.DataFrame, error: pd.DataFrame, policy: str, name: str) -> str:
+    value, spread = mean.loc[policy, name], error.loc[policy, name]
+    if pd.isna(value):
+        return ""
+    return f"{value:.1f}" if pd.isna(spread) else f"{value:.1f} ({spread:.1f})"
