@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    RESULTS.mkdir(exist_ok=True)
     if not asked.page:
         wanted = set(filter(None, asked.problems.split(",")))
         if asked.only != "peaks":
