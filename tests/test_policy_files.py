@@ -194,8 +194,8 @@ def test_options_without_effect_are_few():
         for name, option in unseen
         if recipes.registered(name).seeded or option not in ("seed", "first_replicate")
     ]
-    # A search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone; both horizons
-    # make as many candidate length-scales.
+    # A search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone; both
+    # horizons make as many candidate length-scales.
     planned = {"discounted_ucb", "sliding_window_ucb", "discounted_ts"}
     expected = {
         "search": set(INDEX) | {"pe_gp_ucb"},
