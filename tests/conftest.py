@@ -1,5 +1,6 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
-network beyond this machine. ``--full`` runs the long form of tests that have a short one."""
+network beyond this machine. ``--full`` runs the long form of tests that have a short one, and the cases marked
+``long``, which show once more what others show."""
 
 import socket
 from collections.abc import Iterator
@@ -15,6 +16,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--device", default="cpu", help="where tensors are made that name no device: cpu or cuda"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: a case of the long form alone")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("full"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

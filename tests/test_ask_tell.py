@@ -332,7 +332,7 @@ def test_arms_can_be_added_to_arm_gps_alone():
 # -- processes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize("name", all_recipes.of_every_kind())
 def test_open_questions_move_between_processes_with_the_policy(name, tmp_path):
     """Saved and loaded into fresh objects between all calls; the last question is open at every save."""
     kept, moving = live(name), live(name)

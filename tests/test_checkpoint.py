@@ -16,7 +16,6 @@ from bandits_torch.loop import run
 from bandits_torch.policies.policy import Observation
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policy_files import load_policy, save_policy
-from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import write_state
 from tests.reference import all_recipes
@@ -54,8 +53,9 @@ def same(one, other):
     return all(np.array_equal(a.numpy(), b.numpy(), equal_nan=True) for a, b in pairs)
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
-def test_every_recipe_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
+@pytest.mark.parametrize("name", all_recipes.of_every_kind())
+def test_a_run_that_is_cut_off_in_a_step_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
+    """Again and again; every recipe, between steps: tests/test_resume_bits.py."""
     undisturbed = run(*all_recipes.build(name, 2, T), T, seed=2)
     for step in (2, 19, 34):  # each time a new process would build everything anew
         cut_at(step)
@@ -63,45 +63,6 @@ def test_every_recipe_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
             run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run", every=3)
     cut_at(None)
     assert same(run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run"), undisturbed)
-
-
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb"])
-def test_hyperparameters_learned_on_the_way_are_kept(name, cut_at, tmp_path):
-    def built():
-        _, problem = all_recipes.build(name, 2, 30)
-        schedule = {"every": 10, "first": 4}
-        policy = recipes.build(
-            name, problem, replicates=2, horizon=30, seed=3, learn_hyperparameters=schedule
-        )
-        return policy, problem
-
-    undisturbed = run(*built(), 30, seed=2)
-    assert undisturbed.trace["refits"][:, -1].min() >= 2
-    for step in (3, 17):  # before the first fit and after it
-        cut_at(step)
-        with pytest.raises(Cut):
-            run(*built(), 30, seed=2, checkpoint=tmp_path / "run", every=1)
-    cut_at(None)
-    assert same(run(*built(), 30, seed=2, checkpoint=tmp_path / "run"), undisturbed)
-
-
-@pytest.mark.parametrize("name", all_recipes.OVER_POINTS)
-def test_over_points_too(name, cut_at, tmp_path, monkeypatch):
-    monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long
-    steps = 10
-    undisturbed = run(*all_recipes.build_over_points(name, 2, steps), steps, seed=2)
-    cut_at(6)
-    with pytest.raises(Cut):
-        run(
-            *all_recipes.build_over_points(name, 2, steps),
-            steps,
-            seed=2,
-            checkpoint=tmp_path / "run",
-            every=2,
-        )
-    cut_at(None)
-    again = run(*all_recipes.build_over_points(name, 2, steps), steps, seed=2, checkpoint=tmp_path / "run")
-    assert same(again, undisturbed)
 
 
 def states(policy, steps, first=0):
@@ -118,16 +79,14 @@ def states(policy, steps, first=0):
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_every_recipe_s_state_goes_through_a_file(name, tmp_path):
     old, new = (all_recipes.build(name, 2, T)[0] for _ in range(2))
-    states(old, 17)
+    states(old, 9)
     save_policy(tmp_path / "policy", old)
     load_policy(tmp_path / "policy", new)
-    expected = states(old, 20, first=17)
-    assert states(new, 20, first=17) == expected
+    expected = states(old, 10, first=9)
+    assert states(new, 10, first=9) == expected
     assert checkpoint.described(old.state_dict()) == checkpoint.described(new.state_dict())
-    used = all_recipes.build(name, 2, T)[0]  # and into a policy that has lived before
-    states(used, 21)
-    load_policy(tmp_path / "policy", used)
-    assert states(used, 20, first=17) == expected
+    load_policy(tmp_path / "policy", new)  # and into a policy that has lived before
+    assert states(new, 10, first=9) == expected
 
 
 TABLE = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]]]

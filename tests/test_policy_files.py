@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import os
 import re
 
@@ -96,6 +97,20 @@ INDEX = [name for name in recipes.RECIPES if name != "pe_gp_ucb" and "search" in
 UNDER_CONTEXTS = ("cgp_ucb", "tv_cgp_ucb")
 OF_CONTEXTS = ("context_dim", "context_kernel", "contexts")
 _PROBLEMS = {}
+# Options that no file tells of. A search is for domains; memory that is given is not planned; OPKB's features are the
+# kernel's alone; both horizons make as many candidate length-scales.
+PLANNED = {"discounted_ucb", "sliding_window_ucb", "discounted_ts"}
+WITHOUT_EFFECT = {
+    "search": set(INDEX) | {"pe_gp_ucb"},
+    "seed": {"pe_gp_ucb"},
+    "first_replicate": {"pe_gp_ucb"},
+    "rkhs_variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
+    "horizon": {"bkb", "bbkb", "a_gp_ucb", "lb_gp_ucb"} | PLANNED,
+    "changes": PLANNED,
+    "stale": {"tv_gp_ucb"},  # over a domain
+    "noise_variance": {"opkb", "ada_opkb"},
+    "combine": set(UNDER_CONTEXTS),  # combines nothing without a context
+}
 
 
 def built(name, **changes):
@@ -104,6 +119,12 @@ def built(name, **changes):
         _PROBLEMS[name] = all_recipes.build(name, 2, T)[1]
     settings = {"replicates": 2, "horizon": T, "seed": 3} | dict(recipes.registered(name).quick) | changes
     return recipes.build(name, _PROBLEMS[name], **settings)
+
+
+@functools.cache
+def told(name):
+    """What the file of a recipe tells of its settings."""
+    return description(built(name), "policy")
 
 
 def play(policy, steps, first=0):
@@ -129,33 +150,38 @@ def bits(state):
 # -- refusing -------------------------------------------------------------------------------------------
 
 
+class Files:
+    """A file of every recipe, a few steps into its life, written when it is asked for."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __truediv__(self, name):
+        if not (self.folder / name).exists():
+            policy = built(name)
+            play(policy, 12)
+            save_policy(self.folder / name, policy)
+        return self.folder / name
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A file of every recipe, a few steps into its life."""
-    folder = tmp_path_factory.mktemp("files")
-    for name in recipes.RECIPES:
-        policy = built(name)
-        play(policy, 12)
-        save_policy(folder / name, policy)
-    return folder
+    """Where the files are."""
+    return Files(tmp_path_factory.mktemp("files"))
 
 
 @pytest.mark.parametrize("name", recipes.RECIPES)
-def test_every_recipe_takes_its_own_state_and_refuses_that_of_all_others(name, files):
-    """25 x 24 pairs; none of the recipes is another on these problems."""
-    policy = built(name)
+def test_every_recipe_takes_its_own_state_and_refuses_that_of_others(name, files):
+    """None of the recipes is another on these problems. Two files are tried: what refuses them is the description."""
+    policy, names = built(name), list(recipes.RECIPES)
     before = bits(policy.state_dict())
-    for other in recipes.RECIPES:
-        if other != name:
-            with pytest.raises(
-                ValueError, match=r"must be of a policy built in the same way: .* was .* and is "
-            ):
-                load_policy(files / other, policy)
+    assert all(differences(told(other), told(name)) for other in names if other != name)
+    for k in (1, -1):
+        other = names[(names.index(name) + k) % len(names)]
+        with pytest.raises(ValueError, match=r"must be of a policy built in the same way: .* was .* and is "):
+            load_policy(files / other, policy)
     assert bits(policy.state_dict()) == before
     load_policy(files / name, policy)
-    again = built(name)
-    play(again, 12)
-    assert play(policy, 15, first=12) == play(again, 15, first=12)
 
 
 @pytest.mark.parametrize(("name", "option"), [case for case in CASES if case[1] != "replicates"])
@@ -170,7 +196,9 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
             ("safe_gp_ucb", "safe_points"),
         }  # not here
         return
-    found = differences(description(built(name), "policy"), description(other, "policy"))
+    found = differences(told(name), description(other, "policy"))
+    if recipes.registered(name).seeded or option not in ("seed", "first_replicate"):
+        assert bool(found) != (name in WITHOUT_EFFECT.get(option, ()))
     if found:
         with pytest.raises(ValueError, match=re.escape(found[0]) + ".* was .* and is "):
             load_policy(files / name, other)
@@ -178,37 +206,6 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
     plain = built(name)
     assert play(plain, 25) == play(other, 25)
     assert bits(plain.state_dict()) == bits(other.state_dict())
-
-
-def test_options_without_effect_are_few():
-    """Or a walk that sees nothing would pass the test above."""
-    unseen = []
-    for name, option in CASES:
-        if option in ("replicates", "learn_hyperparameters", "history", "safe_points", *OF_CONTEXTS):
-            continue
-        changed = description(built(name, **{option: OTHERS[option]}), "policy")
-        if not differences(description(built(name), "policy"), changed):
-            unseen.append((name, option))
-    unseen = [
-        (name, option)
-        for name, option in unseen
-        if recipes.registered(name).seeded or option not in ("seed", "first_replicate")
-    ]
-    # A search is for domains; memory that is given is not planned; OPKB's features are the kernel's alone; both
-    # horizons make as many candidate length-scales.
-    planned = {"discounted_ucb", "sliding_window_ucb", "discounted_ts"}
-    expected = {
-        "search": set(INDEX) | {"pe_gp_ucb"},
-        "seed": {"pe_gp_ucb"},
-        "first_replicate": {"pe_gp_ucb"},
-        "rkhs_variation_budget": {"r_gp_ucb", "sw_gp_ucb"},
-        "horizon": {"bkb", "bbkb", "a_gp_ucb", "lb_gp_ucb"} | planned,
-        "changes": planned,
-        "stale": {"tv_gp_ucb"},  # over a domain
-        "noise_variance": {"opkb", "ada_opkb"},
-        "combine": set(UNDER_CONTEXTS),  # combines nothing without a context
-    }
-    assert set(unseen) == {(name, option) for option, names in expected.items() for name in names}
 
 
 def test_windows_of_others_and_settings_in_code_are_listed(files):
@@ -473,7 +470,7 @@ def test_nothing_writes_into_the_caller_s_kernel(name, files):
     kernels = kernels_of(_PROBLEMS[name])
     before = [everything(kernel) for kernel in kernels]
     arms = _PROBLEMS[name].arms.clone()
-    expected = play(sibling, 12)
+    expected = play(sibling, 6)
     play(policy, 3)
     load_policy(files / name, policy)
     options = recipes.options_of(name)
@@ -482,13 +479,13 @@ def test_nothing_writes_into_the_caller_s_kernel(name, files):
         with contextlib.suppress(ValueError):  # some enclose it in functions
             load_policy(files / name, changed, on_difference="file")
     if options.get("learn_hyperparameters") is False and kernels and not _PROBLEMS[name].knowledge.priors:
-        play(built(name, learn_hyperparameters={"first": 2, "every": 3}), 8)
+        play(built(name, learn_hyperparameters={"first": 2, "every": 2}), 4)
     if hasattr(policy, "model"):
         policy.model.to(torch.float32)
         policy.model.requires_grad_(True).train()
     assert [everything(kernel) for kernel in kernels] == before
     assert torch.equal(_PROBLEMS[name].arms, arms)
-    assert play(built(name), 12) == expected
+    assert play(built(name), 6) == expected
 
 
 def test_nor_does_a_model_over_points():

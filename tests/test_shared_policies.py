@@ -12,10 +12,10 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy, turn
 from bandits_torch.policies.random import RandomPolicy
-from tests.reference import share_a_policy
+from tests.reference import all_recipes, share_a_policy
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize("name", all_recipes.of_every_kind())
 def test_eight_threads_are_one_after_the_other(name):
     assert share_a_policy.attack("threads", 1, [name])[2] == {}
 

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
 from bandits_torch.models.arms.arm_members import ArmMembers
-from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _HELD, _LONGEST, ModelAveraging
+from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _LONGEST, ModelAveraging
 from bandits_torch.policies.choices.arms import best_available
+from bandits_torch.policies.first_rewards import HELD
 from bandits_torch.policies.replicate_state import ReplicateState
 from bandits_torch.policies.sharing import mixture_moments
 
@@ -50,7 +51,7 @@ class AveragingSteps(CapturedSteps):
     def most(self, times: Sequence[float]) -> int:
         """To the end of the members' turns, or to a pause so long that a plain step has to rescale them."""
         policy, model = self.policy, self.model
-        if model.now is None or policy._count < _HELD:
+        if model.now is None or policy._count < HELD:
             return self._plainly()
         self._turn = model._turn
         clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds

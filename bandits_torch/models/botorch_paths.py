@@ -26,9 +26,7 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.cholesky import batched_cholesky
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.at_time import AtTime
 from bandits_torch.models.points.online_gp import OnlineGP
 
@@ -119,27 +117,21 @@ class _AppendTime(TensorTransform):
         return torch.cat([values, torch.full_like(values[..., :1], self.time)], -1)
 
 
-@DrawMatheronPaths.register((ArmModel, WeightedGP))
+@DrawMatheronPaths.register(ArmModel)
 def _paths_over_arms(
-    model: ArmModel | WeightedGP, *, sample_shape: Size, time: float | None = None, **_unused: Any
+    model: ArmModel, *, sample_shape: Size, time: float | None = None, **_unused: Any
 ) -> SamplePath:
     """Exact draws of the joint posterior of all arms; nothing is approximated, so the strategies play no part."""
     shape = tuple(model.batch_shape)
     validation.require(shape == (), "model.batch_shape", shape, "(): paths are drawn of one model")
-    drifts = isinstance(model, ArmModel) and model.drifts
     validation.require(
-        not drifts or time is not None,
+        not model.drifts or time is not None,
         "model",
         model,
         "AtTime(model, time): a path over arms is of one moment",
     )
     with torch.no_grad():
-        if isinstance(model, ArmModel):
-            mean, root = model.joint_root(time)
-        else:
-            arms = torch.arange(model.num_arms, dtype=model.weight.dtype, device=model.weight.device)
-            now = model(arms.unsqueeze(-1))
-            mean, root = now.mean, batched_cholesky(now.covariance_matrix)
+        mean, root = model.joint_root(time)
         normal = torch.randn(*sample_shape, len(mean), dtype=mean.dtype, device=mean.device)
         return _ArmPath(mean + normal @ root.mT)
 

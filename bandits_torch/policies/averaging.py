@@ -15,15 +15,15 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_members import ArmMembers
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
+from bandits_torch.policies.first_rewards import HELD, FirstRewards
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
-from bandits_torch.policies.reward_frame import RewardFrame, learned_again
+from bandits_torch.policies.reward_frame import RewardFrame
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
-_HELD = 5  # first rewards, of which the median is the origin
 
 
 class ModelAveraging(Policy):
@@ -39,9 +39,8 @@ class ModelAveraging(Policy):
     ``plausible`` nats of the best.
 
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
-    (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, those
-    far from it are brought nearer (``RewardFrame.settle``), and what these members hold becomes, exactly, what they
-    would hold had they learned those five from the new origin; their weights stay. So no single reward, nor two of the
+    (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
+    members learn the five again from there (``FirstRewards``); their weights stay. So no single reward, nor two of the
     first five, can spoil what is learned after. An ``ArmGP`` keeps the first reward.
 
     Args:
@@ -69,6 +68,8 @@ class ModelAveraging(Policy):
 
     Raises ValueError for a model of another batch shape and parts that do not fit it.
     """
+
+    _told_ahead: list[Tensor] | None = None  # what each pending pull takes off the variances: u, (S, N)
 
     def __init__(
         self,
@@ -106,22 +107,13 @@ class ModelAveraging(Policy):
         self._framed = self.scale.learn_offset  # (P,)
         self._all_framed, self._some_framed = bool(self._framed.all()), bool(self._framed.any())
         self._mixed = self._some_framed and not self._all_framed
+        self._first = FirstRewards(model, self.scale, self.frame)
         self._begin()
 
     def _begin(self) -> None:
         self._count, self._next_check = 0, _FIRST_CHECK  # observations
-        like = self.model.noise_variance
-        self._pulled = torch.zeros(self.replicates, self.num_arms, dtype=torch.bool, device=like.device)
-        self._settled = torch.zeros(self.replicates, dtype=torch.bool, device=like.device)
-        if not (self._some_framed and isinstance(self.model, ArmMembers)):
-            self._settled = ~self._settled
-        self._held: list[
-            tuple[Tensor, Tensor, float]
-        ] = []  # arms, rewards and the model's times, until settled
-
-    _told_ahead: list[Tensor] | None = (
-        None  # of each pending pull, what it takes off the variances: u, (S, N)
-    )
+        shape, device = (self.replicates, self.num_arms), self.model.noise_variance.device
+        self._pulled = torch.zeros(shape, dtype=torch.bool, device=device)
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -207,8 +199,8 @@ class ModelAveraging(Policy):
         mean, variance = self.model.at(arm, time)  # the members' own
         unit = self._units() if self._mixed else None
         density, learned = self.scale.update(seen - mean, variance + self.model.noise_variance, unit)
-        holding = self._count < _HELD
-        exempt = ~self._settled.unsqueeze(-1) & self._framed if holding else None
+        holding = self._count < HELD
+        exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
         due = self.sharing.update(density, exempt, log_unit)
         if bool(due.any()):
             self.model.reset(due)
@@ -217,7 +209,7 @@ class ModelAveraging(Policy):
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
         self._pulled.scatter_(-1, arm.unsqueeze(-1), True)
         if holding:
-            self._hold(arm, reward, time)
+            self._first.hold(arm, reward, time)
         if self._count == self._next_check:
             self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
         self._count += 1
@@ -253,27 +245,6 @@ class ModelAveraging(Policy):
             return seen
         return torch.where(self._framed, (seen - self.frame.offset) / self.frame.factor, seen)
 
-    # -- the first rewards -----------------------------------------------------------------------------
-
-    def _hold(self, arm: Tensor, reward: Tensor, time: float) -> None:
-        """Hold one of the first rewards; with the last of them settle the frame."""
-        self._held.append((arm.clone(), reward.clone(), time))
-        if len(self._held) == _HELD:
-            arms, rewards, times = zip(*self._held, strict=True)
-            self._settle(torch.stack(arms, -1), torch.stack(rewards, -1), list(times))
-            self._settled, self._held = torch.ones_like(self._settled), []
-
-    def _settle(self, arms: Tensor, rewards: Tensor, times: list[float]) -> None:
-        """Members in the frame learn the rewards held (S, K) again, from the new origin."""
-        where = ~self._settled
-        if not (isinstance(self.model, ArmMembers) and bool(where.any())):
-            return
-        seen = self.frame.settle(rewards, where)
-        scale, weights = learned_again(self.model, self.scale, arms, seen, times)
-        members = where.unsqueeze(-1) & self._framed
-        self.model.condition_mean(members, arms, times, weights)
-        self.scale.take(scale, members)
-
     # -- what it tells ---------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -296,11 +267,10 @@ class ModelAveraging(Policy):
         if where is not None:
             self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
             self._pulled = self._pulled & ~where.unsqueeze(-1)
-            self._settled = self._settled | where
+            self._first.reset(where)
             return
-        self.model.reset()
-        self.frame.reset()
-        self.clock.reset()
+        for part in (self.model, self.frame, self.clock, self._first):
+            part.reset()
         self._begin()
 
     def state_dict(self) -> dict[str, Any]:
@@ -311,8 +281,7 @@ class ModelAveraging(Policy):
             "scale": self.scale.state_dict(),
             "frame": self.frame.state_dict(),
             "pulled": self._pulled.clone(),
-            "settled": self._settled.clone(),
-            "held": [(arm.clone(), reward.clone(), time) for arm, reward, time in self._held],
+            **self._first.state_dict(),
             **self.clock.state_dict(),
             "count": self._count,
             "next_check": self._next_check,
@@ -324,7 +293,7 @@ class ModelAveraging(Policy):
         self.sharing.load_state_dict(state["sharing"])
         self.scale.load_state_dict(state["scale"])
         self.frame.load_state_dict(state["frame"])
-        self._pulled, self._settled = state["pulled"].clone(), state["settled"].clone()
-        self._held = [(arm.clone(), reward.clone(), time) for arm, reward, time in state["held"]]
+        self._pulled = state["pulled"].clone()
+        self._first.load_state_dict(state)
         self.clock.load_state_dict(state)
         self._count, self._next_check = state["count"], state["next_check"]

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.arm_members import ArmMembers
-from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.replicate_state import ReplicateState
 
 _FAR = 8.0  # median deviations from the median: about 5.4 standard deviations of normal numbers
@@ -73,31 +71,6 @@ class RewardFrame(ReplicateState):
     def _start(self) -> dict[str, Tensor]:
         unknown = self._like.new_full((self.replicates,), torch.nan)
         return {"origin": unknown, "unit": unknown.clone()}
-
-
-def learned_again(
-    model: ArmMembers, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[float]
-) -> tuple[MemberScale, Tensor]:
-    """What members learn of K rewards, had they met them first: the scale then, and the weights (S, P, K) of the
-    posterior means on the prior covariances with those observations (``condition_mean``).
-
-    With L L^T = K_AA + lambda I over the observations, mu_j = sum_{k < j} L_jk z_k is what is predicted of the j-th,
-    L_jj^2 its variance, z_j = (what is learned) / L_jj, and the weights are L^-T z.
-
-    Args:
-        model: the members; their state is not looked at.
-        scale: its rules.
-        arms, rewards, times: (S, K), (S, K) in the frame, K numbers.
-    """
-    seen = rewards.unsqueeze(1) - model.prior_mean[:, arms].transpose(0, 1)  # (S, P, K)
-    noise = model.noise_variance.expand(model.batch_shape).unsqueeze(-1)
-    L = torch.linalg.cholesky(model.prior_between(arms, times) + torch.diag_embed(noise.expand(seen.shape)))
-    scale, z = scale.anew(), torch.zeros_like(seen)
-    for j in range(len(times)):
-        predicted, deviation = (L[..., j, :] * z).sum(-1), L[..., j, j]
-        _, learned = scale.update(seen[..., j] - predicted, deviation.square())
-        z[..., j] = learned / deviation
-    return scale, torch.linalg.solve_triangular(L.mT, z.unsqueeze(-1), upper=True).squeeze(-1)
 
 
 def _power_of_two(size: Tensor) -> Tensor:

@@ -148,9 +148,7 @@ def w_gp_ucb(
         batch_shape=(setup.replicates,),
     )
     own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
-    noise = model.noise_variance
-    index = torch.arange(model.num_arms, dtype=noise.dtype, device=noise.device).unsqueeze(-1)
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own, choices=index)
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
 
 
 def _gp(setup: Setup, noise_variance: float, copies: int | None = None) -> ArmGP:

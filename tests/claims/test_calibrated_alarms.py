@@ -21,7 +21,7 @@ def play(of: Problem, run_length: float) -> History:
     return run(policy, of, HORIZON)
 
 
-@pytest.mark.parametrize("run_length", [200.0, 2000.0])
+@pytest.mark.parametrize("run_length", [200.0, pytest.param(2000.0, marks=pytest.mark.long)])
 def test_false_alarms_come_no_faster_than_promised_whatever_arms_are_chosen(run_length: float) -> None:
     of = GPDraws(num_arms=25, dim=2, lengthscale=0.4, noise_scale=0.1, replicates=REPLICATES)
     alarms = play(of, run_length).trace["restarts"][:, -1].sum()
@@ -31,7 +31,9 @@ def test_false_alarms_come_no_faster_than_promised_whatever_arms_are_chosen(run_
         assert alarms > 0, "a test that never fires promises nothing"
 
 
-@pytest.mark.parametrize(("change", "delay"), [("flip", 5), ("fresh", 40)])
+@pytest.mark.parametrize(
+    ("change", "delay"), [pytest.param("flip", 5, marks=pytest.mark.long), ("fresh", 40)]
+)
 def test_a_change_is_found_in_few_steps(change: str, delay: int) -> None:
     of = SwitchingFunctions(
         num_arms=25,

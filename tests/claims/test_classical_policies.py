@@ -1,5 +1,6 @@
 """What is claimed of the classical bandits: their bounds on the regret, and who wins where rewards change."""
 
+import functools
 import math
 
 import pytest
@@ -47,11 +48,21 @@ def test_ucb1_s_regret_is_logarithmic_and_below_its_bound():
     assert max(doublings) < 1.7 * min(doublings)
 
 
+T = 1200
+
+
+@functools.cache
+def played(name, means):
+    """(S, T) regret so far of a recipe with its defaults, and restarts (S,), if it has any."""
+    known = {"horizon": T, "reward_range": (0.0, 1.0)}
+    options = {key: value for key, value in known.items() if key in recipes.options_of(name)}
+    policy = recipes.RECIPES[name](N, replicates=S, **options)
+    return regret_of(policy, means(T)), policy.trace().get("restarts")
+
+
 @pytest.mark.parametrize("name", ["ucb1", "discounted_ts", "glr_kl_ucb"])
 def test_what_does_not_change_is_learnt(name):
-    T = 1200
-    options = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
-    regret = regret_of(recipes.RECIPES[name](N, replicates=S, **options), still(T)).mean(0)
+    regret = played(name, still)[0].mean(0)
     at_random = float((MEANS.max() - MEANS).mean())
     assert regret[-1] - regret[-301] < 0.35 * 300 * at_random
 
@@ -60,11 +71,10 @@ def test_what_does_not_change_is_learnt(name):
     "name", ["discounted_ucb", "sliding_window_ucb", "discounted_ts", "epsilon_greedy", "glr_kl_ucb"]
 )
 def test_what_forgets_beats_ucb1_after_a_switch(name):
-    T = 1200
-    options = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
-    ucb1 = regret_of(recipes.ucb1(N, replicates=S), switched(T))
-    other = regret_of(recipes.RECIPES[name](N, replicates=S, **options), switched(T))
-    after = [regret[:, -1] - regret[:, T // 2 - 1] for regret in (ucb1, other)]
+    after = [
+        regret[:, -1] - regret[:, T // 2 - 1]
+        for regret, _ in (played("ucb1", switched), played(name, switched))
+    ]
     difference = after[0] - after[1]
     assert difference.mean() > 4 * difference.std() / math.sqrt(S)
     assert after[1].mean() < 0.75 * after[0].mean()
@@ -81,11 +91,5 @@ def test_exp3_s_keeps_within_its_bound_across_switches():
 
 
 def test_glr_kl_ucb_finds_a_switch_and_seldom_one_that_is_not_there():
-    T = 1200
-    found = {}
-    for what, means in (("still", still(T)), ("switched", switched(T))):
-        policy = recipes.glr_kl_ucb(N, replicates=S, horizon=T, reward_range=(0.0, 1.0))
-        regret_of(policy, means)
-        found[what] = policy.trace()["restarts"]
-    assert (found["still"] > 0).double().mean() < 0.25
-    assert (found["switched"] > 0).double().mean() > 0.9
+    assert (played("glr_kl_ucb", still)[1] > 0).double().mean() < 0.25
+    assert (played("glr_kl_ucb", switched)[1] > 0).double().mean() > 0.9

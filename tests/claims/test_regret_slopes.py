@@ -67,7 +67,11 @@ def test_under_a_fixed_variation_budget_regret_grows_as_t_to_three_quarters(name
     assert found.high <= ZHOU, found
 
 
-@pytest.mark.parametrize("options", [{"window": 20}, {"window": 1000}], ids=["too short", "all there is"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({"window": 20}, marks=pytest.mark.long), {"window": 1000}],
+    ids=["too short", "all there is"],
+)
 def test_with_another_window_it_grows_faster(options: dict[str, int]) -> None:
     found = growth_over("sw_gp_ucb", TURNS, **options)
     assert found.low > ZHOU, found

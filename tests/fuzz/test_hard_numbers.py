@@ -55,8 +55,14 @@ def policy_over(name, arms, noise_variance):
     return build(arms, belief, noise_variance, **options)
 
 
-@pytest.mark.parametrize("case", HARD)
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        pytest.param(name, case, marks=pytest.mark.long if (i + j) % 2 else ())
+        for i, name in enumerate(recipes.RECIPES)
+        for j, case in enumerate(HARD)
+    ],
+)
 def test_an_arm_that_is_there_is_chosen(name, case):
     arms, noise_variance, scale, shift = HARD[case]
     if name in ("opnn", "ada_opnn"):

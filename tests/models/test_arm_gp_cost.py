@@ -63,7 +63,7 @@ def work_of_steps(model, window=None, until=1000):
 )
 def test_a_step_does_not_grow_with_time(form, drift, window, full):
     model = model_of(form, drift)
-    early, late = work_of_steps(model, window, until=5000 if full else 1000)
+    early, late = work_of_steps(model, window, until=5000 if full else 600)
     assert early > N * N * 2 if form == "covariance" else early > N
     assert late <= 1.1 * early, (early, late)
 

@@ -78,7 +78,15 @@ def test_posterior_is_exact_while_observing_one_at_a_time(name, noise):
 
 
 @pytest.mark.parametrize(
-    ("name", "noise"), [("rbf", 1e-4), ("matern", 1e-2), ("tv", 1e-4), ("wiener", 1e-4), ("wiener", 1.0)]
+    ("name", "noise"),
+    [
+        ("rbf", 1e-4),
+        ("tv", 1e-4),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (("matern", 1e-2), ("wiener", 1e-4), ("wiener", 1.0))
+        ),
+    ],
 )
 def test_window_equals_a_dense_solve_on_the_last_200_points_after_2000_steps(name, noise):
     kernel = KERNELS[name]()

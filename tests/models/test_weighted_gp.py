@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from bandits_torch import recipes
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
+from bandits_torch.policies import Observation
 from bandits_torch.theory.optimal_design import features_of_covariance
 
 
@@ -145,3 +147,30 @@ def test_an_expanded_copy_learns_by_itself_and_reset_forgets_it_all() -> None:
     fresh = WeightedGP(8, covariance(), 0.2, discount=0.9)
     torch.testing.assert_close(wide.posterior(X).variance, fresh.posterior(X).variance.expand(2, 1, 1))
     assert not wide.num_observations.any()
+
+
+def test_marginals_and_joint_are_the_posterior_of_all_arms() -> None:
+    model = WeightedGP(8, covariance(), 0.1, discount=0.9, prior_mean=0.3, batch_shape=(2,))
+    for step in range(12):
+        model.observe_arms(torch.tensor([step % 8, 3]), torch.tensor([0.5, -1.0]).double())
+    posterior = model(torch.arange(8).double().unsqueeze(-1))
+    for mean, spread, own in (
+        (*model.marginals(), posterior.variance),
+        (*model.joint(), posterior.covariance_matrix),
+    ):
+        torch.testing.assert_close(mean, posterior.mean, rtol=0, atol=1e-12)
+        torch.testing.assert_close(spread, own, rtol=0, atol=1e-12)
+
+
+def test_what_a_policy_has_checked_is_learnt_the_same_and_not_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy, twin = (recipes.w_gp_ucb(8, covariance(), 0.1, replicates=2, prior_mean=0.3) for _ in range(2))
+    told = [(torch.tensor([step % 8, 3]), torch.tensor([0.5, -1.0]).double()) for step in range(9)]
+    for arm, reward in told:
+        twin.model.observe_arms(arm, reward)
+    monkeypatch.setattr(WeightedGP, "observe", lambda *given: pytest.fail("checked twice"))
+    for step, (arm, reward) in enumerate(told):
+        policy.learn(Observation(float(step), arm, reward))
+    for own, other in zip(policy.model.state_dict().values(), twin.model.state_dict().values(), strict=True):
+        assert torch.equal(own, other)

@@ -223,8 +223,24 @@ def test_pulls_that_are_pending_count_as_tried():
 # -- the first rewards ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [{0: 1000.0}, {1: 1000.0}, {0: -1000.0}, {0: 1000.0, 1: -1000.0}])
-@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize(
+    ("bad", "features"),
+    [
+        ({0: 1000.0}, False),
+        ({1: 1000.0}, True),
+        ({0: 1000.0, 1: -1000.0}, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ({0: 1000.0}, True),
+                ({0: -1000.0}, True),
+                ({0: -1000.0}, False),
+                ({1: 1000.0}, False),
+                ({0: 1000.0, 1: -1000.0}, False),
+            )
+        ),
+    ],
+)
 def test_an_outlier_among_the_first_rewards_does_not_spoil_what_follows(bad, features):
     total = 0.0
     for seed in range(4):

@@ -267,14 +267,12 @@ def test_policies_over_points_and_over_arms_do_not_meet_the_other_kind_of_proble
     ("name", "options"),
     [
         ("gp_ucb", {}),
-        ("igp_ucb", {}),
         ("gp_ei", {}),
-        ("gp_pi", {}),
         ("tv_gp_ucb", {}),
-        ("ui_gp_ucb", {}),
         ("et_gp_ucb", {}),
         ("sw_gp_ucb", {"window": 5}),
-        ("r_gp_ucb", {"interval": 5}),
+        *(pytest.param(name, {}, marks=pytest.mark.long) for name in ("igp_ucb", "gp_pi", "ui_gp_ucb")),
+        pytest.param("r_gp_ucb", {"interval": 5}, marks=pytest.mark.long),
     ],
 )
 def test_index_recipes_play_a_continuous_problem(name, options):

@@ -119,11 +119,11 @@ def test_a_bad_observation_changes_nothing():
     ("name", "options"),
     [
         ("tv_gp_ucb", {}),
-        ("sw_gp_ucb", {"window": 8}),
+        pytest.param("sw_gp_ucb", {"window": 8}, marks=pytest.mark.long),
         ("et_gp_ucb", {}),
         ("pe_gp_ucb", {}),
-        ("gp_ts", {}),
-        ("ui_gp_ucb", {}),
+        pytest.param("gp_ts", {}, marks=pytest.mark.long),
+        pytest.param("ui_gp_ucb", {}, marks=pytest.mark.long),
     ],
 )
 def test_recipes_learn_on_a_continuous_problem(name, options):
@@ -140,7 +140,7 @@ def test_recipes_learn_on_a_continuous_problem(name, options):
         assert len(policy.model.kernel.kernels) == 4
 
 
-@pytest.mark.parametrize("name", ["tv_gp_ucb", "gp_ucb", "sw_gp_ucb"])
+@pytest.mark.parametrize("name", ["tv_gp_ucb", pytest.param("gp_ucb", marks=pytest.mark.long), "sw_gp_ucb"])
 def test_recipes_learn_on_arms_too(name):
     """Told a length-scale thirty times too long, learning loses less."""
     problem = make("gp", num_arms=50, replicates=2, lengthscale=0.05, seed=1)

@@ -34,12 +34,18 @@ def folder(tmp_path_factory):
     return path, np.where(observed, temperature, np.nan), temperature
 
 
+@pytest.fixture(scope="module")
+def plain(folder):
+    """The problem with no settings of one's own, of two replicates."""
+    return problem(folder, replicates=2)
+
+
 def problem(folder, **options):
     return make("intel-temperature-priors", data=folder[0], day="2004-03-04", **options)
 
 
-def test_each_earlier_day_with_two_readings_of_every_arm_is_a_prior(folder) -> None:
-    made = problem(folder)
+def test_each_earlier_day_with_two_readings_of_every_arm_is_a_prior(folder, plain) -> None:
+    made = plain
     assert [prior.name for prior in made.knowledge.priors] == ["2004-03-01", "2004-03-03"]
     for prior, day in zip(made.knowledge.priors, (0, 2), strict=True):
         readings = torch.from_numpy(folder[1][day * STEPS : (day + 1) * STEPS])
@@ -53,21 +59,21 @@ def test_each_earlier_day_with_two_readings_of_every_arm_is_a_prior(folder) -> N
         assert prior.mean == pytest.approx(float(past.nanmean(0).mean()))
 
 
-def test_the_true_prior_is_the_played_days_own_in_hindsight(folder) -> None:
-    made = problem(folder)
+def test_the_true_prior_is_the_played_days_own_in_hindsight(folder, plain) -> None:
+    made = plain
     today = torch.from_numpy(folder[2][3 * STEPS :])
     expected = without_noise(estimate_covariance(today), made.knowledge.noise_variance)
     torch.testing.assert_close(made.true_prior.kernel, expected)
     assert made.true_prior.name == "the day itself"
 
 
-def test_priors_know_nothing_of_the_played_day(folder, tmp_path) -> None:
+def test_priors_know_nothing_of_the_played_day(folder, plain, tmp_path) -> None:
     with np.load(folder[0] / "intel_temperature.npz") as arrays:
         changed = dict(arrays)
     changed["temperature"] = changed["temperature"].copy()
     changed["temperature"][3 * STEPS :] *= -3
     np.savez(tmp_path / "intel_temperature.npz", **changed)
-    own, other = problem(folder), make("intel-temperature-priors", data=tmp_path, day="2004-03-04")
+    own, other = plain, make("intel-temperature-priors", data=tmp_path, day="2004-03-04")
     for a, b in zip(own.knowledge.priors, other.knowledge.priors, strict=True):
         assert torch.equal(a.kernel, b.kernel)
         assert (a.mean, a.forgetting_rate) == (b.mean, b.forgetting_rate)
@@ -99,9 +105,8 @@ def test_settings_reach_the_priors(folder) -> None:
 @pytest.mark.parametrize(
     "name", ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb"]
 )
-def test_every_recipe_plays_it(folder, name) -> None:
-    made = problem(folder, replicates=2)
-    history = run(recipes.build(name, made, replicates=2, horizon=20), made, 20)
+def test_every_recipe_plays_it(plain, name) -> None:
+    history = run(recipes.build(name, plain, replicates=2, horizon=20), plain, 20)
     assert bool(torch.isfinite(history.regret).all())
     if name != "known_prior_gp_ucb":
         assert history.trace["prior"].max() <= 1

@@ -57,7 +57,7 @@ def test_a_step_gives_the_same_whatever_was_asked_before(name, tmp_path):
     stepped = build(name, tmp_path)
     fresh = copy.deepcopy(stepped)
     last = min(STEP, stepped.horizon or STEP)
-    for step in range(1, last):
+    for step in (*range(1, 50), *range(50, last, 10)):
         seen(stepped, step)
     expected = seen(stepped, last)
     assert same(seen(fresh, last), expected)

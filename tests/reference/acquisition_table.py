@@ -329,16 +329,31 @@ For joint batches with a width per replicate, use `bandits_torch.acquisition.qUp
 """
 
 
-def page() -> str:
-    """The page, from a try of everything."""
-    lines = ["| acquisition | " + " | ".join(MODELS) + " |", "|---" * (len(MODELS) + 1) + "|"]
-    for name, cls in found().items():
-        cells = [reason(attempt(name, cls, make())) for make in MODELS.values()]
-        lines.append(f"| `{name}` | " + " | ".join(str(cell) if cell else "yes" for cell in cells) + " |")
+def column(label: str) -> dict[str, str]:
+    """What the page says of every acquisition on a model, from a try of each."""
+    cells = {name: reason(attempt(name, cls, MODELS[label]())) for name, cls in found().items()}
+    return {name: str(cell) if cell else "yes" for name, cell in cells.items()}
+
+
+def page(columns: dict[str, dict[str, str]]) -> str:
+    """The page, from the columns of all models."""
+    lines = ["| acquisition | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines += [f"| `{name}` | " + " | ".join(of[name] for of in columns.values()) + " |" for name in found()]
     reasons = [f"{number}. {text}" for number, text in enumerate(REASONS.values(), 1)]
     version = ".".join(botorch.__version__.split(".")[:2])
     return HEAD.format(version=version) + "\n".join([*lines, "", *reasons]) + "\n" + NOTES
 
 
+def written() -> dict[str, dict[str, str]]:
+    """The columns of the page as it is written."""
+    rows = [
+        line.strip("|").split("|")
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line[:1] == "|"
+    ]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    return {label: {row[0].strip("`"): row[k] for row in cells[2:]} for k, label in enumerate(cells[0]) if k}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(page({label: column(label) for label in MODELS}), encoding="utf-8")

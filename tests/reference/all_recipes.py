@@ -1,7 +1,16 @@
 """Every recipe there is, on a small problem it can play: new ones are covered without a line here."""
 
+import pytest
+
 from bandits_torch import recipes
 from bandits_torch.problems import make
+
+KINDS = ("gp_ts", "tv_gp_ucb", "bbkb", "pe_gp_ucb", "master_gp_ucb", "ada_opkb", "auto")
+
+
+def of_every_kind():
+    """The recipes as parameters of a test of what they have in common: in its short form, one of each kind of state."""
+    return [pytest.param(name, marks=() if name in KINDS else pytest.mark.long) for name in recipes.RECIPES]
 
 
 def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):

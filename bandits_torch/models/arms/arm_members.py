@@ -50,6 +50,7 @@ class ArmMembers(Described, torch.nn.Module):
     Source: the recursion of ``CovarianceForm``; ``ArmGP`` of the same priors agrees with it (tests).
     """
 
+    can_condition_mean = True  # which ``ArmModel`` cannot
     mean: Tensor
     reduction: Tensor
     rows: Tensor

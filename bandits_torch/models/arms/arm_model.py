@@ -20,10 +20,12 @@ class ArmModel(OnlineModel):
     Attributes:
         arms: ``(*arms_batch, N, d)`` features.
         drifts: whether inputs have a time column.
+        can_condition_mean: False; ``ArmMembers``, which can set its mean anew, has True.
     """
 
     arms: Tensor
     drifts: bool = False
+    can_condition_mean = False
     likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
     _batch_shape: torch.Size
     _candidates: Tensor | None = None

@@ -18,12 +18,12 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.broadcasting import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.online_model import OnlineModel
 
 
-class WeightedGP(OnlineModel):
+class WeightedGP(ArmModel):
     """Regression with weights w_s = discount^{t - s}, and the sandwich variance of WGP-UCB (Deng et al. 2022).
 
     With V = sum_s w_s phi phi^T + lambda I and V~ = sum_s w_s^2 phi phi^T + lambda I,
@@ -51,8 +51,6 @@ class WeightedGP(OnlineModel):
     With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms.
     """
 
-    likelihood = None
-
     def __init__(
         self,
         arms: Tensor | int,
@@ -71,9 +69,8 @@ class WeightedGP(OnlineModel):
         validation.require(
             not prior.drifts, "kernel", kernel, "without a time part: the weights do the forgetting"
         )
-        self._batch_shape, self.num_arms = prior.batch_shape, prior.num_arms
+        self._batch_shape = prior.batch_shape
         self.register_buffer("arms", prior.arms)
-        self.arms: Tensor
         self.register_buffer("noise_variance", prior.noise_variance)
         K = prior.prior.matrix()
         self.register_buffer("prior_covariance", K.reshape(*prior.prior.batch_shape, *K.shape[-2:]))
@@ -135,9 +132,19 @@ class WeightedGP(OnlineModel):
         shape, where = self._batch_shape, self._mask(where)
         index = inputs.flat("X", index, shape, n).reshape(*shape, n)
         rewards = inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
-        rewards = rewards - self.prior_mean.gather(-1, index)
         for k in range(n):
             self._learn(index[..., k : k + 1], rewards[..., k : k + 1], where)
+
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """``observe`` for one pull per member; ``time`` is not looked at."""
+        self.observe(arm[..., None, None], reward[..., None, None], where)
+
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        """``observe_arms`` in every member, of what a policy has checked."""
+        b = self._batch_shape
+        self._learn(arm.expand(b).unsqueeze(-1), reward.to(self.weight).expand(b).unsqueeze(-1), None)
 
     def _index(self, X: Tensor) -> Tensor:
         """Arms of inputs ``... x q x 1``; their values are looked at on a CPU only, where a look costs no wait."""
@@ -152,6 +159,8 @@ class WeightedGP(OnlineModel):
         return None if where is None else inputs.flat_mask(where, shape).reshape(shape)
 
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
+        """``arm`` and ``reward``: ``batch_shape x 1``."""
+        reward = reward - self.prior_mean.gather(-1, arm)
         ones = torch.ones_like(reward)
         changed = (
             ("weight", self.discount, ones),
@@ -226,6 +235,25 @@ class WeightedGP(OnlineModel):
         A.diagonal(dim1=-2, dim2=-1).add_(1.0)
         return torch.linalg.cholesky(A)
 
+    def _lost(self) -> Tensor:
+        """What the second weights take off, by arms: sum_s w_s (1 - w_s) / lambda, ``batch_shape x 1 x N``."""
+        return ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
+
+    def candidates(self, time: float | None = None) -> Tensor:
+        """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
+        return self._arm_inputs()
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at. O(N^2)."""
+        mean, C = self._now()
+        variance = C.diagonal(dim1=-2, dim2=-1) - (C.square() * self._lost()).sum(-1)
+        return mean + self.prior_mean, variance.clamp_min(0.0)
+
+    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Mean ``batch_shape x N`` and sandwich covariance ``batch_shape x N x N`` of all arms. O(N^3)."""
+        mean, C = self._now()
+        return mean + self.prior_mean, C - (C * self._lost()) @ C.mT
+
     def posterior(  # type: ignore[override]
         self,
         X: Tensor,
@@ -241,8 +269,7 @@ class WeightedGP(OnlineModel):
         arm = index.expand(*batch, q)
         at = (mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
         rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
-        lost = ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
-        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * lost) @ rows.mT
+        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * self._lost()) @ rows.mT
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
         if q == 1:  # rounding may leave less than 0 of variances far below the prior's
