@@ -23,6 +23,7 @@ _FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
 _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
 _FEW_NOISES = (0.01, 0.3)
 _TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
+_STRENGTH, _FIRM = 10.0, 1000.0  # of the unit told, in observations; where the noise is as told, too
 _PARTS = (
     (0.0, 0.6),
     (0.3, 0.2),
@@ -34,13 +35,16 @@ FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank
 
 @dataclass(frozen=True)
 class Family:
-    """Members that share a covariance (or its root): every one of these noises with every one of these rates."""
+    """Members that share a covariance (or its root): every one of these noises with every one of these rates.
+
+    ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
+    """
 
     shape: Tensor
     noises: Sequence[Tensor]
     rates: Sequence[float]
     weight: float
-    told: bool
+    strengths: Sequence[float]
 
 
 def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None) -> list[Family]:
@@ -67,18 +71,20 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
         variance = own(features, diag=True).expand(n)
         s = float(variance.mean())
         noises = [s * features.new_tensor(share) for share in _NOISES]
+        strengths = [_STRENGTH] * len(noises)
         if noise_variance is not None:
             told = settings.noise_over(features, noise_variance)
             settings.check_ratio(told, variance)
             noises = [times * told for times in _TOLD_NOISES]
+            strengths = [_FIRM if times == 1 else _STRENGTH for times in _TOLD_NOISES]
         if n > FULL_UP_TO:
             root = pivoted_root(
                 lambda i: own(features[i : i + 1], features).to_dense().squeeze(0), variance, _RANK
             )
-            return [Family(root, noises, _UNKNOWN_RATES, _TOLD, True)]
+            return [Family(root, noises, _UNKNOWN_RATES, _TOLD, strengths)]
         K = own(features).to_dense()
     one = torch.eye(n, dtype=K.dtype, device=K.device)
-    return [Family(K + part * s * one, noises, RATES, _TOLD * weight, True) for part, weight in _PARTS]
+    return [Family(K + part * s * one, noises, RATES, _TOLD * weight, strengths) for part, weight in _PARTS]
 
 
 def _unknown(
@@ -102,7 +108,8 @@ def _unknown(
     else:
         shapes = [torch.cat([root, features.new_ones(n, 1)], -1) for root in smooth]
     ratios = [features.new_tensor(share) for share in noises]
-    return [Family(shape, ratios, rates, weight / len(shapes), False) for shape in shapes]
+    unknown = [0.0] * len(ratios)
+    return [Family(shape, ratios, rates, weight / len(shapes), unknown) for shape in shapes]
 
 
 def spread(features: Tensor) -> Tensor | None:

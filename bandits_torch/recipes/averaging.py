@@ -29,7 +29,6 @@ from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
-_TOLD_STRENGTH = 10.0  # of the unit told, in observations
 
 
 @recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True)
@@ -161,12 +160,15 @@ def _policy(
     sharing: dict[str, Any],
 ) -> ModelAveraging:
     members = [
-        (g, noise, rate, family.weight / (len(family.noises) * len(family.rates)), family.told)
+        (g, noise, rate, family.weight / (len(family.noises) * len(family.rates)), strength)
         for g, family in enumerate(groups)
-        for noise, rate in product(family.noises, family.rates)
+        for (noise, strength), rate in product(
+            zip(family.noises, family.strengths, strict=True), family.rates
+        )
     ]
-    kernel, noise, rate, weight, told = zip(*members, strict=True)
-    believes = torch.tensor(told, device=features.device)
+    kernel, noise, rate, weight, strength = zip(*members, strict=True)
+    strengths = features.new_tensor(strength)
+    believes = strengths > 0
     n = features.shape[-2]
     mean = settings.prior_mean_over(features, prior_mean)
     validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
@@ -185,7 +187,7 @@ def _policy(
     return ModelAveraging(
         model,
         sharing=FixedShare(features.new_tensor(weight), replicates, **sharing),
-        scale=MemberScale(torch.where(believes, _TOLD_STRENGTH, 0.0).to(features), ~believes, replicates),
+        scale=MemberScale(strengths, ~believes, replicates),
         typical_gap=True,
         **own,
     )

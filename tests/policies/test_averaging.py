@@ -437,6 +437,18 @@ def test_parts_that_do_not_fit_are_refused_by_name():
             MemberScale(**arguments)
 
 
+def test_calm_hours_do_not_take_the_unit_told_from_those_who_believe_the_noise_told_as_well():
+    """Lights that are off all night: to follow them in the morning, the unit must not have shrunk to the night's."""
+    policy = recipes.auto(N, smooth(N), 0.01)
+    noise, told = policy.model.noise_variance[0], ~policy.scale.learn_offset
+    firm = told & (noise == 0.01)
+    assert 0 < firm.sum() < told.sum()
+    for step in range(1, 151):
+        policy.learn(Observation(float(step), torch.tensor([step % N]), torch.zeros(1).double()))
+    assert policy.scale.scale[0, firm].min() > 0.9
+    assert policy.scale.scale[0, told & ~firm].max() < 0.15
+
+
 def test_a_history_tells_what_its_covariance_and_means_tell():
     g = torch.Generator().manual_seed(2)
     mixed = torch.randn(80, 3, generator=g).double() @ torch.randn(3, 7, generator=g).double()
