@@ -20,6 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: a case of the long form alone")
+    if (
+        getattr(config.option, "dist", None) == "load"
+    ):  # pytest-xdist: what a module's tests share is then made once
+        config.option.dist = "worksteal"
 
 
 @pytest.hookimpl(trylast=True)

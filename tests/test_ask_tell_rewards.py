@@ -158,9 +158,16 @@ def test_many_rewards_of_an_arm_agree_with_quadrature_to_a_tenth_of_a_deviation(
     assert exact[1] < 0.3  # much was learned
 
 
-@pytest.mark.parametrize("kind", ["binary", "counts"])
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb"])
-def test_the_best_arm_is_found(kind, name):
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("gp_ucb", "binary"),
+        ("tv_gp_ucb", "counts"),
+        pytest.param("gp_ucb", "counts", marks=pytest.mark.long),
+        pytest.param("tv_gp_ucb", "binary", marks=pytest.mark.long),
+    ],
+)
+def test_the_best_arm_is_found(name, kind):
     S, generator = 16, torch.Generator().manual_seed(1)
     policy = getattr(recipes, name)(ARMS, KERNEL, 0.1, replicates=S, width=1.5)
     asked = AskTell(policy, rewards=kind)

@@ -68,10 +68,10 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
         table.to_csv(tmp_path / name, index=False)
     arguments = shlex.split(command)[1:]
     if arguments[0] == "rerun":
-        few = ["race", "--policies", "random,gp_ts", "--horizon", "30", "--replicates", "2"]
+        few = ["race", "--policies", "random,gp_ts", "--horizon", "12", "--replicates", "2"]
         assert CliRunner().invoke(cli.app, few).exit_code == 0
     if arguments[0] == "race":
-        arguments = [*arguments, "--horizon", "30", "--replicates", "2"]  # the last of each counts
+        arguments = [*arguments, "--horizon", "12", "--replicates", "2"]  # the last of each counts
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert result.output
