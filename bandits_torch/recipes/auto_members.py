@@ -29,6 +29,7 @@ _PARTS = (
     (0.3, 0.2),
     (3.0, 0.2),
 )  # independent part of each arm as a share of the variance, weight
+_SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share of what is told
 _TOLD = 0.9  # prior weight of the members that believe what is told
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 
@@ -63,7 +64,7 @@ def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: N
 
 
 def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[Family]:
-    """Members over the kernel told, and over it with an independent part for each arm."""
+    """Members over the kernel told, over it with an independent part for each arm, and over sharper ones."""
     n, own = len(features), settings.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
         features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
@@ -84,7 +85,31 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
             return [Family(root, noises, _UNKNOWN_RATES, _TOLD, strengths)]
         K = own(features).to_dense()
     one = torch.eye(n, dtype=K.dtype, device=K.device)
-    return [Family(K + part * s * one, noises, RATES, _TOLD * weight, strengths) for part, weight in _PARTS]
+    believed, share = _TOLD * (1 - _SHARPER_WEIGHT), _TOLD * _SHARPER_WEIGHT / len(_SHARPER)
+    groups = [
+        Family(K + part * s * one, noises, RATES, believed * weight, strengths) for part, weight in _PARTS
+    ]
+    return groups + [
+        Family(sharper(K, power), noises, _UNKNOWN_RATES, share, strengths) for power in _SHARPER
+    ]
+
+
+def sharper(covariance: Tensor, power: int) -> Tensor:
+    """The covariance with the same variances and with correlations to a power, (N, N).
+
+        K'_ij = s_i s_j (K_ij / (s_i s_j))^p,   s_i = sqrt(K_ii).
+
+    For a squared exponential kernel that divides length-scales by sqrt(p), whatever the arms' dimension; it needs no
+    features. Positive semi-definite for every whole p >= 1 by Schur's product theorem (Horn & Johnson 2013, 7.5.3).
+
+    Args:
+        covariance: K, (N, N), positive semi-definite.
+        power: p, a whole number >= 1.
+    """
+    deviation = covariance.diagonal().sqrt()
+    sizes = deviation.unsqueeze(-1) * deviation
+    correlation = torch.where(sizes > 0, covariance / sizes, 0.0)
+    return sizes * correlation**power
 
 
 def _unknown(

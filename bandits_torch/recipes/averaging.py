@@ -47,6 +47,7 @@ def auto(
     Told nothing, the choices are the same when rewards are multiplied or shifted, or time is counted in another unit.
     Where no kernel is told, up to 16 arms, and any number without features, are all tried in time (``try_all``).
     A kernel or a noise variance that is told is used; members that do without it stay, so being wrong costs little.
+    Up to 500 arms, so do members with a kernel of shorter range (``sharper``: length-scales divided by 3 and 5).
 
     Args:
         kernel: None: not known; else as for the other recipes.
@@ -59,7 +60,7 @@ def auto(
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
-    Members: P = 15 (arms without features) to 105 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
+    Members: P = 15 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
     that O(S P N).
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
