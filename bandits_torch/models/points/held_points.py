@@ -129,7 +129,7 @@ class HeldPoints(OnlineModel):
         errors with it, of which the factor knows nothing. O(t^2)."""
         rows = self.data.rows()
         residual = torch.where(rows.held, rows.targets - self.prior_mean(rows.inputs), 0.0)
-        rows.whitened.copy_(solve_transposed(self.data.solid(), residual.unsqueeze(-1)).squeeze(-1))
+        rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
