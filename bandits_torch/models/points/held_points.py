@@ -10,7 +10,6 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.rank_one import solve_transposed
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.conditioning import GaussianPrior
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
