@@ -97,8 +97,8 @@ def write_page(
         "one at a time; eight with eight open), and who has to guess where the function was drawn anew in between.",
         "*Above the floors*: regret above it with eight open, rolling and in batches, over that of one at a time above",
         "its own: what the policy itself loses by eight questions, without what anybody loses by waiting. *Asked above",
-        f"the floors*: what that may be at most for a ratio of {ASKED}; below 0 no policy can, and near 0 it would have",
-        "to know nearly all that waiting lets it know. Other rules of choosing than GP-BUCB's, none of them better:",
+        f"the floors*: what that may be at most for a ratio of {ASKED}; below 0 no policy can, near 0 it would have to",
+        "know nearly all that waiting lets it know. Other rules of choosing than GP-BUCB's, none of them better:",
         "`PROTOCOL.md` beside this folder.",
         "",
         *(
