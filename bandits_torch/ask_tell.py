@@ -20,6 +20,7 @@ from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.turn import Turn
 
 
@@ -261,12 +262,13 @@ class AskTell(Described):
             over_points = self.policy.dim > 0
             expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
-            marginals = getattr(self.policy, "marginals", None)
+            inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
+            marginals = getattr(self.policy, "marginals", None) if hasattr(inside, "marginals") else None
             believes = "one that predicts: an IndexPolicy, or an average over members"
-            validation.require(marginals is not None, "policy", type(self.policy).__name__, believes)
+            validation.require(marginals is not None, "policy", type(inside).__name__, believes)
             if context is not None:
                 validation.instance("context", context, ArmContext, "an ArmContext")
-                takes = isinstance(self.policy, ContextualPolicy)
+                takes = isinstance(inside, ContextualPolicy)
                 validation.require(takes, "context", context, f"None: {self.name} takes none")
             mean, variance = marginals(at, points if context is None else context)  # type: ignore[misc]
             return mean, variance.clamp_min(0.0).sqrt()

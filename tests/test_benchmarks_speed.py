@@ -31,6 +31,7 @@ COLUMNS = {
     | {"seconds_per_replicate_step"},
     "stale_points": {"observations", "held", "steps", "choose_seconds", "learn_seconds", "seconds_per_step"}
     | {"mean_seconds_per_step", "mean_error", "bound"},
+    "forgetting": {"observations", "rounds", "observe_seconds", "forget_seconds"},
     "million_steps": {
         "form",
         "dtype",

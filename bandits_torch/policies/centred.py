@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
@@ -31,3 +34,8 @@ class CentredPolicy(WrappingPolicy):
         """Learn how far the reward lies above the prior mean."""
         Arms(self.num_arms, self.replicates).check(observation)
         self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
+
+    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        """What the policy inside believes, if it tells, and the prior mean."""
+        mean, variance = super().marginals(time, points)
+        return mean + self.prior_mean, variance

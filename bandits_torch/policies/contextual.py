@@ -107,6 +107,11 @@ class ContextualPolicy(IndexPolicy):
         with self.choices.as_chosen(observation.why[INPUTS]):
             super().learn_checked(observation)
 
+    def predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """See ``IndexPolicy``, with the inputs of the choice."""
+        with self.choices.as_chosen(observation.why[INPUTS]):
+            return super().predicted(observation)
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""

@@ -66,13 +66,9 @@ class LatentRewards(WrappingPolicy):
             right = whole and (self.rewards == "counts" or bool((y <= 1).all()))
             expected = "0 or 1" if self.rewards == "binary" else "integers >= 0"
             validation.require(right, "reward", y, expected)
-        mean, deviation = self.policy.predict(observation.arm, observation.time)
+        mean, deviation = self.policy.predicted(observation)
         z, r = as_gaussian(self.rewards, y, mean, deviation.square())
         self.policy.learn(replace(observation, reward=z.to(y), noise_variance=r.to(y)))
-
-    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of f for every arm, (S, N) each."""
-        return self.policy.marginals(time)
 
 
 def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

@@ -171,6 +171,10 @@ class IndexPolicy(Policy):
         """Posterior mean and standard deviation of one arm (or point) per replicate, (S,) each."""
         return self.choices.predict(arm, time)
 
+    def predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """``predict`` of what an observation is of, whose reward counts for nothing."""
+        return self.predict(observation.arm, observation.time)
+
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance at ``time`` of every arm, or of ``points`` (N, d) of a domain, (S, N) each."""

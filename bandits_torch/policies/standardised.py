@@ -87,9 +87,9 @@ class StandardisedPolicy(WrappingPolicy):
         for one in self._told:
             self.policy.learn(self._standard(one))
 
-    def marginals(self, time: float) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of every arm in units of reward, (S, N) each, if the policy inside has them."""
-        mean, variance = self.policy.marginals(time)  # type: ignore[attr-defined]
+    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance in units of reward, (S, N) each, of what the policy inside tells them of."""
+        mean, variance = super().marginals(time, points)
         offset, scale = self.offset.to(mean).unsqueeze(-1), self.scale.to(mean).unsqueeze(-1)
         return offset + scale * mean, scale.square() * variance
 

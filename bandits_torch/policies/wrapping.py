@@ -24,11 +24,21 @@ class WrappingPolicy(Policy):
         """As the policy inside chooses."""
         return self.policy.choose(time, available)
 
+    @property
+    def innermost(self) -> Policy:
+        """The policy inside, or the one inside that if it is around another."""
+        inside = self.policy
+        return inside.innermost if isinstance(inside, WrappingPolicy) else inside
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """As the policy inside."""
         with self.policy.expecting(time) as expect:
             yield expect
+
+    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        """What the policy inside believes, if it tells: mean and variance, (S, N) each."""
+        return self.policy.marginals(time, points)  # type: ignore[attr-defined]
 
     def reset(self, where: Tensor | None = None) -> None:
         """As the policy inside."""

@@ -69,7 +69,7 @@ def _dense(table: pd.DataFrame) -> list[str]:
         f"anew at the steps at which it is asked, the last {TIMED} among them, and plays in between what the exact",
         "model over the 800 pairs of arm and context plays (*contexts listed*), whose posterior is its own; *same",
         "arms* is of the steps at which it was asked. Times of the two problems were taken under different loads:",
-        "only ratios within a problem compare.",
+        "only ratios within a problem compare, and seeds whose times are of an older program have none.",
         f"Asked: regret at most {ASKED_REGRET} times its own, in 1/{ASKED_TIME} of its time.",
         f"Under drift observations are dropped once no mean can change by more than {STALE} prior deviations",
         f"(`StaleObservations`), or but for the last {WINDOW}; what is fixed has no old observations to drop.",

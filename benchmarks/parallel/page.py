@@ -32,6 +32,11 @@ def above(table: pd.DataFrame, mode: str, floors: dict[str, Any]) -> float:
     return float((wide[mode] - floors[mode].mean()) / (wide[ONE] - floors[ONE].mean()))
 
 
+def allowed(mean: pd.Series, floors: dict[str, Any], mode: str) -> float:
+    """What ``above`` may be at most, for a regret of ``ASKED`` times that of one at a time."""
+    return float((ASKED * mean[ONE] - floors[mode].mean()) / (mean[ONE] - floors[ONE].mean()))
+
+
 def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
     """One row for each race and policy."""
     rows = []
@@ -44,6 +49,9 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
         floors = {mode: floor(problem, over, sizes[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
         row |= {f"floor, {mode}": f"{floors[mode].mean():.1f}" for mode in (ONE, *COUNTED[:2])}
         row["above the floors"] = ", ".join(f"{above(part, mode, floors):.2f}" for mode in COUNTED[:2])
+        row["asked above the floors"] = ", ".join(
+            f"{allowed(mean, floors, mode):.2f}" for mode in COUNTED[:2]
+        )
         for mode in part["mode"].unique():
             if mode != ONE:
                 r, error = ratio(part, mode)
@@ -53,6 +61,7 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
                     row[f"_{mode}"] = r
                     row[f"_above {mode}"] = above(part, mode, floors)
                     row[f"_beyond {mode}"] = float(floors[mode].mean() > ASKED * mean[ONE])
+                    row[f"_floor {mode}"] = float(mean[mode] / floors[mode].mean())
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -87,7 +96,10 @@ def write_page(
         "knows without noise all that was true when the question was asked whose answer is the latest (one step ago,",
         "one at a time; eight with eight open), and who has to guess where the function was drawn anew in between.",
         "*Above the floors*: regret above it with eight open, rolling and in batches, over that of one at a time above",
-        "its own: what the policy itself loses by eight questions, without what anybody loses by waiting.",
+        "its own: what the policy itself loses by eight questions, without what anybody loses by waiting. *Asked above",
+        f"the floors*: what that may be at most for a ratio of {ASKED}; below 0 no policy can, near 0 it would have to",
+        "know nearly all that waiting lets it know. Other rules of choosing than GP-BUCB's, none of them better:",
+        "`PROTOCOL.md` beside this folder.",
         "",
         *(
             f"Over {over}: {size.horizon} rewards, {size.replicates} replicates."
@@ -96,8 +108,9 @@ def write_page(
         "",
         f"Ratios at most {ASKED}: {', '.join(counted)}.",
         f"Beyond reach, since the floor is above {ASKED} times the regret of one at a time:",
-        f"{_of(found, '_beyond', lambda x: x > 0)}.",
+        f"{_of(found, '_beyond', lambda x: x > 0)}, {_names(found)}.",
         f"Above the floors, ratios at most {ASKED}: {_of(found, '_above', lambda x: x <= ASKED)}.",
+        f"At most {ASKED} times the floor itself: {_of(found, '_floor', lambda x: x <= ASKED)}.",
         "",
         _markdown(found.drop(columns=hidden).fillna("")),
         "",
@@ -115,7 +128,7 @@ def write_page(
 
 
 def _missing(found: pd.DataFrame) -> list[str]:
-    names = [f"_{what}{mode}" for what in ("", "above ", "beyond ") for mode in COUNTED]
+    names = [f"_{what}{mode}" for what in ("", "above ", "beyond ", "floor ") for mode in COUNTED]
     return [name for name in names if name not in found.columns]
 
 
@@ -125,6 +138,13 @@ def _of(found: pd.DataFrame, what: str, holds: Callable[[pd.Series], pd.Series])
         column = found[f"{what} {mode}"]
         told.append(f"{int(holds(column).sum())} of {int(column.notna().sum())} ({mode})")
     return ", ".join(told)
+
+
+def _names(found: pd.DataFrame) -> str:
+    """The races that no policy can win so."""
+    beyond = found[[f"_beyond {mode}" for mode in COUNTED[:2]]].gt(0).any(axis=1)
+    told = [f"{row.over} {row.problem} {row.policy}" for row in found[beyond].itertuples()]
+    return "; ".join(told) or "none"
 
 
 def _markdown(table: pd.DataFrame) -> str:

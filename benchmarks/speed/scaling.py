@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-import torch
 
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.candidate_priors import arm_gp_over_priors
@@ -112,8 +111,7 @@ def _online_gp(task: Task, sizes: dict[str, int]) -> Policy:
 
 def _weighted_gp(task: Task, sizes: dict[str, int]) -> Policy:
     model = WeightedGP(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
-    by_index = torch.arange(model.num_arms).to(task.arms).unsqueeze(-1)
-    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), choices=by_index)
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH))
 
 
 def _sketched_gp(task: Task, sizes: dict[str, int]) -> Policy:

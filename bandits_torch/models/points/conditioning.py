@@ -108,4 +108,4 @@ def _whiten(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> Tensor:
     old = data.rows()
     points, unfold = fold(X, data.factor_shape)
     cross = prior.covariance(old.inputs, points)
-    return unfold(solve_transposed(data.solid(), cross * old.held.unsqueeze(-1) if data.ragged else cross))
+    return unfold(data.solve(cross * old.held.unsqueeze(-1) if data.ragged else cross))

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.rank_one import remove_row
+from bandits_torch.models.algebra.rank_one import remove_row, solve_transposed
 from bandits_torch.models.online_model import ResizableState
+from bandits_torch.models.points.padded_factor import PaddedFactor, pays
 
 _SMALLEST_CAPACITY = 32
 _FULL = 0.75  # a buffer fuller than this after compaction is doubled
@@ -106,11 +107,21 @@ class GrowingCholesky(ResizableState):
             self._solid = kept = (upper, upper._version, t, upper[..., :t, :t].contiguous())
         return kept[3]
 
+    def solve(self, right: Tensor) -> Tensor:
+        """L^{-1} right, ``factor_shape x t x n``. O(t^2) a column."""
+        if not pays(self.upper, self.size):
+            return solve_transposed(self.solid(), right)
+        if self._padded is None:
+            self._padded = PaddedFactor(self.upper, self.size)
+        self._padded.take(self.upper, self.size)
+        return self._padded.solve(right)
+
     _solid: tuple[Tensor, int, int, Tensor] | None = None
+    _padded: PaddedFactor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is kept to save time."""
-        return {name: value for name, value in vars(self).items() if name != "_solid"}
+        return {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
 
     def widen(self, shape: torch.Size) -> None:
         """Give every member that differs along ``shape`` a factor of its own."""
@@ -132,6 +143,7 @@ class GrowingCholesky(ResizableState):
     def append(self, new: Rows) -> None:
         """Write new rows behind those there are, after ``make_room``. O(t n) beyond their computation."""
         s, e = self.size, self.size + new.targets.shape[-1]
+        padded = self._padded if self._padded and self._padded.holds(self.upper, s) else None
         self.inputs[..., s:e, :] = new.inputs
         self.targets[..., s:e] = new.targets
         self.upper[..., :s, s:e] = new.columns
@@ -139,6 +151,8 @@ class GrowingCholesky(ResizableState):
         self.whitened[..., s:e] = new.whitened
         self.held[..., s:e] = new.held
         self.size = e
+        if padded is not None:
+            padded.append(self.upper, e)
 
     def join(self, new: Rows) -> None:
         """As ``append``, into new tensors, which keeps the graph of autograd; widens as needed. O(t^2)."""

@@ -10,7 +10,6 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.rank_one import solve_transposed
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.conditioning import GaussianPrior
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
@@ -129,7 +128,7 @@ class HeldPoints(OnlineModel):
         errors with it, of which the factor knows nothing. O(t^2)."""
         rows = self.data.rows()
         residual = torch.where(rows.held, rows.targets - self.prior_mean(rows.inputs), 0.0)
-        rows.whitened.copy_(solve_transposed(self.data.solid(), residual.unsqueeze(-1)).squeeze(-1))
+        rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""

@@ -124,6 +124,8 @@ class ContextualArms(ListedArms):
 
 def step_over(available: Any, arms: Arms) -> ArmContext:
     """What ``choose`` was given, whether a mask or more; ValueError for a mask that leaves no arm."""
+    bare = isinstance(available, Tensor) and available.is_floating_point()
+    validation.require(not bare, "available", available, "a mask of booleans; a context in an ArmContext")
     step = available if isinstance(available, ArmContext) else ArmContext(available=available)
     if step.available is not None:
         arms.check_available(step.available)
@@ -132,7 +134,7 @@ def step_over(available: Any, arms: Arms) -> ArmContext:
 
 def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
     """The context of a step, (c,) or (S, c); ValueError for none, or another shape."""
-    expected = f"a tensor ({c},) or ({S}, {c}), in available=ArmContext(context)"
+    expected = f"a tensor ({c},) or ({S}, {c}), in an ArmContext"
     validation.require(context is not None, "context", context, expected)
     assert context is not None
     validation.shape_is("context", context, context.shape in ((c,), (S, c)), f"({c},) or ({S}, {c})")

@@ -1,0 +1,112 @@
+"""What one option of an ``AskTell`` does under another: units and kinds of rewards, contexts, points, predictions."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import ArmContext, AskTell, Domain, recipes
+from bandits_torch.policies.centred import CentredPolicy
+
+ARMS = torch.linspace(0, 1, 5).double().unsqueeze(-1)
+CONTEXTS = torch.tensor([[0.1], [0.5], [0.9]]).double()
+DOMAIN = Domain(torch.tensor([[0.0], [1.0]]).double())
+
+
+def kernel(scale=0.3):
+    k = RBFKernel().double()
+    k.lengthscale = scale
+    return k
+
+
+def contextual(**options):
+    told = {"context_dim": 1, "context_kernel": kernel(0.5), "width": 2.0}
+    return recipes.cgp_ucb(ARMS, kernel(), 0.04, **told, **options)
+
+
+def at(k):
+    return ArmContext(CONTEXTS[k % 3])
+
+
+def play(asked, steps, reward, context=True):
+    told = []
+    for step in range(steps):
+        question = asked.ask(float(step), at(step)) if context else asked.ask(float(step))
+        told.append((int(question.arm), reward(step)))
+        asked.tell(question.id, told[-1][1])
+    return told
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_unit_is_learned_under_contexts_and_predicted_in(listed):
+    options = {"contexts": CONTEXTS} if listed else {}
+    scaled = AskTell(contextual(**options), standardise=True)
+    told = play(scaled, 8, lambda step: 1_000.0 + 30.0 * step)
+    offset, scale = scaled.unit
+    plain = AskTell(contextual(**options))  # told of the same in that unit
+    for step, (arm, reward) in enumerate(told):
+        mask = torch.arange(5) == arm
+        question = plain.ask(float(step), ArmContext(CONTEXTS[step % 3], available=mask))
+        plain.tell(question.id, (reward - float(offset)) / float(scale))
+    mean, deviation = scaled.predict(9.0, context=at(1))
+    expected, spread = plain.predict(9.0, context=at(1))
+    torch.testing.assert_close(mean, offset + scale * expected, rtol=0, atol=1e-8 * float(scale))
+    torch.testing.assert_close(deviation, scale * spread, rtol=0, atol=1e-8 * float(scale))
+
+
+def test_predictions_of_arms_and_points_are_in_the_unit_of_rewards():
+    over_arms = AskTell(recipes.gp_ucb(ARMS, kernel(), 0.01, width=2.0), standardise=True)
+    over_points = AskTell(recipes.gp_ucb(DOMAIN, kernel(), 0.01, width=2.0), standardise=True)
+    for asked, points in ((over_arms, None), (over_points, ARMS)):
+        play(asked, 8, lambda step: 500.0 + step % 2, context=False)
+        mean, deviation = asked.predict(8.0, points)
+        assert mean.shape == deviation.shape == (1, 5)
+        assert bool(((mean > 498) & (mean < 503) & (deviation < 3)).all())
+
+
+def test_rewards_of_0_and_1_are_learned_in_their_own_contexts():
+    live = AskTell(contextual(contexts=CONTEXTS), rewards="binary")
+    play(live, 30, lambda step: int(step % 3 == 0))  # always in the first context, never in the others
+    yes, no = (live.predict(30.0, context=at(k))[0].max() for k in (0, 2))
+    assert float(yes) > 0.3
+    assert float(no) < 0.0
+
+
+def test_late_binary_rewards_count_in_the_context_of_their_question():
+    live, prompt = (AskTell(contextual(contexts=CONTEXTS), rewards="binary") for _ in range(2))
+    other = ArmContext(CONTEXTS[2], available=torch.arange(5) == 3)
+    late = live.ask(0.0, at(0))
+    live.tell(live.ask(1.0, other).id, 0)
+    live.tell(late.id, 1)
+    prompt.tell(prompt.ask(1.0, other).id, 0)
+    same = ArmContext(CONTEXTS[0], available=torch.arange(5) == int(late.arm))
+    prompt.tell(prompt.ask(2.0, same).id, 1)
+    for k in range(3):
+        for one, other in zip(
+            live.predict(2.0, context=at(k)), prompt.predict(2.0, context=at(k)), strict=True
+        ):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_a_policy_around_one_that_believes_nothing_is_refused_by_the_inner_name():
+    asked = AskTell(recipes.ucb1(5), standardise=True)
+    with pytest.raises(ValueError, match=r"policy must be one that predicts.*'UCB1'"):
+        asked.predict(0.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"contexts": CONTEXTS}])
+def test_a_context_by_itself_is_refused_with_the_way_to_tell_it(options):
+    asked = AskTell(contextual(**options))
+    with pytest.raises(ValueError, match="available must be a mask of booleans; a context in an ArmContext"):
+        asked.ask(0.0, CONTEXTS[0])
+    assert asked.asked == 0
+    with pytest.raises(ValueError, match="in an ArmContext"):
+        asked.predict(0.0)
+
+
+def test_a_prior_mean_that_is_taken_off_is_put_back_into_predictions():
+    plain = AskTell(CentredPolicy(recipes.gp_ucb(ARMS, kernel(), 0.01, width=2.0), 40.0))
+    known = AskTell(recipes.gp_ucb(ARMS, kernel(), 0.01, width=2.0, prior_mean=40.0))
+    for asked in (plain, known):
+        play(asked, 6, lambda step: 40.0 + 0.1 * step, context=False)
+    for one, other in zip(plain.predict(6.0), known.predict(6.0), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
