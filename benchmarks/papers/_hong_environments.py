@@ -36,13 +36,16 @@ PUBLISHED = {
 }  # fmt: skip
 PUBLISHED_SLIDING = {"noise_variance": 0.05, "width": 1.81, "window": 3000}
 SLIDING = {"noise_variance": 0.05, "width": 1.4, "window": 3000}
+WEIGHTED = {"noise_variance": 0.05, "width": 1.81, "discount": 0.999}
 NEURAL = {"hidden": 64, "training_steps": 50}
+FULL_WIDTH = {"hidden": 2048, "training_steps": 50}
 # Algorithm: recipe and options, the same everywhere; ``_hong_tuning`` says where those of the tuned ones come from.
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "SW-GP-UCB": ("sw_gp_ucb", SLIDING),
     "SW-GP-UCB published": ("sw_gp_ucb", PUBLISHED_SLIDING),
     "SW-GP-UCB, window 1000": ("sw_gp_ucb", SLIDING | {"window": 1000}),
-    "WGP-UCB": ("w_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "discount": 0.999}),
+    "WGP-UCB": ("w_gp_ucb", WEIGHTED),
+    "WGP-UCB published": ("w_gp_ucb", WEIGHTED | {"discount": 0.9995}),
     "ADA-OPKB tuned": ("ada_opkb", {}),
     "ADA-OPKB published": ("ada_opkb", {"constants": Constants(**PUBLISHED)}),
     "ADA-OPKB calibrated": ("ada_opkb_calibrated", {}),
@@ -52,6 +55,8 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "OPKB": ("opkb", {}),
     "OPNN": ("opnn", NEURAL),
     "OPNN0": ("opnn", NEURAL | {"training_steps": 0}),
+    "OPNN, m = 2048": ("opnn", FULL_WIDTH),
+    "OPNN0, m = 2048": ("opnn", FULL_WIDTH | {"training_steps": 0}),
 }
 RACED = ("SW-GP-UCB", "ADA-OPKB tuned", "ADA-OPKB calibrated", "WGP-UCB", "MASTER", "ADA-OPNN")
 

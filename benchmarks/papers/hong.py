@@ -36,7 +36,7 @@ from benchmarks.papers._folders import results_folder
 # Part: which algorithms play on which environments.
 RACES: dict[str, dict[str, tuple[str, ...]]] = {
     "switching": {
-        name: (*of.RACED, "SW-GP-UCB published", "ADA-OPKB published")
+        name: (*of.RACED, "SW-GP-UCB published", "WGP-UCB published", "ADA-OPKB published")
         for name in ("sphere-one-switch", "sphere-two-switches")
     },
     "cosine": {
