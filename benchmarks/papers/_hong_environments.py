@@ -17,6 +17,8 @@ from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.problems import Problem, make
 
 HORIZON, REPLICATES = 10_000, 25
+MORE = {"cosine-stationary": 50}  # replicates of an environment that the paper gave more (appendix J.2)
+FEW = {"OPNN, m = 2048": 3, "OPNN0, m = 2048": 3}  # of an algorithm of which one takes minutes
 TUNING_SEED, SEED = 0, 1  # arms, functions, noise and draws of tuning runs, and of those that are reported
 
 # Environment: problem, its options, steps of the true changes as shares of T.
@@ -37,7 +39,8 @@ PUBLISHED = {
 PUBLISHED_SLIDING = {"noise_variance": 0.05, "width": 1.81, "window": 3000}
 SLIDING = {"noise_variance": 0.05, "width": 1.4, "window": 3000}
 WEIGHTED = {"noise_variance": 0.05, "width": 1.81, "discount": 0.999}
-NEURAL = {"hidden": 64, "training_steps": 50}
+NEURAL = {"hidden": 64, "training_steps": 50}  # of ADA-OPNN, which trains after every restart
+WIDER = {"hidden": 256, "training_steps": 200}  # the recipe's own
 FULL_WIDTH = {"hidden": 2048, "training_steps": 50}
 # Algorithm: recipe and options, the same everywhere; ``_hong_tuning`` says where those of the tuned ones come from.
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -53,8 +56,10 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "MASTER": ("master_gp_ucb", {"noise_variance": 0.05, "width": 1.81}),
     "GP-UCB": ("gp_ucb", {"noise_variance": 0.05, "width": 1.4}),
     "OPKB": ("opkb", {}),
-    "OPNN": ("opnn", NEURAL),
-    "OPNN0": ("opnn", NEURAL | {"training_steps": 0}),
+    "OPNN": ("opnn", WIDER),
+    "OPNN0": ("opnn", WIDER | {"training_steps": 0}),
+    "OPNN, m = 64": ("opnn", NEURAL),
+    "OPNN0, m = 64": ("opnn", NEURAL | {"training_steps": 0}),
     "OPNN, m = 2048": ("opnn", FULL_WIDTH),
     "OPNN0, m = 2048": ("opnn", FULL_WIDTH | {"training_steps": 0}),
 }
@@ -66,6 +71,12 @@ def environment(name: str, horizon: int, replicates: int, seed: int = SEED) -> t
     problem, options, shares = ENVIRONMENTS[name]
     made = make(problem, horizon=horizon, replicates=replicates, seed=seed, **options)
     return made, [round(share * horizon) for share in shares]
+
+
+def replicates_of(name: str, algorithm: str, asked: int = REPLICATES) -> int:
+    """How many replicates a race plays, where ``asked`` is for all that are not told apart."""
+    few = FEW.get(algorithm, MORE.get(name, REPLICATES))
+    return few if asked == REPLICATES else min(asked, few)
 
 
 def play(
