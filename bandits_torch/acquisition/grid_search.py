@@ -102,6 +102,9 @@ class GridSearch(PointSearch):
                     best = chosen, values
                 else:
                     larger = values > best[1]
-                    best = torch.where(larger.unsqueeze(-1), chosen, best[0]), torch.where(larger, values, best[1])
+                    best = (
+                        torch.where(larger.unsqueeze(-1), chosen, best[0]),
+                        torch.where(larger, values, best[1]),
+                    )
         assert best is not None
         return best

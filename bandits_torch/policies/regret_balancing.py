@@ -92,7 +92,9 @@ class RegretBalancing(Policy):
 
     def _deviation(self, p: int, arm: Tensor, time: float) -> Tensor:
         """Of policy p at the arm, with what has been learned alone."""
-        return self.policies[p].predict(arm, time)[1] if self._deviations is None else self._deviations[p](arm)
+        return (
+            self.policies[p].predict(arm, time)[1] if self._deviations is None else self._deviations[p](arm)
+        )
 
     def _alone(self, policy: IndexPolicy, time: float) -> Callable[[Tensor], Tensor]:
         """Standard deviations of a policy's choices as they stand now, whatever comes to be pending."""

@@ -126,10 +126,14 @@ def gp_ts(
 def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
     """The search over GP-TS's decision sets, with the options of the setup's own."""
     asked = setup.learn_hyperparameters
-    validation.require(not asked, "learn_hyperparameters", asked, "False with grid_until: D_t needs one kernel")
+    validation.require(
+        not asked, "learn_hyperparameters", asked, "False with grid_until: D_t needs one kernel"
+    )
     domain = setup.domain
     if domain is None or not isinstance(model, OnlineGP) or model.input_dim > domain.dim:
-        raise ValueError(f"grid_until must be None but over a domain, without a kernel over time, got {until}")
+        raise ValueError(
+            f"grid_until must be None but over a domain, without a kernel over time, got {until}"
+        )
     norm = float(torch.as_tensor(rkhs_bound).max())
     lipschitz = norm * float(steepness(model, domain).max())
     initial = setup.point_search.initial if setup.point_search is not None else 0

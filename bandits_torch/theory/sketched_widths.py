@@ -84,9 +84,8 @@ class BKBWidth(Width):
         )
         noise_part = torch.sqrt(model.sampling.alpha * growth * model.effective_dimension - log(delta))
         bias = 1 + 1 / math.sqrt(1 - model.sampling.epsilon)
-        for_noise, per_norm = (
-            math.sqrt(self.stretch) * x for x in (2 * R / torch.sqrt(noise) * noise_part, bias)
-        )
+        for_noise = math.sqrt(self.stretch) * 2 * R / torch.sqrt(noise) * noise_part
+        per_norm = math.sqrt(self.stretch) * bias
         if self.bound_is_guess:
             B = _least_not_refuted(B, model, lambda norm: for_noise + per_norm * norm)
         return for_noise + per_norm * B

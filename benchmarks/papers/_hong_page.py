@@ -36,7 +36,11 @@ restarts are per replicate, the delay is the median number of steps from a chang
   are not in the paper.
 """
 # OPNN's name by the width of its network, and what the claim says of it.
-_WIDTHS = {"": "", ", m = 64": " (m = 64, 50 training steps)", ", m = 2048": " (m = 2 048, 50 training steps)"}
+_WIDTHS = {
+    "": "",
+    ", m = 64": " (m = 64, 50 training steps)",
+    ", m = 2048": " (m = 2 048, 50 training steps)",
+}
 _COLUMNS = {
     "algorithm": "algorithm", "replicates": "replicates", "false_alarms": "false alarms", "missed": "missed",
     "median_delay": "median delay", "restarts": "restarts", "cpu_seconds_per_replicate": "CPU s a replicate",
@@ -122,7 +126,7 @@ def claims(totals: pd.DataFrame) -> list[Claim]:
         ("figure 2b", "WGP-UCB, tuned on one switch, is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",
          _claims.every([less(MOVING, other, wgp) for other in (TUNED, nn)]), figure2),
         ("section 6", "A network of width 2048 and depth 3, its learning rate, steps and regulariser searched for",
-         Finding(_claims.UNTESTED, "no GPU here: m = 64 and 50 steps at the largest safe rate, for OPNN 256 and 200"), figure1),
+         Finding(_claims.UNTESTED, "no GPU here: m = 64, 50 steps at the largest safe rate (OPNN 256, 200)"), figure1),
     ]  # fmt: skip
     where = {ONE: "1", TWO: "1", "correlated-d2": "correlated", "correlated-d3": "correlated", MOVING: "2"}
     asked = [

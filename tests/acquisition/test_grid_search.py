@@ -59,7 +59,9 @@ def test_functions_of_that_norm_change_by_at_most_one_over_t_squared_to_the_near
         grid = search.at_step(t).points(domain)
         expected = grid_of_the_paper(domain, search.lipschitz, t)
         np.testing.assert_allclose(grid.numpy(), expected, atol=1e-12)
-        assert len(grid) <= max(1.0, math.prod(math.ceil(lipschitz * float(r) * dim * t**2) for r in high - low))
+        assert len(grid) <= max(
+            1.0, math.prod(math.ceil(lipschitz * float(r) * dim * t**2) for r in high - low)
+        )
         nearest = grid[torch.cdist(x, grid, p=1).argmin(-1)]
         assert (x - nearest).abs().sum(-1).max() <= (1 + 1e-4) / (lipschitz * t**2)
         f, at = (kernel(points, centres).to_dense() @ weights for points in (x, nearest))
@@ -70,7 +72,9 @@ def test_functions_of_that_norm_change_by_at_most_one_over_t_squared_to_the_near
 @pytest.mark.parametrize("dim", [1, 2])
 def test_the_policy_plays_the_largest_value_of_its_draw_on_the_grid(dim) -> None:
     domain = DOMAINS[dim]
-    policy = recipes.gp_ts(domain, squared_exponential(0.4), NOISE, width=1.0, grid_until=8, replicates=2, seed=3)
+    policy = recipes.gp_ts(
+        domain, squared_exponential(0.4), NOISE, width=1.0, grid_until=8, replicates=2, seed=3
+    )
     lipschitz = policy.choices.search.lipschitz
     for t in range(1, 7):
         choice = policy.choose(t)

@@ -49,7 +49,11 @@ class Coins:
 def growing(arms, kernel):
     """BKB whose qbar_t is .3 + .5 ln(max(1, t / 20))."""
     sampling = LeverageSampling(0.3, dictionary="redrawn", rise=0.5, horizon=20)
-    return IndexPolicy(SketchedGP(arms, kernel, LAMBDA, batch_shape=(1,), sampling=sampling), UniformFirst, width=ConstantWidth(2.0))
+    return IndexPolicy(
+        SketchedGP(arms, kernel, LAMBDA, batch_shape=(1,), sampling=sampling),
+        UniformFirst,
+        width=ConstantWidth(2.0),
+    )
 
 
 @pytest.mark.parametrize("qbar", [0.3, 2.0, None])
@@ -150,7 +154,9 @@ def test_all_draws_together_fail_with_probability_at_most_delta(epsilon: float, 
     assert fails + beyond <= delta
     constant = LeverageSampling(sampling.oversampling, epsilon=epsilon).at(t)
     R = sampling.alpha / constant
-    assert (4 * t * (-(epsilon**2) / 2 / (R + R * epsilon / 3)).exp()).sum() > delta, "no schedule would do too"
+    assert (4 * t * (-(epsilon**2) / 2 / (R + R * epsilon / 3)).exp()).sum() > delta, (
+        "no schedule would do too"
+    )
 
 
 def swept(norm: float, steps: int, qbar: float = 1.0):
@@ -167,17 +173,19 @@ def swept(norm: float, steps: int, qbar: float = 1.0):
 
 
 @pytest.mark.parametrize(("norm", "steps"), [(80.0, 50), (30.0, 300), (200.0, 100)])
-def test_the_norm_is_doubled_while_no_function_as_short_is_in_the_confidence_set(norm: float, steps: int) -> None:
+def test_the_norm_is_doubled_while_no_function_as_short_is_in_the_confidence_set(
+    norm: float, steps: int
+) -> None:
     model, K, pulled, rewards = swept(norm, steps)
     told, guessing = BKBWidth(0.0, 0.1, 0.1), BKBWidth(0.2, 0.1, 0.1, bound_is_guess=True)
     noise_part, per_norm = float(told(steps + 1, model)), 1 + 1 / 0.5**0.5
     held = sorted(int(model.sketches[0].arm[place]) for place in model.sketches[0]._in_dictionary)
     assert len(held) < len(set(pulled))
-    guess, distance = guessed_norm(
-        K, pulled, rewards, held, LAMBDA, 0.2, lambda F: noise_part + per_norm * F
-    )
+    guess, distance = guessed_norm(K, pulled, rewards, held, LAMBDA, 0.2, lambda F: noise_part + per_norm * F)
     assert guess > 0.2
-    torch.testing.assert_close(float(model.distance_to_ball(torch.tensor(guess).double())), distance, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        float(model.distance_to_ball(torch.tensor(guess).double())), distance, rtol=1e-5, atol=1e-6
+    )
     assert float(guessing(steps + 1, model)) == pytest.approx(noise_part + per_norm * guess)
 
 
@@ -196,4 +204,5 @@ def test_a_guess_above_the_norm_is_not_refuted_and_one_far_below_is() -> None:
         reward = f[choice.arm] + 0.05 * torch.randn(10, generator=noise).double()
         policy.learn(Observation(t, choice.arm, reward, choice.why))
     assert (torch.stack(guesses) < 2 * 60).all()
-    assert (guesses[0] == 0.5).all() and (guesses[-1] >= 4).all()
+    assert (guesses[0] == 0.5).all()
+    assert (guesses[-1] >= 4).all()

@@ -139,7 +139,11 @@ def test_bad_settings_are_refused(options, message) -> None:
 
 
 def over_points(replicates=1, **options) -> RegretBalancing:
-    priors = [CandidatePrior(lengthscale(0.15)), CandidatePrior(lengthscale(0.5), -4.0), CandidatePrior(lengthscale(1.0))]
+    priors = [
+        CandidatePrior(lengthscale(0.15)),
+        CandidatePrior(lengthscale(0.5), -4.0),
+        CandidatePrior(lengthscale(1.0)),
+    ]
     options = {"horizon": 60, "width": 2.0, "seed": 2} | options
     return recipes.regret_balancing(LINE, priors, NOISE, replicates=replicates, **options)
 
