@@ -31,10 +31,21 @@ _HEAD = """# Results
 Written by `python -m benchmarks.results` from the result files; run it again rather than edit it.
 
 """
+# Pages of results but for the papers' own, in the order in which they are told of; a test finds one that is missing.
 _OTHERS = {
     "speed/RESULTS.md": "[Speed]({}): a step's time against arms, observations, replicates, window, beside BoTorch's.",
-    "safety/results/RESULTS.md": "[Safety]({}): limits on a measured outcome that drifts, broken and kept.",
     "leaderboard/results/RESULTS.md": "[Leaderboard]({}): every recipe on many environments, with settings fixed once.",
+    "auto/results/RESULTS.md": "[Auto]({}): what `auto` costs that is told nothing, by a protocol fixed before.",
+    "widths/results/RESULTS.md": "[Widths]({}): widths with a theorem, unknown length-scales, R-PERP.",
+    "safety/results/RESULTS.md": "[Safety]({}): limits on a measured outcome that drifts, broken and kept.",
+    "safety/results/POINTS.md": "[Safety over points]({}): the same over the unit square.",
+    "continuous/results/RESULTS.md": "[Continuous]({}): dynamic standard functions over domains.",
+    "contexts/results/RESULTS.md": "[Contexts]({}): rewards that depend on a context, against dense and linear models.",
+    "cycles/results/RESULTS.md": "[Cycles]({}): kernels with a day, against exponential forgetting.",
+    "parallel/results/RESULTS.md": "[Parallel]({}): eight questions open at once, against one.",
+    "elsewhere/results/RESULTS.md": "[Elsewhere]({}): moving peaks and bandits that others wrote.",
+    "ray/results/RESULTS.md": "[Ray Tune]({}): schedulers of populations.",
+    "xopt/results/RESULTS.md": "[Xopt]({}): a beam line that drifts.",
 }
 _PAPERS = """
 The papers' experiments, claim by claim. A claim *holds* or *does not hold* by the numbers beside it, is *not

@@ -37,6 +37,7 @@ OTHERS = {
     "contexts": torch.rand(3, 1).double(),
     "delta": 0.25,
     "depth": 4,
+    "bound_is_guess": True,
     "dictionary": "kept",
     "discount": 0.8,
     "drift_variance": 0.05,
@@ -46,6 +47,7 @@ OTHERS = {
     "first_replicate": 4,
     "forgetting_rate": 0.2,
     "form": "factor",
+    "grid_until": 5,
     "growth": 3.0,
     "guarantee": "step",
     "hidden": 8,
@@ -193,6 +195,7 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
             ("auto", "history"),
+            ("gp_ts", "grid_until"),
             ("safe_gp_ucb", "safe_points"),
         }  # not here
         return

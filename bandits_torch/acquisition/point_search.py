@@ -47,6 +47,10 @@ class PointSearch:
         validation.instance("options", self.options, Mapping, "a mapping, the options of optimize_acqf")
         validation.instance("warm_start", self.warm_start, bool, "True or False")
 
+    def at_step(self, step: int) -> PointSearch:
+        """The search of step 1, 2, ...: the same at all."""
+        return self
+
     def opening(self, domain: Domain, step: int, replicates: int, seed: int) -> Tensor | None:
         """Points (S, d) to play after ``step`` < ``initial`` others, the same in all replicates; None from then on."""
         if step >= self.initial:

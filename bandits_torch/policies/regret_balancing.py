@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.choices import Arms
+from bandits_torch.domain import Domain
+from bandits_torch.policies.choices import choices_of
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
 from bandits_torch.theory.prior_widths import elimination_xi
@@ -31,7 +33,7 @@ class RegretBalancing(Policy):
     policy of the largest L always stays.
 
     Args:
-        policies: P new index policies with a width, over the same arms and replicates.
+        policies: P new index policies with a width, over the same arms, or the points of one domain, and replicates.
         delta: failure probability.
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda) of each policy.
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
@@ -54,8 +56,9 @@ class RegretBalancing(Policy):
     ) -> None:
         validation.instance("policies", policies, Sequence, "a sequence of IndexPolicy")
         self.policies = list(policies)
-        self.replicates, self.num_arms = _common_sizes(self.policies)
-        self._choices = Arms(self.num_arms, self.replicates)
+        self.replicates, self.num_arms, self.dim = _common_sizes(self.policies)
+        over = cast(Domain, self.policies[0].choices.given) if self.dim else self.num_arms
+        self._choices = choices_of(over, self.replicates)
         self.delta, self.xi = validation.probability("delta", delta), xi
         like = self.policies[0].model.noise_variance
         if noise_scale is None:
@@ -72,25 +75,34 @@ class RegretBalancing(Policy):
         self.surviving = torch.ones(self._noise_scale.shape, dtype=torch.bool, device=like.device)
         self._rewards, self._bounds, self._plays = (torch.zeros_like(self._noise_scale) for _ in range(3))
 
-    _deviations: list[Tensor] | None = None  # of all arms, before any pull was pending
+    # Of each policy's choices, with what was learned alone: where pulls are pending.
+    _deviations: list[Callable[[Tensor], Tensor]] | None = None
 
     @torch.no_grad()
-    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+    def choose(self, time: float, available: Any = None) -> Choice:
         """What the least played survivor chooses, in each replicate."""
         followed = self._plays.masked_fill(~self.surviving, torch.inf).argmin(-1)
-        at, arms, bounds = followed.unsqueeze(0), [], []
+        each, arms, bounds = torch.arange(self.replicates, device=followed.device), [], []
         for policy in self.policies:
             arms.append(policy.choose(time, available).arm)
             deviation = self._deviation(len(arms) - 1, arms[-1], time)
             bounds.append(torch.as_tensor(policy.trace()["width"]).to(deviation) * deviation)
-        arm, bound = (torch.stack(each).gather(0, at).squeeze(0) for each in (arms, bounds))
+        arm, bound = (torch.stack(of_all)[followed, each] for of_all in (arms, bounds))
         return Choice(arm, {"prior": followed, "bound": bound})
 
     def _deviation(self, p: int, arm: Tensor, time: float) -> Tensor:
         """Of policy p at the arm, with what has been learned alone."""
-        if self._deviations is None:
-            return self.policies[p].predict(arm, time)[1]
-        return self._deviations[p].gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        return (
+            self.policies[p].predict(arm, time)[1] if self._deviations is None else self._deviations[p](arm)
+        )
+
+    def _alone(self, policy: IndexPolicy, time: float) -> Callable[[Tensor], Tensor]:
+        """Standard deviations of a policy's choices as they stand now, whatever comes to be pending."""
+        if self.dim:
+            kept = copy.deepcopy(policy)
+            return lambda point: kept.predict(point, time)[1]
+        deviation = policy.marginals(time)[1].sqrt()
+        return lambda arm: deviation.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
@@ -102,7 +114,7 @@ class RegretBalancing(Policy):
                 one(pending)
             self._plays.scatter_add_(-1, pending.why["prior"].unsqueeze(-1), torch.ones_like(kept[:, :1]))
 
-        deviations = [policy.marginals(time)[1].sqrt() for policy in self.policies]
+        deviations = [self._alone(policy, time) for policy in self.policies]
         with ExitStack() as stack:
             each = [stack.enter_context(policy.expecting(time)) for policy in self.policies]
             try:
@@ -166,13 +178,13 @@ class RegretBalancing(Policy):
     _RECORD = ("surviving", "_rewards", "_bounds", "_plays", "_prior")
 
 
-def _common_sizes(policies: Sequence[IndexPolicy]) -> tuple[int, int]:
-    """Replicates and arms of all policies; ValueError if there is no policy or they disagree."""
+def _common_sizes(policies: Sequence[IndexPolicy]) -> tuple[int, int, int]:
+    """Replicates, arms and dimension of all policies; ValueError if there is no policy or they disagree."""
     validation.require(len(policies) > 0, "policies", list(policies), "at least one IndexPolicy")
     for p, policy in enumerate(policies):
         validation.instance(f"policies[{p}]", policy, IndexPolicy, "an IndexPolicy")
-    sizes = {(policy.replicates, policy.num_arms) for policy in policies}
-    expected = "one (replicates, arms) of all policies"
+    sizes = {(policy.replicates, policy.num_arms, policy.dim) for policy in policies}
+    expected = "one (replicates, arms, dimension) of all policies"
     validation.require(len(sizes) == 1, "policies", sorted(sizes), expected)
     for p, policy in enumerate(policies):
         validation.require(policy.width is not None, f"policies[{p}].width", policy.width, "a Width")

@@ -13,6 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.grid_search import GridSearch
 from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
@@ -23,7 +24,9 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import features_of
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.policies.improvement import RewardImprovementPolicy, largest_mean
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
@@ -38,6 +41,7 @@ from bandits_torch.recipes.parts import (
     memory_length,
     model_over,
     policy_over,
+    steepness,
 )
 from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, recipe
 from bandits_torch.recipes.setup import Number, Setup
@@ -93,14 +97,23 @@ def gp_ts(
     delta: float = 0.1,
     width_form: str = "theory",
     width: Any = None,
+    grid_until: int | None = None,
 ) -> Policy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2).
 
     Over arms D_t is the arms. Over a domain the draw's maximum is searched for among all points
     (``PathwisePointDraw``), not on the grids D_t of Theorem 4, whose points come within 1/(B L t^2) of every other: the
     theorem does not hold there, as its bound pays 2 ln(|D_t| t^2) for the largest of a draw over D_t.
+    ``grid_until=T`` plays on those grids in steps 1 to T (``GridSearch``), for functions that do not change. What then
+    is still not the theorem's is the draw, whose prior term is one of random features. |D_t| grows as t^(2 d): in one
+    dimension a few hundred steps can be played, in two a few dozen.
+
+    Raises ValueError for ``grid_until`` over arms, with a kernel over time or with ``learn_hyperparameters``, and where
+    D_T has more than a million points.
     """
     model = model_over(setup)
+    if grid_until is not None:
+        setup = replace(setup, search=_grid(setup, model, rkhs_bound, grid_until))
     own = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
     return policy_over(
         setup,
@@ -108,6 +121,25 @@ def gp_ts(
         ThompsonSampling if setup.domain is None else PathwisePointDraw,
         width=as_width(width) or own,
     )
+
+
+def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
+    """The search over GP-TS's decision sets, with the options of the setup's own."""
+    asked = setup.learn_hyperparameters
+    validation.require(
+        not asked, "learn_hyperparameters", asked, "False with grid_until: D_t needs one kernel"
+    )
+    domain = setup.domain
+    if domain is None or not isinstance(model, OnlineGP) or model.input_dim > domain.dim:
+        raise ValueError(
+            f"grid_until must be None but over a domain, without a kernel over time, got {until}"
+        )
+    norm = float(torch.as_tensor(rkhs_bound).max())
+    lipschitz = norm * float(steepness(model, domain).max())
+    initial = setup.point_search.initial if setup.point_search is not None else 0
+    search = GridSearch(initial=initial, lipschitz=lipschitz, until=until)
+    search.check(domain)
+    return search
 
 
 @recipe(takes=GP, points=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from gpytorch.kernels import Kernel
@@ -34,6 +35,7 @@ def bkb(
     growth: float | None = None,
     dictionary: str = "redrawn",
     rkhs_bound: Number = 1.0,
+    bound_is_guess: bool = False,
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width: float | Width | None = None,
@@ -42,24 +44,26 @@ def bkb(
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
     The first arm is drawn uniformly; after each pull every observation enters the new dictionary with probability
-    qbar sigma~^2. ``preset="theory"`` takes qbar from their Theorem 1 (it needs ``horizon``), with delta split between
-    dictionary and width; ``"practical"`` takes ``oversampling`` for qbar.
+    qbar sigma~^2. ``preset="theory"`` takes qbar from their Theorem 1, with delta split between
+    dictionary and width; past ``horizon``, or from the first step on where there is none, the number of observations
+    stands in for it (``LeverageSampling.theory``). ``"practical"`` takes ``oversampling`` for qbar.
     ``dictionary="kept"`` is no paper's: draws are joined to the dictionary held, which changes little from step to
     step and is cheaper, but at a qbar of 5 often holds every arm pulled. ``growth``: C, the information after which
     a dictionary is drawn again; None: 1 (at every step), or 2 with ``"kept"`` and ``"practical"``.
+    ``bound_is_guess``: ``rkhs_bound`` is a first guess, doubled while the data refute it (``BKBWidth``).
     ``chunk_size``: number of arms processed at a time when memory is short (``SketchedGP``).
 
     Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
     u is many times the dictionary's size or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps:
     prefer it for hundreds of thousands of arms, or for late rewards.
 
-    Raises ValueError for another ``preset`` or ``dictionary``, ``preset="theory"`` without ``horizon``, and
-    ``replicates`` below 1.
+    Raises ValueError for another ``preset`` or ``dictionary``, and ``replicates`` below 1.
     """
     growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
     sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
     model = _sketch(setup, sampling, chunk_size)
-    own = BKBWidth(rkhs_bound, noise_scale, delta / 2 if preset == "theory" else delta)
+    share = delta / 2 if preset == "theory" else delta
+    own = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
     index = UpperConfidenceBound if dictionary == "kept" else UniformFirst
     return IndexPolicy(
         model,
@@ -96,7 +100,8 @@ def bbkb(
     sampling = _sampling(preset, horizon, delta, oversampling, growth)
     if theory:
         validation.require(growth >= 1, "growth", growth, "a number >= 1")
-        sampling = LeverageSampling(growth * sampling.oversampling, growth, sampling.epsilon)
+        qbar, rise = growth * sampling.oversampling, growth * sampling.rise
+        sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
     model = _sketch(setup, sampling, chunk_size)
     own = BKBWidth(rkhs_bound, noise_scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0)
     return BatchBKB(model, as_width(width) or own)
@@ -115,9 +120,7 @@ def _sampling(
         validation.positive_integer("horizon", horizon)
     if preset == "practical":
         return LeverageSampling.practical(oversampling, growth, dictionary)
-    if horizon is None:
-        raise ValueError("horizon must be given with preset='theory', got None")
-    return LeverageSampling.theory(horizon, delta / 2, dictionary=dictionary)
+    return LeverageSampling.theory(horizon or 1, delta / 2, dictionary=dictionary)
 
 
 def _sketch(setup: Setup, sampling: LeverageSampling, chunk_size: int | None) -> SketchedGP:

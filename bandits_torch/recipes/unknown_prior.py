@@ -1,7 +1,7 @@
 """Algorithms for a set of candidate priors, of which the true one is unknown.
 
 They are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
-``CandidatePrior``; ``pe_gp_ucb``, ``mle_gp_ucb`` and ``bayes_gp_ucb`` take a ``Domain`` of points for arms, too. All
+``CandidatePrior``; all but the oracle take a ``Domain`` of points for arms, too. All
 use the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors; the oracle
 ``known_prior_gp_ucb`` gets the true ``prior``.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from torch import Tensor
@@ -21,7 +20,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.candidate_prior import CandidatePrior, check_priors
-from bandits_torch.models.points.candidate_priors import online_gp_over_priors
+from bandits_torch.models.points.candidate_priors import online_gp_of_prior, online_gp_over_priors
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
@@ -121,7 +120,7 @@ def bayes_gp_ucb(
     return _baseline(BayesianPriorPolicy, setup, horizon, delta, width)
 
 
-@recipe(belief="priors", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
+@recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
 def regret_balancing(
     setup: Setup,
     *,
@@ -137,13 +136,7 @@ def regret_balancing(
     """
     priors = cast(Priors, setup.priors)
     check_priors(priors)
-    policies = [
-        cast(
-            IndexPolicy,
-            known_prior_gp_ucb(replace(setup, prior=prior), horizon=horizon, delta=delta, width=width),
-        )
-        for prior in priors
-    ]
+    policies = [_ucb_under(prior, setup, horizon, delta, width) for prior in priors]
     return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
 
 
@@ -159,14 +152,22 @@ def known_prior_gp_ucb(
 
     ``prior`` is the true one. Width: that of PE-GP-UCB (Ziomek et al. 2024, Theorem 4.1 A).
     """
-    model = arm_gp_of_prior(
-        cast(Tensor | int, setup.choices),
-        cast(CandidatePrior, setup.prior),
-        cast(Number, setup.noise_variance),
-        replicates=setup.replicates,
-        form=setup.form,
+    return _ucb_under(cast(CandidatePrior, setup.prior), setup, horizon, delta, width)
+
+
+def _ucb_under(prior: CandidatePrior, setup: Setup, horizon: int, delta: float, width: Any) -> IndexPolicy:
+    """GP-UCB with one prior, over arms or over the points of a domain."""
+    noise, domain = cast(Number, setup.noise_variance), setup.domain
+    if domain is None:
+        model = arm_gp_of_prior(
+            cast(Tensor | int, setup.choices), prior, noise, replicates=setup.replicates, form=setup.form
+        )
+        return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
+    over = online_gp_of_prior(domain, prior, noise, replicates=setup.replicates)
+    own = _width(width, over, horizon, delta, domain)
+    return IndexPolicy(
+        over, UpperConfidenceBound, choices=domain, width=own, search=setup.point_search, seed=setup.seed
     )
-    return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
 
 
 def _baseline(

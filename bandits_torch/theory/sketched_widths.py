@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -35,9 +36,18 @@ class BKBWidth(Width):
         form: ``"theory"`` (default) or ``"printed"``.
         stretch: C >= 1, for batch BKB, where means are frozen while variances fall by a factor of up to C: the
             width is multiplied by sqrt(C), since sigma_frozen^2 <= (1 + sum sigma~^2(x_s) / lambda) sigma_now^2.
+        bound_is_guess: B is a first guess F_0 of an unknown norm, and the width that of the least F_0 2^k that the
+            data do not refute: for which some w with ||w|| <= F_0 2^k lies in the theorem's confidence set,
+            ||w - w~_t||_A~ <= beta~_t(F_0 2^k). The paper says of an unknown norm that "standard guess-and-double
+            techniques can be applied" and no more; this is the reading here. The noise enters the set in the same way
+            for every guess, so no delta is shared: with probability 1 - delta no guess at or above the norm is ever
+            refuted, and the width stays below that for twice the norm (or for F_0). Until a guess below the norm is
+            refuted its width is too small, and an arm whose value only a longer f explains may go unplayed: the
+            theorem's regret holds from the first guess at or above the norm on. ``a_gp_ucb`` raises its bound
+            with time whatever the data say.
 
-    Cost: O(m^3). Raises ValueError unless B >= 0, R > 0 and 0 < delta < 1, and when called with a model that is not a
-    ``SketchedGP``.
+    Cost: O(m^3). Raises ValueError unless B >= 0 (> 0 for a guess), R > 0 and 0 < delta < 1, and when called with a
+    model that is not a ``SketchedGP``.
     """
 
     def __init__(
@@ -47,15 +57,20 @@ class BKBWidth(Width):
         delta: Parameter,
         form: str = "theory",
         stretch: float = 1.0,
+        bound_is_guess: bool = False,
     ) -> None:
-        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+        validation.instance("bound_is_guess", bound_is_guess, bool, "True or False")
+        self.bound_is_guess = bound_is_guess
+        check = validation.positive if bound_is_guess else validation.non_negative
+        self.rkhs_bound = checked(check, "rkhs_bound", rkhs_bound)
         self.noise_scale = checked_scale(noise_scale)
         self.delta = checked(validation.probability, "delta", delta)
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
         self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B, times sqrt(C)."""
+        """2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B, times sqrt(C); for a guess,
+        B is the least F_0 2^k that is not refuted."""
         if not isinstance(model, SketchedGP):
             raise ValueError(f"model must be a SketchedGP for BKB's width, got {type(model).__name__}")
         noise = model.noise_variance
@@ -69,4 +84,16 @@ class BKBWidth(Width):
         )
         noise_part = torch.sqrt(model.sampling.alpha * growth * model.effective_dimension - log(delta))
         bias = 1 + 1 / math.sqrt(1 - model.sampling.epsilon)
-        return math.sqrt(self.stretch) * (2 * R / torch.sqrt(noise) * noise_part + bias * B)
+        for_noise = math.sqrt(self.stretch) * 2 * R / torch.sqrt(noise) * noise_part
+        per_norm = math.sqrt(self.stretch) * bias
+        if self.bound_is_guess:
+            B = _least_not_refuted(B, model, lambda norm: for_noise + per_norm * norm)
+        return for_noise + per_norm * B
+
+
+def _least_not_refuted(first: Tensor | float, model: SketchedGP, width: Callable[[Tensor], Tensor]) -> Tensor:
+    """The least ``first`` 2^k of which a ball of that radius meets the confidence set, ``batch_shape``."""
+    guess = model.noise_variance.new_ones(model.batch_shape) * first
+    while bool((refuted := model.distance_to_ball(guess) > width(guess)).any()):
+        guess = torch.where(refuted, 2 * guess, guess)
+    return guess

@@ -17,6 +17,8 @@ from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.problems import Problem, make
 
 HORIZON, REPLICATES = 10_000, 25
+MORE = {"cosine-stationary": 50}  # replicates of an environment that the paper gave more (appendix J.2)
+FEW = {"OPNN, m = 2048": 3, "OPNN0, m = 2048": 3}  # of an algorithm of which one takes minutes
 TUNING_SEED, SEED = 0, 1  # arms, functions, noise and draws of tuning runs, and of those that are reported
 
 # Environment: problem, its options, steps of the true changes as shares of T.
@@ -36,13 +38,17 @@ PUBLISHED = {
 }  # fmt: skip
 PUBLISHED_SLIDING = {"noise_variance": 0.05, "width": 1.81, "window": 3000}
 SLIDING = {"noise_variance": 0.05, "width": 1.4, "window": 3000}
-NEURAL = {"hidden": 64, "training_steps": 50}
+WEIGHTED = {"noise_variance": 0.05, "width": 1.81, "discount": 0.999}
+NEURAL = {"hidden": 64, "training_steps": 50}  # of ADA-OPNN, which trains after every restart
+WIDER = {"hidden": 256, "training_steps": 200}  # the recipe's own
+FULL_WIDTH = {"hidden": 2048, "training_steps": 50}
 # Algorithm: recipe and options, the same everywhere; ``_hong_tuning`` says where those of the tuned ones come from.
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "SW-GP-UCB": ("sw_gp_ucb", SLIDING),
     "SW-GP-UCB published": ("sw_gp_ucb", PUBLISHED_SLIDING),
     "SW-GP-UCB, window 1000": ("sw_gp_ucb", SLIDING | {"window": 1000}),
-    "WGP-UCB": ("w_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "discount": 0.999}),
+    "WGP-UCB": ("w_gp_ucb", WEIGHTED),
+    "WGP-UCB published": ("w_gp_ucb", WEIGHTED | {"discount": 0.9995}),
     "ADA-OPKB tuned": ("ada_opkb", {}),
     "ADA-OPKB published": ("ada_opkb", {"constants": Constants(**PUBLISHED)}),
     "ADA-OPKB calibrated": ("ada_opkb_calibrated", {}),
@@ -50,8 +56,12 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "MASTER": ("master_gp_ucb", {"noise_variance": 0.05, "width": 1.81}),
     "GP-UCB": ("gp_ucb", {"noise_variance": 0.05, "width": 1.4}),
     "OPKB": ("opkb", {}),
-    "OPNN": ("opnn", NEURAL),
-    "OPNN0": ("opnn", NEURAL | {"training_steps": 0}),
+    "OPNN": ("opnn", WIDER),
+    "OPNN0": ("opnn", WIDER | {"training_steps": 0}),
+    "OPNN, m = 64": ("opnn", NEURAL),
+    "OPNN0, m = 64": ("opnn", NEURAL | {"training_steps": 0}),
+    "OPNN, m = 2048": ("opnn", FULL_WIDTH),
+    "OPNN0, m = 2048": ("opnn", FULL_WIDTH | {"training_steps": 0}),
 }
 RACED = ("SW-GP-UCB", "ADA-OPKB tuned", "ADA-OPKB calibrated", "WGP-UCB", "MASTER", "ADA-OPNN")
 
@@ -61,6 +71,12 @@ def environment(name: str, horizon: int, replicates: int, seed: int = SEED) -> t
     problem, options, shares = ENVIRONMENTS[name]
     made = make(problem, horizon=horizon, replicates=replicates, seed=seed, **options)
     return made, [round(share * horizon) for share in shares]
+
+
+def replicates_of(name: str, algorithm: str, asked: int = REPLICATES) -> int:
+    """How many replicates a race plays, where ``asked`` is for all that are not told apart."""
+    few = FEW.get(algorithm, MORE.get(name, REPLICATES))
+    return few if asked == REPLICATES else min(asked, few)
 
 
 def play(

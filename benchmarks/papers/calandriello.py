@@ -163,28 +163,33 @@ def _draw_posterior(
 
 
 def regret(out: Path, fast: bool) -> None:
-    """Regret of sketched samplers beside the exact one, A = 1 000, d = 2, by width."""
+    """Regret of sketched samplers beside the exact one, A = 1 000, d = 2, by width.
+
+    Written after each of them: a run that is cut short leaves the rows of the others as they were.
+    """
     horizon, replicates = (20, 2) if fast else (1000, 5)
     problem = GPDraws(num_arms=1000, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=0, replicates=replicates)
     problem.functions = problem.functions / problem.functions.abs().amax(-1, keepdim=True)  # |f| <= 1
     arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
     widths: dict[str, Any] = {
-        "BKB": BKBWidth(1.0, NOISE, DELTA, form="printed"),
-        "realised information": RealisedInformationWidth(1.0, NOISE, DELTA),
         "sqrt(2)": 2**0.5,
+        "realised information": RealisedInformationWidth(1.0, NOISE, DELTA),
+        "BKB": BKBWidth(1.0, NOISE, DELTA, form="printed"),
     }
     samplers: dict[str, dict[str, Any]] = {
         "exact": {"oversampling": 1e12, "growth": 1.0},
-        "BKB, qbar 1": {"oversampling": 1.0, "growth": 1.0},
-        "BKB, qbar 2": {"oversampling": 2.0, "growth": 1.0},
         "BKB, qbar 5": {"oversampling": 5.0, "growth": 1.0},
+        "BKB, qbar 2": {"oversampling": 2.0, "growth": 1.0},
+        "BKB, qbar 1": {"oversampling": 1.0, "growth": 1.0},
         "kept, qbar 5": {"oversampling": 5.0, "growth": 1.0, "dictionary": "kept"},
         "kept, qbar 5, C 2": {"oversampling": 5.0, "growth": 2.0, "dictionary": "kept"},
         "batch BKB, qbar 5, C 5": {"oversampling": 5.0, "growth": 5.0},
     }
-    rows = []
+    path = out / "regret.csv"
+    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["width", "sampler"])
     for width_name, width in widths.items():
         for name, options in samplers.items():
+            rows = []
             build = recipes.bbkb if name.startswith("batch") else recipes.bkb
             policy = build(*arguments, width=width, replicates=replicates, **options)
             history = loop.run(policy, problem, horizon)
@@ -194,7 +199,9 @@ def regret(out: Path, fast: bool) -> None:
                 row = {"width": width_name, "sampler": name, "replicate": k, "regret": float(total[k])}
                 rows.append({**row, "dictionary": int(sizes[k]), "last_draw": int(drawn[k])})
             print(f"regret: {width_name}, {name}: {float(total.mean()):.1f}", flush=True)
-    pd.DataFrame(rows).to_csv(out / "regret.csv", index=False, float_format="%.5g")
+            others = table[(table["width"] != width_name) | (table["sampler"] != name)]
+            table = pd.concat([others, pd.DataFrame(rows)]) if len(others) else pd.DataFrame(rows)
+            table.to_csv(path, index=False, float_format="%.5g")
 
 
 def settings(out: Path, fast: bool) -> None:

@@ -12,9 +12,9 @@
 | `tuning` | the settings tried, on one switch and other replicates; only when asked for by name |
 | `report` | the tables, pictures and the page from the runs there are |
 
-Without a part all but `tuning` are played: T = 10 000, 25 replicates of seed 1. A run is kept in DIR/runs and not
-played again while it is there. Each part ends with the report: DIR/regret.csv, totals.csv, claims.csv, pictures and
-RESULTS.md.
+Without a part all but `tuning` are played: T = 10 000, 25 replicates of seed 1 (50 on the cosine that stands, 3 at the
+paper's width of 2 048). A run is kept in DIR/runs and not played again while it is there. Each part ends with the
+report: DIR/regret.csv, totals.csv, claims.csv, pictures and RESULTS.md; rows of runs that are there no more stay.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from bandits_torch.experiments.plots import mark_detections, plot_regret
 from bandits_torch.history import History
@@ -36,11 +38,14 @@ from benchmarks.papers._folders import results_folder
 # Part: which algorithms play on which environments.
 RACES: dict[str, dict[str, tuple[str, ...]]] = {
     "switching": {
-        name: (*of.RACED, "SW-GP-UCB published", "ADA-OPKB published")
+        name: (*of.RACED, "SW-GP-UCB published", "WGP-UCB published", "ADA-OPKB published")
         for name in ("sphere-one-switch", "sphere-two-switches")
     },
     "cosine": {
-        "cosine-stationary": ("OPNN", "OPNN0", "GP-UCB", "OPKB"),
+        "cosine-stationary": (
+            *("OPNN", "OPNN0", "GP-UCB", "OPKB"),
+            *("OPNN, m = 64", "OPNN0, m = 64", "OPNN, m = 2048", "OPNN0, m = 2048"),
+        ),
         "cosine": (*of.RACED, "SW-GP-UCB, window 1000"),
     },
     "correlated": {"correlated-d2": of.RACED, "correlated-d3": of.RACED},
@@ -80,10 +85,10 @@ def main(arguments: list[str]) -> None:
 
 def race(part: str, out: Path, fast: bool, replicates: int) -> None:
     """Play what is not yet there."""
-    size = (_horizon(fast), 2 if fast else replicates)
     for name, algorithms in RACES[part].items():
         for algorithm in algorithms:
-            history = of.kept(name, algorithm, *size, out / "runs")
+            count = 2 if fast else of.replicates_of(name, algorithm, replicates)
+            history = of.kept(name, algorithm, _horizon(fast), count, out / "runs")
             regret, error = history.mean_cumulative_regret, history.standard_error
             print(f"{name:22} {algorithm:22} {regret:8.0f} +- {error:.0f}", flush=True)
 
@@ -116,21 +121,40 @@ def report(out: Path, fast: bool) -> None:
             played = _played(name, algorithms, out, fast)
             if not played:
                 continue
-            switches = of.environment(name, _horizon(fast), 1)[1]
-            most = max(history.replicates for history in played.values())
-            named = {
-                a if h.replicates == most else f"{a} ({h.replicates} runs)": h for a, h in played.items()
-            }
-            axes = mark_detections(plot_regret(named), named, switches)
-            axes.figure.savefig(out / f"{name}.png")
+            if all(a in played for a in algorithms if ", m = " not in a):  # else it stays as it is
+                _draw(name, played, fast).savefig(out / f"{name}.png")
             rows += [of.row(name, algorithm, history) for algorithm, history in played.items()]
             totals += [
                 total for algorithm, history in played.items() for total in _totals(name, algorithm, history)
             ]
     if rows:
-        pd.DataFrame(rows).to_csv(out / "regret.csv", index=False, float_format="%.4g")
-        pd.DataFrame(totals).to_csv(out / "totals.csv", index=False, float_format="%.2f")
+        _beside_kept(pd.DataFrame(rows), out / "regret.csv").to_csv(
+            out / "regret.csv", index=False, float_format="%.4g"
+        )
+        _beside_kept(pd.DataFrame(totals), out / "totals.csv").to_csv(
+            out / "totals.csv", index=False, float_format="%.2f"
+        )
     _hong_page.write(out)
+
+
+def _draw(name: str, played: dict[str, History], fast: bool) -> Figure:
+    """Regret of every algorithm on an environment."""
+    switches = of.environment(name, _horizon(fast), 1)[1]
+    most = max(history.replicates for history in played.values())
+    named = {a if h.replicates == most else f"{a} ({h.replicates} runs)": h for a, h in played.items()}
+    return cast(Figure, mark_detections(plot_regret(named), named, switches).figure)
+
+
+def _beside_kept(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The rows of a table, and of the file those of other races, in the order of ``RACES``."""
+    if path.exists():
+        old = pd.read_csv(path)
+        played = {tuple(key) for key in table[["environment", "algorithm"]].to_numpy()}
+        other = [tuple(key) not in played for key in old[["environment", "algorithm"]].to_numpy()]
+        table = pd.concat([table, old[other]])
+    order = [(name, a) for races in RACES.values() for name, algorithms in races.items() for a in algorithms]
+    place = [order.index(tuple(key)) for key in table[["environment", "algorithm"]].to_numpy()]
+    return table.assign(place=place).sort_values("place", kind="stable").drop(columns="place")
 
 
 def _horizon(fast: bool) -> int:

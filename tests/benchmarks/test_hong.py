@@ -104,6 +104,47 @@ def test_verdicts_compare_replicate_by_replicate() -> None:
     ]
     totals = pd.DataFrame(rows).assign(**{"until 0.3 T": 0.0})
     verdicts = {claim.claim: claim.verdict for claim in _hong_page.claims(totals)}
-    (trained,) = (verdict for claim, verdict in verdicts.items() if "OPNN beats OPNN0" in claim)
+    (trained,) = (
+        v for claim, v in verdicts.items() if claim.endswith("OPNN beats OPNN0 on the stationary cosine")
+    )
     assert trained == _claims.HOLDS, "5 apart in each replicate, though the replicates differ by thousands"
     assert verdicts["ADA-OPNN does worse than ADA-OPKB"] == _claims.UNTESTED
+
+
+def test_rows_of_runs_that_are_there_no_more_stay_in_their_place(tmp_path: Path) -> None:
+    path = tmp_path / "regret.csv"
+    names = [("cosine-stationary", "OPNN0"), ("slow-drift", "MASTER")]
+    pd.DataFrame([(*name, 1.0) for name in names], columns=["environment", "algorithm", "regret"]).to_csv(
+        path
+    )
+    new = [("slow-drift", "MASTER", 7.0), ("cosine-stationary", "OPNN", 2.0)]
+    table = hong._beside_kept(pd.DataFrame(new, columns=["environment", "algorithm", "regret"]), path)
+    assert list(table["algorithm"]) == ["OPNN", "OPNN0", "MASTER"]
+    assert list(table["regret"]) == [2.0, 1.0, 7.0]
+
+
+def test_replicates_are_the_papers_where_nothing_else_is_asked() -> None:
+    assert of.replicates_of("cosine-stationary", "OPKB") == 50
+    assert of.replicates_of("cosine-stationary", "OPNN, m = 2048") == 3
+    assert of.replicates_of("cosine", "WGP-UCB") == 25
+    assert of.replicates_of("cosine-stationary", "OPKB", 7) == 7
+
+
+def test_the_claim_on_weights_is_judged_at_the_papers_discount_beside_the_tuned_one() -> None:
+    regret = {"ADA-OPKB tuned": 2500.0, "WGP-UCB published": 3400.0, "WGP-UCB": 1800.0}
+    rows = [
+        {
+            "environment": _hong_page.TWO,
+            "algorithm": name,
+            "replicate": k,
+            "regret": base + 3 * k * (base > 2000),
+        }
+        for name, base in regret.items()
+        for k in range(4)
+    ]
+    found = _hong_page.claims(pd.DataFrame(rows).assign(**{"until 0.3 T": 0.0}))
+    (claim,) = (
+        c for c in found if c.claim == "WGP-UCB, tuned on one switch, does worse than ADA-OPKB on two"
+    )
+    assert claim.verdict == _claims.HOLDS
+    assert "[discount .999, tuned here: does not hold, " in claim.numbers

@@ -33,6 +33,26 @@ def test_the_committed_page_is_what_the_program_writes():
     assert text == results.page(), "run python -m benchmarks.results"
 
 
+def test_every_page_of_results_is_linked():
+    pages = {
+        path.relative_to(results.HERE).as_posix()
+        for path in results.HERE.glob("**/*.md")
+        if path.name not in ("PROTOCOL.md", "DIFFERENCES.md") and path.parent != results.HERE
+    }
+    links = re.findall(r"\]\(([^)#]+)\)", results.page())
+    assert len(pages) >= 17
+    assert pages <= set(links)
+
+
+def test_a_page_that_does_not_exist_is_not_linked(tmp_path):
+    (tmp_path / "ray" / "results").mkdir(parents=True)
+    assert "](ray/" not in results.page(tmp_path)
+    (tmp_path / "ray" / "results" / "RESULTS.md").write_text("")
+    page = results.page(tmp_path)
+    assert "* [Ray Tune](ray/results/RESULTS.md): " in page
+    assert "](xopt/" not in page
+
+
 def test_links_of_the_committed_page_lead_to_files_and_sections():
     text = (results.HERE / "RESULTS.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)]+)\)", text)

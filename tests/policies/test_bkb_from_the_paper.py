@@ -1,17 +1,23 @@
 """BKB against Figure 1 of Calandriello et al. (2019), and Theorem 1 where the dictionary really subsamples."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from bandits_torch import recipes
+from bandits_torch.acquisition.uniform_first import UniformFirst
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
+from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
-from tests.reference.plain_bkb import PlainBKB, share_drawn
+from bandits_torch.theory.sketched_widths import BKBWidth
+from bandits_torch.theory.widths import ConstantWidth
+from tests.reference.plain_bkb import PlainBKB, guessed_norm, share_drawn
 
 LAMBDA = 0.1
 
@@ -40,11 +46,24 @@ class Coins:
         return lambda x: drawn[self.order[x]]
 
 
-@pytest.mark.parametrize("qbar", [0.3, 2.0])
-def test_bkb_is_figure_1(qbar: float) -> None:
+def growing(arms, kernel):
+    """BKB whose qbar_t is .3 + .5 ln(max(1, t / 20))."""
+    sampling = LeverageSampling(0.3, dictionary="redrawn", rise=0.5, horizon=20)
+    return IndexPolicy(
+        SketchedGP(arms, kernel, LAMBDA, batch_shape=(1,), sampling=sampling),
+        UniformFirst,
+        width=ConstantWidth(2.0),
+    )
+
+
+@pytest.mark.parametrize("qbar", [0.3, 2.0, None])
+def test_bkb_is_figure_1(qbar: float | None) -> None:
     arms, kernel, K, f = task(40)
-    fast = recipes.bkb(arms, kernel, LAMBDA, oversampling=qbar, width=2.0)
-    slow, coins = PlainBKB(K, LAMBDA, qbar, 2.0), Coins(0)
+    if qbar is None:
+        fast, at = growing(arms, kernel), lambda t: 0.3 + 0.5 * math.log(max(1.0, t / 20))
+    else:
+        fast, at = recipes.bkb(arms, kernel, LAMBDA, oversampling=qbar, width=2.0), lambda t: qbar
+    slow, coins = PlainBKB(K, LAMBDA, at, 2.0), Coins(0)
     noise, smaller, first = torch.Generator().manual_seed(1), 0, True
     for t in range(1, 81):
         choice = fast.choose(t)
@@ -112,3 +131,78 @@ def test_theorem_1_holds_where_the_dictionary_is_at_most_half_of_the_arms_pulled
             assert held[s] <= 3 * (1 + 1 / LAMBDA) * sampling.alpha * qbar * d_eff
             assert t < steps or held[s] <= len(set(run)) / 2
     assert float(within.double().mean()) >= 0.9
+
+
+@pytest.mark.parametrize("horizon", [1, 500])
+def test_past_the_horizon_qbar_is_that_of_the_step(horizon: int) -> None:
+    sampling = LeverageSampling.theory(horizon, 0.1)
+    at = {t: float(sampling.at(torch.tensor(t).double())) for t in (1, horizon, 2000, 10**6)}
+    assert at[1] == at[horizon] == pytest.approx(72 * math.log(4 * horizon / 0.1))
+    for t in (2000, 10**6):
+        assert at[t] == pytest.approx(LeverageSampling.theory(t, 0.1).oversampling)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 0.99])
+@pytest.mark.parametrize("delta", [0.9, 0.05])
+def test_all_draws_together_fail_with_probability_at_most_delta(epsilon: float, delta: float) -> None:
+    """Appendix C.3 with the qbar of each draw: 4 t exp(-(eps^2 / 2) / (R + R eps / 3)), R = alpha / qbar."""
+    sampling = LeverageSampling.theory(1, delta, epsilon)
+    t = torch.arange(1, 10**6).double()
+    R = sampling.alpha / sampling.at(t)
+    fails = (4 * t * (-(epsilon**2) / 2 / (R + R * epsilon / 3)).exp()).sum()
+    beyond = (4 * t[-1]) ** -0.25 * delta**2.25  # of the integral of 4 t (delta / (4 t))^(9/4) over the rest
+    assert fails + beyond <= delta
+    constant = LeverageSampling(sampling.oversampling, epsilon=epsilon).at(t)
+    R = sampling.alpha / constant
+    assert (4 * t * (-(epsilon**2) / 2 / (R + R * epsilon / 3)).exp()).sum() > delta, (
+        "no schedule would do too"
+    )
+
+
+def swept(norm: float, steps: int, qbar: float = 1.0):
+    """A model that saw every arm in turn, of a function of this norm, with the paper's observations of it."""
+    arms, kernel, K, f = task(25)
+    f = f * norm / float(f @ torch.linalg.solve(K, f)) ** 0.5
+    model = SketchedGP(arms, kernel, LAMBDA, sampling=LeverageSampling(qbar, dictionary="redrawn"))
+    generator = torch.Generator().manual_seed(3)
+    pulled = [t % 25 for t in range(steps)]
+    rewards = f[pulled] + 0.1 * torch.randn(steps, generator=generator).double()
+    for arm, reward in zip(pulled, rewards, strict=True):
+        model.observe_arms(torch.tensor(arm), reward)
+    return model, K, pulled, rewards
+
+
+@pytest.mark.parametrize(("norm", "steps"), [(80.0, 50), (30.0, 300), (200.0, 100)])
+def test_the_norm_is_doubled_while_no_function_as_short_is_in_the_confidence_set(
+    norm: float, steps: int
+) -> None:
+    model, K, pulled, rewards = swept(norm, steps)
+    told, guessing = BKBWidth(0.0, 0.1, 0.1), BKBWidth(0.2, 0.1, 0.1, bound_is_guess=True)
+    noise_part, per_norm = float(told(steps + 1, model)), 1 + 1 / 0.5**0.5
+    held = sorted(int(model.sketches[0].arm[place]) for place in model.sketches[0]._in_dictionary)
+    assert len(held) < len(set(pulled))
+    guess, distance = guessed_norm(K, pulled, rewards, held, LAMBDA, 0.2, lambda F: noise_part + per_norm * F)
+    assert guess > 0.2
+    torch.testing.assert_close(
+        float(model.distance_to_ball(torch.tensor(guess).double())), distance, rtol=1e-5, atol=1e-6
+    )
+    assert float(guessing(steps + 1, model)) == pytest.approx(noise_part + per_norm * guess)
+
+
+def test_a_guess_above_the_norm_is_not_refuted_and_one_far_below_is() -> None:
+    arms, kernel, K, f = task(25)
+    f = f * 60 / float(f @ torch.linalg.solve(K, f)) ** 0.5
+    policy = recipes.bkb(
+        arms, kernel, LAMBDA, rkhs_bound=0.5, bound_is_guess=True, noise_scale=0.05, replicates=10,
+        preset="theory",
+    )  # fmt: skip
+    noise, guesses = torch.Generator().manual_seed(1), []
+    for t in range(1, 41):
+        choice = policy.choose(t)
+        told = BKBWidth(0.0, 0.05, 0.05)(t, policy.model)
+        guesses.append(((policy.width(t, policy.model) - told) / (1 + 1 / 0.5**0.5)).round(decimals=6))
+        reward = f[choice.arm] + 0.05 * torch.randn(10, generator=noise).double()
+        policy.learn(Observation(t, choice.arm, reward, choice.why))
+    assert (torch.stack(guesses) < 2 * 60).all()
+    assert (guesses[0] == 0.5).all()
+    assert (guesses[-1] >= 4).all()

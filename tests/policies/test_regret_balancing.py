@@ -1,11 +1,14 @@
 """Regret balancing follows the least played survivor and drops by reward, as Algorithm 2 is printed."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
+from bandits_torch.domain import Domain
 from bandits_torch.models import ArmGP, CandidatePrior
 from bandits_torch.policies import IndexPolicy, Observation, RegretBalancing
 from bandits_torch.theory import ConstantWidth
@@ -109,8 +112,8 @@ def policies(**changes):
     ("chosen", "message"),
     [
         (list, "policies must be at least one IndexPolicy"),
-        (lambda: [policies(), policies(replicates=3)], r"policies must be one \(replicates, arms\)"),
-        (lambda: [policies(), policies(arms=ARMS[:3])], r"policies must be one \(replicates, arms\)"),
+        (lambda: [policies(), policies(replicates=3)], r"policies must be one \(replicates, arms, dim"),
+        (lambda: [policies(), policies(arms=ARMS[:3])], r"policies must be one \(replicates, arms, dim"),
         (
             lambda: [IndexPolicy(policies().model, ThompsonSampling)],
             r"policies\[0\].width must be a Width, got None",
@@ -133,3 +136,87 @@ def test_policies_that_cannot_be_balanced_are_refused(chosen, message) -> None:
 def test_bad_settings_are_refused(options, message) -> None:
     with pytest.raises(ValueError, match=message):
         balancing(**options)
+
+
+def over_points(replicates=1, **options) -> RegretBalancing:
+    priors = [
+        CandidatePrior(lengthscale(0.15)),
+        CandidatePrior(lengthscale(0.5), -4.0),
+        CandidatePrior(lengthscale(1.0)),
+    ]
+    options = {"horizon": 60, "width": 2.0, "seed": 2} | options
+    return recipes.regret_balancing(LINE, priors, NOISE, replicates=replicates, **options)
+
+
+def lengthscale(value: float) -> RBFKernel:
+    kernel = RBFKernel().double().requires_grad_(False)
+    kernel.lengthscale = value
+    return kernel
+
+
+LINE = Domain(torch.tensor([[-1.0], [1.0]], dtype=torch.float64))
+GRID = torch.linspace(-1, 1, 401).double().unsqueeze(-1)
+
+
+def dense_posterior(p: int, X, y, at):
+    """Mean and standard deviation under prior p, from its formulas."""
+    k, mean = lengthscale([0.15, 0.5, 1.0][p]), [0.0, -4.0, 0.0][p]
+    if not len(y):
+        return torch.full((len(at),), mean).double(), torch.ones(len(at)).double()
+    K, C = k(X).to_dense() + NOISE * torch.eye(len(y)).double(), k(at, X).to_dense()
+    variance = 1 - (C * torch.linalg.solve(K, C.mT).mT).sum(-1)
+    return mean + C @ torch.linalg.solve(K, y - mean), variance.clamp_min(0).sqrt()
+
+
+def test_over_points_it_follows_the_least_played_and_drops_by_reward() -> None:
+    policy = over_points()
+    slow = DenseRegretBalancing([SimpleNamespace(noise_variance=NOISE)] * 3, lambda t: 2.0)
+    X, y = torch.zeros(0, 1).double(), torch.zeros(0).double()
+    noise = torch.Generator().manual_seed(5)
+    for t in range(1, 41):
+        followed, choice = slow.followed(), policy.choose(t)
+        mean, sigma = dense_posterior(followed, X, y, torch.cat([choice.arm, GRID]))
+        index = mean + 2 * sigma
+        assert int(choice.why["prior"]) == followed
+        assert index[0] >= index.max() - 1e-3
+        assert float(choice.why["bound"]) == pytest.approx(2 * float(sigma[0]), abs=1e-6)
+        reward = -3 * (choice.arm[:, 0] - 0.4) ** 2 + NOISE**0.5 * torch.randn(1, generator=noise).double()
+        reward = reward - 6.0 * (followed == 2)  # prior 2 is made to look bad
+        policy.learn(Observation(t, choice.arm, reward, choice.why))
+        slow.learn(t, None, float(reward), 2 * float(sigma[0]))
+        X, y = torch.cat([X, choice.arm]), torch.cat([y, reward])
+        assert set(policy.surviving[0].nonzero().flatten().tolist()) == slow.alive, t
+    assert 0 < len(slow.alive) < 3
+
+
+def test_over_points_pending_questions_count_as_plays_with_bounds_of_what_was_learned() -> None:
+    policy, alike = over_points(2), over_points(2)
+    for one in (policy, alike):
+        for t in range(1, 7):
+            choice = one.choose(t)
+            one.learn(Observation(t, choice.arm, choice.arm[:, 0].sin(), choice.why))
+    together = policy.choose_many(7, 3)
+    assert [choice.why["prior"].tolist() for choice in together] == [[0, 0], [1, 1], [2, 2]]
+    for choice in together:
+        p = int(choice.why["prior"][0])
+        expected = 2.0 * alike.policies[p].predict(choice.arm, 7)[1]
+        torch.testing.assert_close(choice.why["bound"], expected)
+    assert torch.equal(policy._plays, alike._plays)
+
+
+def test_over_points_a_state_continues_a_run_and_the_theorems_width_is_each_priors_own() -> None:
+    first, second = over_points(width=None), over_points(width=None)
+    widths = [float(p.width.at(3, p.model)) for p in first.policies]
+    assert widths[0] > widths[1] > widths[2]
+
+    def played(policy, start):
+        arms = []
+        for t in range(start, start + 5):
+            choice = policy.choose(t)
+            arms.append(choice.arm)
+            policy.learn(Observation(t, choice.arm, choice.arm[:, 0].sin(), choice.why))
+        return torch.stack(arms)
+
+    played(first, 1)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(played(first, 6), played(second, 6))

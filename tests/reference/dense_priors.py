@@ -132,22 +132,28 @@ class DenseRegretBalancing:
         self.played = [[] for _ in priors]  # (reward, width sigma)
 
     def step(self, now, available, reward_of):
-        u = min(sorted(self.alive), key=lambda p: len(self.played[p]) + 1)
+        u = self.followed()
         mean, variance, _ = self.priors[u].fit(self.arms, self.rewards, self.times, now)
         width, sigma = self.width(len(self.arms) + 1), variance.clamp_min(0).sqrt()
         arm = max(available.nonzero().flatten().tolist(), key=lambda x: float(mean[x] + width * sigma[x]))
-        reward = reward_of(arm)
+        self.learn(now, arm, reward_of(arm), width * float(sigma[arm]))
+        return arm, u
+
+    def followed(self):
+        return min(sorted(self.alive), key=lambda p: len(self.played[p]) + 1)
+
+    def learn(self, now, arm, reward, bound):
+        u = self.followed()
         self.arms.append(arm)
         self.rewards.append(reward)
         self.times.append(now)
-        self.played[u].append((reward, width * float(sigma[arm])))
+        self.played[u].append((reward, bound))
         if all(self.played[p] for p in self.alive):
             lower = {
                 p: self._average(p, 0) - math.sqrt(self._xi(p) / len(self.played[p])) for p in self.alive
             }
             best = max(lower.values())
             self.alive = {p for p in self.alive if lower[p] + self._average(p, 1) >= best}
-        return arm, u
 
     def _average(self, p, column):
         return sum(row[column] for row in self.played[p]) / len(self.played[p])

@@ -119,6 +119,16 @@ def test_lemma_4_4(num_arms: int, dim: int, lengthscale: float, ridge: float, be
     assert (h <= beta**2 * gaps**2 / (2 * alpha * gamma) + 2 * gamma + 1e-6).all()
 
 
+def test_exploration_of_a_batch_equals_that_of_its_members_alone() -> None:
+    K = torch.stack([covariance(30, 2, scale) for scale in (0.2, 0.5, 1.0)])
+    phi, gaps = features_of_covariance(K), uniform(3, 30)
+    gamma = fractional_gain(phi, 1e-2)
+    together = optimal_exploration(phi, gaps, 1e-2, 20.0, 0.3, gamma)
+    for k in range(3):
+        alone = optimal_exploration(phi[k], gaps[k], 1e-2, 20.0, 0.3, gamma[k])
+        torch.testing.assert_close(together[k], alone, rtol=0, atol=1e-6)
+
+
 def test_gamma_of_independent_arms_is_known() -> None:
     """N orthonormal arms: P uniform and gamma = N ln(1 + T / (N sigma))."""
     expected = 5 * torch.log1p(torch.tensor(100 / 5, dtype=torch.float64))
@@ -165,6 +175,14 @@ def test_unknown_method_and_bad_tolerance_are_refused() -> None:
         optimal_design(PHI, 1e-2, method="simplex")
     with pytest.raises(ValueError, match=r"^tolerance must"):
         optimal_design(PHI, 1e-2, tolerance=0.0)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e-6])
+def test_whether_a_covariance_is_symmetric_does_not_depend_on_its_unit(scale: float) -> None:
+    nearly = torch.tensor([[1.0, 0.5 + 1e-10], [0.5, 1.0]]).double()
+    features_of_covariance(scale * nearly)
+    with pytest.raises(ValueError, match="symmetric"):
+        features_of_covariance(scale * (nearly + torch.tensor([[0.0, 0.1], [0.0, 0.0]])))
 
 
 @pytest.mark.parametrize("bad", [torch.ones(2, 3), -torch.eye(3), torch.full((2, 2), torch.nan)])

@@ -69,6 +69,31 @@ def online_gp_over_priors(
     )
 
 
+def online_gp_of_prior(
+    domain: Domain, prior: CandidatePrior, noise_variance: float | Tensor, *, replicates: int
+) -> OnlineGP:
+    """An ``OnlineGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above.
+
+    ``domain``, ``noise_variance`` and ``replicates`` as for ``online_gp_over_priors``.
+    """
+    check_priors([prior])
+    validation.positive_integer("replicates", replicates)
+    kernel, like, shape = _kernel(0, prior), domain.bounds, torch.Size([replicates])
+    given = torch.as_tensor(noise_variance).to(like)
+    noise = given if prior.noise_variance is None else torch.full_like(given, prior.noise_variance)
+    mean = ConstantMean(batch_shape=shape).to(like)
+    mean.constant.data.fill_(_mean(0, prior))
+    return OnlineGP(
+        kernel,
+        noise.expand(shape),
+        prior_mean=mean.requires_grad_(False),
+        input_dim=domain.dim + isinstance(kernel, SpatioTemporalKernel),
+        batch_shape=shape,
+        dtype=like.dtype,
+        device=like.device,
+    )
+
+
 def _kernel(p: int, prior: CandidatePrior) -> Kernel:
     of_points = isinstance(prior.kernel, Kernel)
     validation.require(

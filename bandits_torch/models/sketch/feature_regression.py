@@ -11,6 +11,8 @@ from torch import Tensor
 from bandits_torch.models.algebra.cholesky import bordered, safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState
 
+_NEWTON_STEPS, _CLOSE = 60, 1e-12  # of the multiplier of a norm: a handful are needed
+
 
 class FeatureRegression(ResizableState):
     """r = z^T w + noise with w ~ N(0, I_m) and noise of variance lambda: the posterior of w.
@@ -72,6 +74,24 @@ class FeatureRegression(ResizableState):
     def information_gain(self) -> Tensor:
         """1/2 log det(I + A / lambda). O(m^3)."""
         return (self._factor().diagonal().log() - self.noise_variance.log() / 2).sum()
+
+    def distance_to_ball(self, radius: Tensor) -> Tensor:
+        """min sqrt((w - theta)^T V (w - theta)) over all w with |w| <= ``radius``, both 0-dimensional. O(m^3).
+
+        The nearest w is (V + nu I)^{-1} V theta with the nu >= 0 that makes it as long as the radius (0 within), the
+        root of 1/|w| - 1/radius, which Newton's steps from 0 approach from below."""
+        lifted = self.gram.clone()
+        lifted.diagonal().add_(self.noise_variance)
+        values, vectors = torch.linalg.eigh(lifted)
+        theta = vectors.mT @ self.weights
+        nu = theta.new_zeros(())
+        for _ in range(_NEWTON_STEPS):
+            w = values * theta / (values + nu)
+            length = w.norm()
+            if bool(length <= radius * (1 + _CLOSE)):
+                break
+            nu = nu + (length / radius - 1) * length**2 / (w.square() / (values + nu)).sum()
+        return (values.sqrt() * theta * (nu / (values + nu))).norm()
 
     def start(self, gram: Tensor, moment: Tensor) -> None:
         """Other features altogether: their A and b. O(m^3)."""

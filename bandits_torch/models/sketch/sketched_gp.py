@@ -134,6 +134,14 @@ class SketchedGP(ArmModel):
         """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(u) once marginals were read."""
         return self._each([sketch.effective_dimension for sketch in self.sketches])
 
+    def distance_to_ball(self, radius: Tensor) -> Tensor:
+        """By how many widths the mean misses every function of norm at most ``radius``: the least
+        ||w~ - w||_V / sqrt(lambda) over |w| <= radius, ``batch_shape``, for V = Z^T Z + lambda I and the weights w~ of
+        the mean (less the prior's). O(m^3)."""
+        each = radius.expand(self._batch_shape).reshape(-1)
+        found = [s.regression.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
+        return self._each(found) / self.noise_variance.sqrt()
+
     @property
     def largest_prior_variance(self) -> Tensor:
         """kappa^2 = max k(x, x) over the arms."""

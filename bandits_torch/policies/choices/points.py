@@ -198,7 +198,7 @@ class ModelPoints(Points, ModelChoices):
     def _searched(
         self, acquisition: AcquisitionFunction, time: float, domain: Domain
     ) -> tuple[Tensor, Tensor]:
-        return self.search.maximise(
+        return self.search.at_step(self._steps + 1).maximise(
             acquisition,
             domain,
             replicates=self.replicates,

@@ -1,0 +1,136 @@
+"""GP-TS on the decision sets D_t of Chowdhury & Gopalan 2017, section 4.2."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+from bandits_torch import recipes
+from bandits_torch.acquisition import PathwisePointDraw
+from bandits_torch.acquisition.grid_search import GridSearch
+from bandits_torch.domain import Domain
+from bandits_torch.policies import Observation
+
+NOISE = 0.01
+
+
+def squared_exponential(lengthscale: float):
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, 1.5
+    return kernel.requires_grad_(False)
+
+
+def box(*sides):
+    return Domain(torch.tensor(sides, dtype=torch.float64).mT)
+
+
+DOMAINS = {1: box((-1.0, 0.5)), 2: box((0.0, 0.5), (2.0, 2.3))}
+
+
+def grid_of_the_paper(domain, lipschitz, t):
+    """Middles of cells no longer than 2 / (B L d t^2)."""
+    axes = []
+    for low, high in zip(*domain.bounds.tolist(), strict=True):
+        count = max(1, math.ceil((high - low) * lipschitz * domain.dim * t**2 / 2))
+        axes.append([low + (high - low) * (2 * i + 1) / (2 * count) for i in range(count)])
+    return np.array(list(itertools.product(*axes)))
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("B", [1.0, 3.0])
+def test_functions_of_that_norm_change_by_at_most_one_over_t_squared_to_the_nearest_point(dim, B) -> None:
+    domain, lengthscale = DOMAINS[dim], 0.4
+    kernel = squared_exponential(lengthscale)
+    policy = recipes.gp_ts(domain, kernel, NOISE, rkhs_bound=B, grid_until=6)
+    lipschitz = B * math.sqrt(1.5) / lengthscale
+    search = policy.choices.search
+    assert search.lipschitz == pytest.approx(lipschitz, rel=1e-4)
+    generator = torch.Generator().manual_seed(0)
+    low, high = domain.bounds
+    centres = low + (high - low) * torch.rand(12, dim, generator=generator).double()
+    weights = torch.randn(12, generator=generator).double()
+    weights *= B / (weights @ kernel(centres).to_dense() @ weights).sqrt()
+    x = low + (high - low) * torch.rand(2000, dim, generator=generator).double()
+    x = torch.cat([x, domain.bounds])
+    for t in (1, 2, 5, 6):
+        grid = search.at_step(t).points(domain)
+        expected = grid_of_the_paper(domain, search.lipschitz, t)
+        np.testing.assert_allclose(grid.numpy(), expected, atol=1e-12)
+        assert len(grid) <= max(
+            1.0, math.prod(math.ceil(lipschitz * float(r) * dim * t**2) for r in high - low)
+        )
+        nearest = grid[torch.cdist(x, grid, p=1).argmin(-1)]
+        assert (x - nearest).abs().sum(-1).max() <= (1 + 1e-4) / (lipschitz * t**2)
+        f, at = (kernel(points, centres).to_dense() @ weights for points in (x, nearest))
+        assert (f - at).abs().max() <= 1 / t**2
+    assert torch.equal(search.at_step(60).points(domain), grid), "after the last step D_t stays"
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_the_policy_plays_the_largest_value_of_its_draw_on_the_grid(dim) -> None:
+    domain = DOMAINS[dim]
+    policy = recipes.gp_ts(
+        domain, squared_exponential(0.4), NOISE, width=1.0, grid_until=8, replicates=2, seed=3
+    )
+    lipschitz = policy.choices.search.lipschitz
+    for t in range(1, 7):
+        choice = policy.choose(t)
+        seeds = policy.choices._draw_seeds()
+        draw = PathwisePointDraw(policy.model, 1.0, seeds=seeds)
+        grid = torch.as_tensor(grid_of_the_paper(domain, lipschitz, t))
+        values = draw(grid.reshape(-1, 1, 1, dim).repeat(1, 2, 1, 1))
+        torch.testing.assert_close(choice.arm, grid[values.argmax(0)])
+        policy.learn(Observation(t, choice.arm, (3 * choice.arm).sin().sum(-1), choice.why))
+    assert len(grid) > 10
+
+
+def test_many_points_are_looked_at_in_parts(monkeypatch) -> None:
+    def played():
+        policy = recipes.gp_ts(DOMAINS[2], squared_exponential(0.2), NOISE, grid_until=5, seed=1)
+        for t in range(1, 5):
+            choice = policy.choose(t)
+            policy.learn(Observation(t, choice.arm, (3 * choice.arm).sin().sum(-1), choice.why))
+        return policy.choose(5).arm
+
+    whole = played()
+    monkeypatch.setattr("bandits_torch.acquisition.grid_search._AT_ONCE", 7)
+    torch.testing.assert_close(played(), whole)
+
+
+def test_a_coordinate_that_is_fixed_is_not_cut() -> None:
+    domain = Domain(DOMAINS[2].bounds, fixed_features={1: 2.25})
+    policy = recipes.gp_ts(domain, squared_exponential(0.2), NOISE, grid_until=30)
+    assert policy.choose(1).arm[0, 1] == 2.25
+    assert len(policy.choices.search.at_step(30).points(domain)) < 5000
+
+
+BAD = {
+    r"grid_until must be small enough .* 250000 x 250000 = 62500000000, got 500": lambda: GridSearch(
+        lipschitz=1.0, until=500
+    ).check(box((0.0, 1.0), (0.0, 1.0))),
+    r"grid_until must be small enough": lambda: recipes.gp_ts(
+        DOMAINS[2], squared_exponential(0.2), NOISE, grid_until=100
+    ),
+    "grid_until must be None but over a domain": lambda: recipes.gp_ts(
+        torch.rand(4, 1).double(), MaternKernel().double(), NOISE, grid_until=5
+    ),
+    "learn_hyperparameters must be False": lambda: recipes.gp_ts(
+        DOMAINS[1], squared_exponential(0.2), NOISE, grid_until=5, learn_hyperparameters=True
+    ),
+    "until must be": lambda: recipes.gp_ts(DOMAINS[1], squared_exponential(0.2), NOISE, grid_until=0),
+    "inequality_constraints must be none": lambda: recipes.gp_ts(
+        Domain(DOMAINS[1].bounds, [(torch.tensor([0]), torch.ones(1).double(), -0.5)]),
+        squared_exponential(0.2),
+        NOISE,
+        grid_until=5,
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_what_has_no_such_grid_is_refused(message) -> None:
+    with pytest.raises(ValueError, match=message):
+        BAD[message]()

@@ -1,0 +1,52 @@
+"""The files of a room, for ``python -m tests.mutation --room ROOM``, and the fast tests that should notice a change.
+
+tests/MUTATION.md has the samples that were taken.
+"""
+
+_OPKB = "policies/test_opkb_from_the_paper.py"
+_DESIGN = "theory/test_optimal_design.py"
+_PROBLEMS = "problems/test_problem_steps.py"
+
+# Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
+ROOMS: dict[str, dict[str, str]] = {
+    "designs": {
+        "theory/optimal_design.py": _DESIGN,
+        "theory/design_solvers.py": _DESIGN,
+        "theory/inverse_propensity.py": "theory/test_inverse_propensity.py",
+    },
+    "kernels": {
+        "kernels/arm_covariance.py": "kernels/test_arm_covariance.py",
+        "kernels/contextual.py": "kernels/test_contextual_kernels.py",
+        "kernels/fourier_features.py": "acquisition/test_pathwise.py",
+        "kernels/neural_tangent.py": "policies/test_neural.py",
+        "kernels/smooth_time.py": "kernels/test_smooth_time.py",
+        "kernels/spatio_temporal.py": "kernels/test_spatio_temporal.py",
+        "kernels/stacked.py": "models/test_hyperparameters.py",
+        "kernels/state_space.py": "kernels/test_smooth_time.py models/test_state_space_arms.py",
+        "kernels/temporal.py": "kernels/test_temporal.py",
+    },
+    "policies": {
+        "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py",
+        "policies/opkb/ada_opkb.py": f"{_OPKB} policies/test_opkb.py",
+        "policies/opkb/blocks.py": f"{_OPKB} policies/test_opkb.py",
+        "policies/opkb/change_detection.py": f"{_OPKB} policies/test_calibrated_opkb.py",
+        "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py",
+        "policies/opkb/drawing.py": _OPKB,
+        "policies/doubling.py": "policies/test_doubling.py",
+        "policies/improvement.py": "policies/test_improvement.py",
+        "policies/length_scales.py": "policies/test_length_scales.py",
+        "policies/master.py": "policies/test_master.py",
+        "policies/phased_elimination.py": "policies/test_phased_elimination.py",
+        "policies/regret_balancing.py": "policies/test_regret_balancing.py",
+    },
+    "problems": {
+        "problems/drifting.py": f"problems/test_drifting.py {_PROBLEMS}",
+        "problems/dynamic_functions.py": "problems/test_dynamic_functions.py",
+        "problems/forgetting_fit.py": "problems/test_forgetting_fit.py",
+        "problems/hills.py": "problems/test_hills.py",
+        "problems/many_arms.py": "problems/test_many_arms.py",
+        "problems/simulated.py": f"problems/test_synthetic.py {_PROBLEMS}",
+        "problems/synthetic.py": f"problems/test_synthetic.py {_PROBLEMS}",
+        "problems/tv_gp.py": f"problems/test_drifting.py {_PROBLEMS}",
+    },
+}
