@@ -14,7 +14,8 @@ WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a st
 _HEAD = """# The clock counts
 
 Written by `python -m benchmarks.continuous --clock`; run it again rather than edit it. The functions move on while a
-policy thinks. Protocol, written first: [PROTOCOL-CLOCK.md](../PROTOCOL-CLOCK.md).
+policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on the machine: a processor's second
+does less then, for all alike.
 """
 
 
@@ -39,6 +40,8 @@ def _section(table: pd.DataFrame) -> str:
         f"{str(name).removeprefix('dynamic-')} {count}" for name, count in seeds.items()
     )
     text = f"\n## {horizon:g} s\n\nAn evaluation takes {evaluation:g} s; {told}.\n\n"
+    if seeds.max() == 1:
+        text += "**One seed: no standard error, and no verdict that would stand.**\n\n"
     text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"
     by = table.groupby(["policy", "problem"], sort=False)["regret"]
     mean, error = by.mean().unstack(), by.sem().unstack()
