@@ -14,8 +14,8 @@ WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a st
 _HEAD = """# The clock counts
 
 Written by `python -m benchmarks.continuous --clock`; run it again rather than edit it. The functions move on while a
-policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on the machine: a processor's second
-does less then, for all alike.
+policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on the machine: a second
+of a processor does less then, for all alike.
 """
 
 
