@@ -42,8 +42,8 @@ def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Cal
             problem.domain, horizon, INITIAL, seed, acquisition=acquisition, **options
         )
 
-    policies: dict[str, Callable[[], Policy]] = {"random": lambda: _ours("random", problem, horizon, seed)}
-    policies |= {name: lambda name=name: _ours(name, problem, horizon, seed) for name in OURS}  # type: ignore[misc]
+    policies: dict[str, Callable[[], Policy]] = {"random": lambda: ours("random", problem, horizon, seed)}
+    policies |= {name: lambda name=name: ours(name, problem, horizon, seed) for name in OURS}  # type: ignore[misc]
     policies[AUTO] = lambda: recipes.auto(problem.domain, seed=seed)
     for blind, over_time in (("time an input", True), ("blind to time", False)):
         for width in WIDTHS:
@@ -60,7 +60,8 @@ def has_wdbo() -> bool:
     return importlib.util.find_spec("wdbo_algo") is not None
 
 
-def _ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Policy:
+def ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Policy:
+    """One of ``OURS`` or random play, with what the problem tells beforehand."""
     options: dict[str, Any] = {}
     if name != "random":
         learn = {"first": INITIAL, "every": REFIT}

@@ -1,4 +1,4 @@
-"""What others offer for a function that changes, played by the same loop: plain BoTorch and W-DBO.
+"""What others offer for a function that changes, played by the same loop: plain BoTorch, W-DBO and Xopt.
 
 Each is a ``Policy`` of one replicate. A step's time is all they do between a reward and the next point.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import gpytorch
 import numpy as np
+import pandas as pd
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement, UpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
@@ -125,6 +126,58 @@ class WDBO(Rival):
             self._optimizer.tell(observation.arm[0].numpy(), share, float(observation.reward[0]))
             self._optimizer.clean(share)
         self._steps += 1
+
+
+class XoptTimeDependent(Rival):
+    """``TDUpperConfidenceBoundGenerator`` of Xopt as it comes: all data fitted anew at every step, a kernel over time.
+
+    Its module's clock is set to the time of the step, so that it does not wait for its own.
+    """
+
+    def __init__(self, domain: Domain, horizon: int, initial: int, seed: int) -> None:
+        from xopt.generators.bayesian.upper_confidence_bound import TDUpperConfidenceBoundGenerator
+        from xopt.vocs import VOCS
+
+        super().__init__(domain, horizon, initial, seed)
+        low, high = domain.bounds
+        self._names = [f"x{i}" for i in range(domain.dim)]
+        bounds = {name: [float(low[i]), float(high[i])] for i, name in enumerate(self._names)}
+        vocs = VOCS(variables=bounds, objectives={"y": "MAXIMIZE"})
+        self._generator = TDUpperConfidenceBoundGenerator(vocs=vocs, added_time=1e-3)
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        if self._steps < self.initial:
+            return Choice(self._first[self._steps : self._steps + 1])
+        from xopt.generators.bayesian import time_dependent
+
+        before = time_dependent.time
+        time_dependent.time = _Clock(time)  # type: ignore[assignment]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                (chosen,) = self._generator.generate(1)
+        finally:
+            time_dependent.time = before
+        return Choice(self.domain.bounds.new_tensor([[float(chosen[name]) for name in self._names]]))
+
+    def learn(self, observation: Observation) -> None:
+        point = dict(zip(self._names, observation.arm[0].tolist(), strict=True))
+        row = point | {"y": float(observation.reward[0]), "time": observation.time}
+        self._generator.add_data(pd.DataFrame([row]))
+        self._steps += 1
+
+
+class _Clock:
+    """Stands in for the module ``time`` where Xopt reads it."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def time(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += max(seconds, 1e-3)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import torch
 from benchmarks.elsewhere.page import write_page
 
 RESULTS = Path(__file__).parent / "results"
-REPLICATES = 5
+REPLICATES = 3
 
 
 def _tell(line: str) -> None:

@@ -5,7 +5,8 @@
 * ``testbed``: ten arms of normal means, unit noise, nothing changes (Sutton & Barto, chapter 2). 1 000 steps.
 
 Replicate k is the environment with seed k. Nobody is told anything but the number of arms; policies with a setting are
-played with the settings that their documentation shows, and listed one by one.
+played with the settings that their documentation shows, and listed one by one. A step of bayesianbandits' over 100 arms
+takes some forty milliseconds: there it is not played.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ ENVIRONMENTS: dict[str, tuple[Any, int, int]] = {  # environment, arms, steps
     "candy-cane": (CandyCaneContest, 100, CandyCaneContest.n_steps),
     "testbed": (KArmedTestbed, 10, KArmedTestbed.n_steps),
 }
+SLOW = ("candy-cane", "bayesianbandits")  # an environment, and whose policies are too slow for it
 
 
 class Player(Protocol):
@@ -145,6 +147,8 @@ def race(name: str, replicates: int, tell: Callable[[str], None]) -> pd.DataFram
         rows += [(name, f"ours: {policy}", k, total) for k, total in enumerate(totals)]
         tell(f"{name} {policy}: {np.mean(totals):.1f}")
     for policy, build in _rivals(arms, name == "candy-cane").items():
+        if (name, policy.split()[0]) == SLOW:
+            continue
         totals = [_play(build(k), environment, steps, k) for k in range(replicates)]
         rows += [(name, policy, k, total) for k, total in enumerate(totals)]
         tell(f"{name} {policy}: {np.mean(totals):.1f}")

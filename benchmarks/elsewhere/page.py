@@ -33,7 +33,8 @@ _MEASURES = {
 _BANDITS = """
 ## Bandits of river: sum of rewards
 
-{told} replicates, the same environments for all; in brackets the standard error of the mean.
+{told} replicates, the same environments for all; in brackets the standard error of the mean. A mean rank is
+over the problems that a policy has played: bayesianbandits' are too slow for a hundred arms.
 
 """
 

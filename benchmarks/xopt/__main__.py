@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 import typer
 
-from benchmarks.xopt.page import write_page
+from benchmarks.xopt.page import OURS, write_page
 
 HERE = Path(__file__).parent
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -20,6 +20,8 @@ def main(
     shots: Annotated[int, typer.Option(help="Of ours.")] = 2_000,
     rival_shots: Annotated[int, typer.Option(help="Of the others.")] = 200,
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 5,
+    first: Annotated[int, typer.Option(help="The first seed.")] = 10,
+    only: Annotated[str, typer.Option(help="Players, by ';', that play; default: all.")] = "",
     out: Annotated[Path, typer.Option(help="Folder of table and page.")] = HERE / "results",
     page: Annotated[bool, typer.Option(help="Write the page from the table alone.")] = False,
 ) -> None:
@@ -31,14 +33,20 @@ def main(
         from benchmarks.xopt.playing import PLAYERS, play
 
         torch.set_num_threads(1)
-        for seed in range(seeds):
+        players = only.split(";") if only else list(PLAYERS)
+        unknown = [name for name in players if name not in PLAYERS]
+        if unknown:
+            raise SystemExit(f"players must be among {'; '.join(PLAYERS)}, got {'; '.join(unknown)}")
+        for seed in range(first, first + seeds):
             least = None
-            for name in PLAYERS:
+            for name in players:
                 table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=["player", "seed"])
                 if ((table["player"] == name) & (table["seed"] == seed)).any():
                     continue
-                least = DriftingLattice(seed).least(max(shots, rival_shots)) if least is None else least
-                run = play(name, shots if name == "ours" else rival_shots, seed)
+                length = shots if name == OURS else rival_shots
+                if least is None or len(least) < length:
+                    least = DriftingLattice(seed).least(length)
+                run = play(name, length, seed)
                 run["error"] = run.pop("value") - least[: len(run)].numpy()
                 run.insert(0, "seed", seed)
                 run.insert(0, "player", name)

@@ -57,8 +57,10 @@ def write_page(out: Path) -> Path:
         )
     heads = ["generator", "seeds", f"error, shots {OPENING} to {most - 1}", f"from shot {most // 2}"]
     own = int(table["shot"].max()) + 1
-    asked = f"--shots {own} --rival-shots {most} --seeds {len(complete)}"
-    text = _HEAD + f"This table: `python -m benchmarks.xopt {asked}`.\n\n"
+    asked = f"--shots {own} --rival-shots {most} --first {min(complete)} --seeds {len(complete)}"
+    lengths = table[table["player"] == OURS].groupby("seed")["shot"].max() + 1
+    told = ", ".join(f"{length} on seed {seed}" for seed, length in lengths.items())
+    text = _HEAD + f"This table: `python -m benchmarks.xopt {asked}`. Shots of ours: {told}.\n\n"
     text += f"## The same {most} shots for all\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
     text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"

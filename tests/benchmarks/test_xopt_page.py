@@ -32,4 +32,7 @@ def test_what_is_asked_is_met_or_missed_by_the_table(tmp_path, ours, seconds, er
     text = write_page(tmp_path).read_text(encoding="utf-8")
     assert f"Xopt's best (Xopt, time-dependent UCB): ours is {error}." in text
     assert f"time-dependent UCB: {rate}." in text
+    assert (
+        "--shots 40 --rival-shots 20 --first 0 --seeds 2`. Shots of ours: 40 on seed 0, 40 on seed 1." in text
+    )
     assert "99" not in text.split("## The same")[1]  # the opening counts for nobody

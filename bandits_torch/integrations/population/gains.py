@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bandits_torch.models.points.member_mixture import MemberMixture
-from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.models.points.point_members import PointMembers, noisy_covariance
 
 _DRAWN = 32  # priors that are weighed against each other
 _KEPT = 6  # of which so many predict
@@ -58,12 +58,11 @@ def mixture_of_gains(
     """
     n, d = X.shape
     theta = _draws(d, seed)
-    members = _members(X, time, target, theta)
-    evidence = _log_evidence(members)
+    evidence, squares = _log_evidence(X, time, target, theta)
     best = evidence.topk(_KEPT).indices
     members = _members(X, time, target, theta[best])
     weights = evidence[best].softmax(-1).unsqueeze(0)
-    scale = (2 * _SHAPE + members.squares) / (2 * _SHAPE + n)
+    scale = ((2 * _SHAPE + squares[best]) / (2 * _SHAPE + n)).unsqueeze(0)
     zero = scale.new_zeros(1)
     return MemberMixture(members, weights, scale, zero, zero + 1.0, pending)
 
@@ -87,18 +86,28 @@ def _draws(d: int, seed: int) -> Tensor:
 
 def _members(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> PointMembers:
     """Processes of these hyperparameters that hold all there is."""
-    n, d = X.shape
-    box = torch.stack([X.new_zeros(d), X.new_ones(d)])
-    members = PointMembers(box, theta[:, :d], *theta[:, d:].T, capacity=max(n, 2))
+    members = _empty(X, theta)
     members.inputs, members.times = X.unsqueeze(0), time.unsqueeze(0)
-    members.targets = target.expand(1, len(theta), n)
+    members.targets = target.expand(1, len(theta), len(X))
     members.held = torch.ones_like(members.targets, dtype=torch.bool)
     members.rebuild()
     return members
 
 
-def _log_evidence(members: PointMembers) -> Tensor:
-    """ln p(y) of each process but for a constant, (P,)."""
-    log_det = -torch.linalg.slogdet(members._inverse).logabsdet
-    n = members.times.shape[-1]
-    return (-0.5 * log_det - (_SHAPE + 0.5 * n) * (_SHAPE + 0.5 * members.squares).log()).squeeze(0)
+def _empty(X: Tensor, theta: Tensor) -> PointMembers:
+    """Processes of these hyperparameters, with room for all there is."""
+    n, d = X.shape
+    box = torch.stack([X.new_zeros(d), X.new_ones(d)])
+    return PointMembers(box, theta[:, :d], *theta[:, d:].T, capacity=max(n, 2))
+
+
+def _log_evidence(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """ln p(y) of each process but for a constant, and y^T A^{-1} y, (P,) each; a factor of A is all that it takes."""
+    n, processes = len(X), _empty(X, theta)
+    over_time = processes.over_time((time.unsqueeze(-1) - time).expand(1, 1, n, n))
+    held = torch.ones(1, len(theta), n, dtype=torch.bool)
+    A = noisy_covariance(X, over_time, held, processes.lengthscale, processes.noise_variance).squeeze(0)
+    L = torch.linalg.cholesky(A)
+    z = torch.linalg.solve_triangular(L, target.expand(len(theta), n).unsqueeze(-1), upper=False)
+    half_log_det, squares = L.diagonal(dim1=-2, dim2=-1).log().sum(-1), z.square().sum((-2, -1))
+    return -half_log_det - (_SHAPE + 0.5 * n) * (_SHAPE + 0.5 * squares).log(), squares

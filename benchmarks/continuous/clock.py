@@ -1,0 +1,166 @@
+"""Races against the clock: a function moves on while a policy thinks, so that a slow step costs.
+
+The clock is simulated: it advances by the processor seconds (one thread) that a policy takes to choose and to learn,
+which is what a wall clock shows on a machine with nothing else to do, and by a fixed time for each evaluation. Other
+work on the machine costs nobody anything but through its caches. Between two choices the last point stays in force:
+the time-averaged regret is the mean of best(t) - f_t(point in force at t) over ``GRID`` moments of the horizon.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import process_time
+
+import pandas as pd
+import torch
+from botorch.test_functions import Rastrigin, Rosenbrock
+from torch import Tensor
+
+from bandits_torch import make, recipes, validation
+from bandits_torch.files import atomic_write
+from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.problems import ContinuousProblem
+from bandits_torch.problems.dynamic_functions import DynamicFunction
+from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, has_wdbo, ours
+from benchmarks.continuous.rivals import WDBO, PlainBoTorch, XoptTimeDependent
+
+MOMENTS = 1_200  # steps in which a function moves over a horizon, whatever its seconds
+GRID = 120  # of them, where regret is counted
+EVALUATION = 0.5  # seconds, of one evaluation
+_MADE = {
+    "dynamic-rosenbrock": lambda: Rosenbrock(dim=4, bounds=[(-2.0, 2.0)] * 4, dtype=torch.float64),
+    "dynamic-rastrigin": lambda: Rastrigin(dim=3, bounds=[(-1.5, 1.5)] * 3, dtype=torch.float64),
+}
+FUNCTIONS = (*PROBLEMS, *_MADE)
+COLUMNS = ["problem", "policy", "replicate", "horizon", "evaluation", "regret", "queries", "ms", "last_ms"]
+LAST = 10  # steps at the end whose time is told
+
+
+def function(name: str) -> ContinuousProblem:
+    """One of ``FUNCTIONS``, over ``MOMENTS`` steps."""
+    if name in _MADE:
+        return DynamicFunction(_MADE[name](), horizon=MOMENTS)
+    made = make(name, horizon=MOMENTS)
+    assert isinstance(made, ContinuousProblem)
+    return made
+
+
+def racers(problem: ContinuousProblem, seed: int) -> dict[str, Callable[[], Policy]]:
+    """Every policy by name; those of packages that are not installed are left out. Times are told in moments."""
+
+    def plain(over_time: bool) -> Callable[[], Policy]:
+        return lambda: PlainBoTorch(
+            problem.domain, MOMENTS, INITIAL, seed, acquisition="ucb", over_time=over_time
+        )
+
+    policies: dict[str, Callable[[], Policy]] = {
+        AUTO: lambda: recipes.auto(problem.domain, seed=seed),
+        OURS[0]: lambda: ours(OURS[0], problem, MOMENTS, seed),
+        "BoTorch UCB, time an input": plain(True),
+        "BoTorch UCB, blind to time": plain(False),
+    }
+    if has_wdbo():
+        policies["W-DBO"] = lambda: WDBO(problem.domain, MOMENTS, INITIAL, seed)
+    if importlib.util.find_spec("xopt") is not None:
+        policies["Xopt, time-dependent UCB"] = lambda: XoptTimeDependent(
+            problem.domain, MOMENTS, INITIAL, seed
+        )
+    return policies
+
+
+def play(
+    policy: Policy,
+    problem: ContinuousProblem,
+    horizon: float,
+    evaluation: float,
+    seed: int,
+    seconds: Callable[[], float] = process_time,
+) -> tuple[float, list[float]]:
+    """Time-averaged regret over ``horizon`` seconds, and the seconds of each step.
+
+    A point is in force from the moment that it is chosen; before the first one, that one. Its reward is that of this
+    moment, and is learned ``evaluation`` seconds later.
+
+    Args:
+        seconds: the clock that a policy's computing is measured with.
+
+    Raises ValueError unless both times are > 0.
+    """
+    validation.require(horizon > 0, "horizon", horizon, "> 0 seconds")
+    validation.require(evaluation > 0, "evaluation", evaluation, "> 0 seconds")
+    noise = torch.Generator().manual_seed(seed)
+    now, steps, points, since = 0.0, [], [], []
+    while True:
+        begun = seconds()
+        choice = policy.choose(_position(now, horizon))
+        took = seconds() - begun
+        if now + took >= horizon:
+            steps.append(took)
+            break
+        now += took
+        points.append(choice.arm.detach())
+        since.append(now)
+        with torch.no_grad():
+            reward = problem.expected(round(_position(now, horizon)), choice.arm)
+        reward = reward + problem.noise_scale * torch.randn(1, generator=noise, dtype=torch.float64)
+        at, now = _position(now, horizon), now + evaluation
+        begun = seconds()
+        policy.learn(Observation(at, choice.arm, reward, choice.why))
+        learning = seconds() - begun
+        steps.append(took + learning)
+        now += learning
+        if now >= horizon:
+            break
+    return _regret(problem, points, since, horizon), steps
+
+
+def _position(now: float, horizon: float) -> float:
+    """A time in seconds, from 1 to ``MOMENTS``."""
+    return 1 + (MOMENTS - 1) * min(now / horizon, 1.0)
+
+
+def _regret(problem: ContinuousProblem, points: list[Tensor], since: list[float], horizon: float) -> float:
+    """The mean over ``GRID`` moments of best(t) - f_t(the point in force); a policy without a point has none."""
+    validation.require(len(points) > 0, "horizon", horizon, "long enough for a first point")
+    begun, total, moments = torch.tensor(since), 0.0, range(1, MOMENTS + 1, MOMENTS // GRID)
+    for moment in moments:
+        now = horizon * (moment - 1) / (MOMENTS - 1)
+        latest = max(int((begun <= now).sum()) - 1, 0)
+        with torch.no_grad():
+            value = problem.expected(moment, points[latest])
+        total += float(problem.best(moment)[0] - value[0])
+    return total / len(moments)
+
+
+def race(
+    names: Iterable[str],
+    horizon: float,
+    replicates: int,
+    table: Path,
+    tell: Callable[[str], None],
+    *,
+    evaluation: float = EVALUATION,
+    only: Iterable[str] = (),
+) -> None:
+    """Play what the table lacks, replicate by replicate, and write it after each run."""
+    played = pd.read_csv(table) if table.exists() else pd.DataFrame(columns=COLUMNS)
+    wanted, problems = set(only), {name: function(name) for name in names}
+    for replicate in range(replicates):
+        for name, problem in problems.items():
+            for policy, build in racers(problem, replicate).items():
+                there = (played["problem"] == name) & (played["policy"] == policy)
+                done = (there & (played["replicate"] == replicate)).any()
+                if done or (wanted and policy not in wanted):
+                    continue
+                torch.manual_seed(replicate)
+                regret, steps = play(build(), problem, horizon, evaluation, replicate)
+                late = steps[-LAST:]
+                told = [len(steps), 1e3 * sum(steps) / len(steps), 1e3 * sum(late) / len(late)]
+                row = [name, policy, replicate, horizon, evaluation, regret, *told]
+                fresh = pd.DataFrame([row], columns=COLUMNS)
+                played = pd.concat([played, fresh], ignore_index=True) if len(played) else fresh
+                with atomic_write(table) as file:
+                    played.to_csv(file, index=False, float_format="%.6g")
+                tell(f"{name} {policy} {replicate}: {regret:.3f}, {len(steps)} steps, {told[1]:.0f} ms")

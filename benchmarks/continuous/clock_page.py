@@ -1,0 +1,102 @@
+"""CLOCK.md: the race against the clock, drawn from its tables and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from bandits_torch.files import atomic_write
+from benchmarks.continuous.race import AUTO, OURS
+from benchmarks.speed.page import markdown
+
+WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a step at the end
+_HEAD = """# The clock counts
+
+Written by `python -m benchmarks.continuous --clock`; run it again rather than edit it. The functions move on while a
+policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on the machine: a second
+of a processor does less then, for all alike.
+"""
+
+
+def write_page(results: Path) -> Path:
+    """Write it beside the tables ``clock-SECONDS.csv``; returns its path."""
+    page = results / "CLOCK.md"
+    tables = [pd.read_csv(path) for path in results.glob("clock-*.csv")]
+    tables = sorted((table for table in tables if len(table)), key=lambda table: table["horizon"].iloc[0])
+    with atomic_write(page) as file:
+        file.write((_HEAD + "".join(_section(table) for table in tables)).encode())
+    return page
+
+
+def _section(table: pd.DataFrame) -> str:
+    """A horizon: regret, steps, time of a step and the verdicts, of the runs that all policies have played."""
+    horizon, evaluation = table["horizon"].iloc[0], table["evaluation"].iloc[0]
+    runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
+    complete = runs.dropna().reset_index()[["problem", "replicate"]]
+    table = table.merge(complete, on=["problem", "replicate"])
+    seeds = table.groupby("problem", sort=False)["replicate"].nunique()
+    told = "seeds: " + ", ".join(
+        f"{str(name).removeprefix('dynamic-')} {count}" for name, count in seeds.items()
+    )
+    text = f"\n## {horizon:g} s\n\nAn evaluation takes {evaluation:g} s; {told}.\n\n"
+    if seeds.max() == 1:
+        text += "**One seed: no standard error, and no verdict that would stand.**\n\n"
+    text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"
+    by = table.groupby(["policy", "problem"], sort=False)["regret"]
+    mean, error = by.mean().unstack(), by.sem().unstack()
+    rank = mean.rank().mean(axis=1).sort_values(kind="stable")
+    heads = ["policy", "mean rank", *(str(name).removeprefix("dynamic-") for name in mean.columns)]
+    rows = [
+        [str(policy), f"{rank[policy]:.2f}", *(_cell(mean, error, policy, name) for name in mean.columns)]
+        for policy in rank.index
+    ]
+    text += markdown(heads, rows)
+    steps = table.groupby("policy")[["queries", "ms", "last_ms"]].mean().loc[rank.index]
+    text += "\nMeans over all runs, of processor time; the last ten steps of a run apart.\n\n"
+    cells = [
+        [str(p), f"{row['queries']:.0f}", f"{row['ms']:.0f}", f"{row['last_ms']:.0f}"]
+        for p, row in steps.iterrows()
+    ]
+    text += markdown(["policy", "steps", "ms a step", "ms at the end"], cells)
+    return text + _verdict(table, mean)
+
+
+def _cell(mean: pd.DataFrame, error: pd.DataFrame, policy: object, name: object) -> str:
+    value, spread = mean.loc[policy, name], error.loc[policy, name]
+    text = f"{value:.3f}" if pd.isna(spread) else f"{value:.3f} ± {spread:.3f}"
+    return f"**{text}**" if value == mean[name].min() else text
+
+
+def _verdict(table: pd.DataFrame, mean: pd.DataFrame) -> str:
+    """What is asked of ``auto`` against those that are not ours."""
+    rivals = [name for name in mean.index if name not in (AUTO, *OURS)]
+    runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
+    held, alone, worst = [], [], {}
+    for name in mean.columns:
+        own, best = mean.loc[AUTO, name], mean.loc[rivals, name].min()
+        worst[str(name)] = own / best
+        if own < best:
+            alone.append(name)
+        behind = [_behind(runs.loc[name, AUTO] - runs.loc[name, rival]) for rival in rivals]
+        if not any(behind):
+            held.append(name)
+    most, last = max(worst, key=lambda name: worst[name]), table[table["policy"] == AUTO]["last_ms"].mean()
+    many = len(mean.columns)
+    lines = [
+        f"* At least eight functions: {many}: {'met' if many >= 8 else 'missed'}.",
+        f"* Less regret than every rival, or level within two standard errors of the difference (one seed: less), on "
+        f"at least 7 of 8: {len(held)} of {many}: {'met' if len(held) >= 7 else 'missed'}. Less on {len(alone)}.",
+        f"* Nowhere more than {WORSE:g} times the best rival: {worst[most]:.2f} on "
+        f"{most.removeprefix('dynamic-')}: {'met' if worst[most] <= WORSE else 'missed'}. By function: "
+        + ", ".join(f"{name.removeprefix('dynamic-')} {ratio:.2f}" for name, ratio in worst.items())
+        + ".",
+        f"* A step of at most {LONGEST:g} ms at the end: {last:.0f} ms: {'met' if last <= LONGEST else 'missed'}.",
+    ]
+    return f"\nAsked of `{AUTO}` against {', '.join(rivals)}:\n\n" + "\n".join(lines) + "\n"
+
+
+def _behind(difference: pd.Series) -> bool:
+    """Whether the mean is above 0 beyond two standard errors; of one run, above 0."""
+    error = float(difference.sem()) if len(difference) > 1 else 0.0
+    return float(difference.mean()) > 2 * error
