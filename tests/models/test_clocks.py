@@ -5,6 +5,7 @@ of float64 is 1.2e-4, so a step "of 1e-3" is a multiple of that, which both side
 """
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -66,12 +67,18 @@ def errors(said, kernel, held, noise, now):
     return float(max(off_mean, off_variance)), EPS * float(k(t, t)) / noise
 
 
-@pytest.mark.parametrize("noise", [1e-4, NOISE])
-@pytest.mark.parametrize("window", [None, 15])
-@pytest.mark.parametrize("form", ["covariance", "factor"])
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize(("t0", "step"), CLOCKS)
-def test_arm_gp_is_right_at_any_clock(t0, step, name, form, window, noise):
+def every_fifth(*axes):
+    """All cases as parameters, of which the short form takes every fifth: each value of each axis many times."""
+    cases = enumerate(itertools.product(*axes))
+    return [pytest.param(*case, marks=pytest.mark.long if k % 5 else ()) for k, case in cases]
+
+
+@pytest.mark.parametrize(
+    ("clock", "name", "form", "window", "noise"),
+    every_fifth(CLOCKS, KERNELS, ["covariance", "factor"], [None, 15], [1e-4, NOISE]),
+)
+def test_arm_gp_is_right_at_any_clock(clock, name, form, window, noise):
+    t0, step = clock
     if window and form == "covariance":
         form = "auto"  # which moves to the factor form when it forgets
     kernel = KERNELS[name](t0)
