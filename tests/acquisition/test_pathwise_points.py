@@ -52,7 +52,14 @@ def taught_model(time_kernel, batch_shape=()):
     return model
 
 
-@pytest.mark.parametrize(("name", "width"), [("static", 1), ("forgetting", 2), ("wiener", 1), ("smooth", 1)])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("static", 1),
+        ("forgetting", 2),
+        *(pytest.param(name, 1, marks=pytest.mark.long) for name in ("wiener", "smooth")),
+    ],
+)
 def test_mean_and_covariance_of_many_draws_are_the_posterior_s(name, width):
     model = taught_model(TIME_KERNELS[name])
     points = torch.rand(5, 2).double()

@@ -5,7 +5,6 @@ of float64 is 1.2e-4, so a step "of 1e-3" is a multiple of that, which both side
 """
 
 import copy
-import itertools
 import math
 
 import numpy as np
@@ -22,6 +21,7 @@ from bandits_torch.kernels import (
 from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.models.arms import points_in_time
 from bandits_torch.models.arms.points_in_time import PointsInTime
+from tests.cases import every
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -67,15 +67,9 @@ def errors(said, kernel, held, noise, now):
     return float(max(off_mean, off_variance)), EPS * float(k(t, t)) / noise
 
 
-def every_fifth(*axes):
-    """All cases as parameters, of which the short form takes every fifth: each value of each axis many times."""
-    cases = enumerate(itertools.product(*axes))
-    return [pytest.param(*case, marks=pytest.mark.long if k % 5 else ()) for k, case in cases]
-
-
 @pytest.mark.parametrize(
     ("clock", "name", "form", "window", "noise"),
-    every_fifth(CLOCKS, KERNELS, ["covariance", "factor"], [None, 15], [1e-4, NOISE]),
+    every(5, CLOCKS, KERNELS, ["covariance", "factor"], [None, 15], [1e-4, NOISE]),
 )
 def test_arm_gp_is_right_at_any_clock(clock, name, form, window, noise):
     t0, step = clock
@@ -152,9 +146,9 @@ def test_a_model_of_float32_takes_steps_of_seconds_from_a_clock_of_seconds():
     assert torch.equal(*answers)
 
 
-@pytest.mark.parametrize("window", [None, 15])
-@pytest.mark.parametrize("noises", [(0.01,), (1e-5,), (0.01, 1e-5)])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "noises", "window"), every(5, KERNELS, [(0.01,), (1e-5,), (0.01, 1e-5)], [None, 15])
+)
 def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, window, monkeypatch):
     """The cheap way is taken where the prior variance is at most 1e4 of the noise, by each member for itself."""
     told = []

@@ -120,7 +120,7 @@ def test_a_bad_observation_changes_nothing():
     [
         ("tv_gp_ucb", {}),
         pytest.param("sw_gp_ucb", {"window": 8}, marks=pytest.mark.long),
-        ("et_gp_ucb", {}),
+        pytest.param("et_gp_ucb", {}, marks=pytest.mark.long),
         ("pe_gp_ucb", {}),
         pytest.param("gp_ts", {}, marks=pytest.mark.long),
         pytest.param("ui_gp_ucb", {}, marks=pytest.mark.long),
