@@ -1,8 +1,9 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
-network beyond this machine. ``--full`` runs the long form of tests that have a short one, and the cases marked
-``long``, which show once more what others show."""
+network beyond this machine. ``--full`` runs the long form of tests that have a short one, and the cases that
+``long`` and ``every`` leave out, which show once more what others show."""
 
 import socket
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: a case of the long form alone")
+    config.addinivalue_line(
+        "markers",
+        "every(n): the short form takes every nth case; with n and the axes' lengths coprime, each value comes up",
+    )
     if (
         getattr(config.option, "dist", None) == "load"
     ):  # pytest-xdist: what a module's tests share is then made once
@@ -28,9 +33,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("full"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    if config.getoption("full"):
+        return
+    left = [item for item in items if item.get_closest_marker("long")]
+    cases: Counter[str] = Counter()
+    for item in items:
+        one_of = item.get_closest_marker("every")
+        if one_of is not None and item not in left:
+            test = item.nodeid.split("[")[0]
+            if cases[test] % one_of.args[0]:
+                left.append(item)
+            cases[test] += 1
+    gone = set(left)
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in gone]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -48,6 +48,7 @@ def belief(model):
     return posterior.mean.flatten(), posterior.variance.flatten()
 
 
+@pytest.mark.every(3)
 @every_model
 @few
 @given(history=histories, noise=noises)
@@ -60,6 +61,7 @@ def test_data_never_raise_a_variance(name, history, noise):
         before = after
 
 
+@pytest.mark.every(3)
 @every_model
 @few
 @given(history=histories, noise=noises, order=st.randoms(use_true_random=False))
@@ -72,6 +74,7 @@ def test_the_order_of_observations_does_not_matter(name, history, noise, order):
     torch.testing.assert_close(one.information_gain, two.information_gain, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["covariance", "factor", "OnlineGP"])
 @few
 @given(first=histories, history=histories, noise=noises)

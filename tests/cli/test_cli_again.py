@@ -34,6 +34,7 @@ def changed(path, **values):
 # -- from the record -----------------------------------------------------------------------------------
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -122,6 +123,7 @@ def test_what_is_no_record_is_refused(content, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "values",
     [

@@ -186,6 +186,7 @@ def test_a_race_killed_before_its_first_word_is_begun(out):
 # -- another race's report -----------------------------------------------------------------------------
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("other", "words"), OTHERS[:4], ids=lambda value: str(value))
 def test_the_report_of_another_race_is_replaced_only_when_that_is_said(out, other, words):
     assert race(out).exit_code == 0
@@ -203,6 +204,7 @@ def test_the_same_race_replaces_its_report(out):
     assert held(out)["regret.csv"] == table
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", REPORT)
 def test_files_of_these_names_that_no_race_wrote_are_replaced_only_when_that_is_said(out, name):
     out.mkdir()

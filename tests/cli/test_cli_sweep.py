@@ -86,6 +86,7 @@ def test_bad_arguments_are_one_line(tmp_path, arguments, message):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
     asked = ["--problems", "gp,switching", "--policies", "random,gp_ucb,sw_gp_ucb", "--horizon", "200"]
     asked += ["--replicates", "4", "--block", "1", "--option", "num_arms=20"]

@@ -34,6 +34,7 @@ def assert_refused_and_unchanged(state, said):
     assert not wrong
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_policy_refuses_what_cannot_be(name):
     policy = policy_of(name)
@@ -42,6 +43,7 @@ def test_policy_refuses_what_cannot_be(name):
     assert_refused_and_unchanged(policy.state_dict, said)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_ask_tell_refuses_what_cannot_be(name):
     asked = AskTell(policy_of(name))

@@ -127,6 +127,7 @@ def truth(arms, kernel, noise, pulled, rewards):
     return weights @ rewards, K.diagonal() - (weights * K[:, pulled]).sum(-1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_posterior_is_the_dense_one(name, case):

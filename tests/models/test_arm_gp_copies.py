@@ -154,6 +154,7 @@ def through_a_file(state):
     return torch.load(file, weights_only=True)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("steps", [3, 200])
 @pytest.mark.parametrize("drifts", DRIFTS)
 @pytest.mark.parametrize("form", [*FORMS, "auto"])

@@ -47,6 +47,7 @@ def work_of_steps(model, window=None, until=1000):
     return [statistics.median(counts[t]) for t in counts]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("form", "drift", "window"),
     [

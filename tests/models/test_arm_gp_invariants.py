@@ -129,6 +129,7 @@ def test_variance_never_grows_and_information_never_shrinks_when_observing(form,
         assert (model.information_gain >= gain).all()
 
 
+@pytest.mark.every(2)
 @few
 @given(moves, some_masks, arms, rewards)
 @pytest.mark.parametrize(

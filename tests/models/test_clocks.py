@@ -21,7 +21,6 @@ from bandits_torch.kernels import (
 from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.models.arms import points_in_time
 from bandits_torch.models.arms.points_in_time import PointsInTime
-from tests.cases import every
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -67,12 +66,13 @@ def errors(said, kernel, held, noise, now):
     return float(max(off_mean, off_variance)), EPS * float(k(t, t)) / noise
 
 
-@pytest.mark.parametrize(
-    ("clock", "name", "form", "window", "noise"),
-    every(5, CLOCKS, KERNELS, ["covariance", "factor"], [None, 15], [1e-4, NOISE]),
-)
-def test_arm_gp_is_right_at_any_clock(clock, name, form, window, noise):
-    t0, step = clock
+@pytest.mark.every(5)
+@pytest.mark.parametrize("noise", [1e-4, NOISE])
+@pytest.mark.parametrize("window", [None, 15])
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("t0", "step"), CLOCKS)
+def test_arm_gp_is_right_at_any_clock(t0, step, name, form, window, noise):
     if window and form == "covariance":
         form = "auto"  # which moves to the factor form when it forgets
     kernel = KERNELS[name](t0)
@@ -97,6 +97,7 @@ def test_arm_gp_is_right_at_any_clock(clock, name, form, window, noise):
         assert torch.equal(one, two)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize(("t0", "step"), CLOCKS)
 def test_online_gp_is_as_right_as_the_values_of_its_kernel(t0, step, name):
@@ -146,9 +147,10 @@ def test_a_model_of_float32_takes_steps_of_seconds_from_a_clock_of_seconds():
     assert torch.equal(*answers)
 
 
-@pytest.mark.parametrize(
-    ("name", "noises", "window"), every(5, KERNELS, [(0.01,), (1e-5,), (0.01, 1e-5)], [None, 15])
-)
+@pytest.mark.every(5)
+@pytest.mark.parametrize("window", [None, 15])
+@pytest.mark.parametrize("noises", [(0.01,), (1e-5,), (0.01, 1e-5)])
+@pytest.mark.parametrize("name", KERNELS)
 def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, window, monkeypatch):
     """The cheap way is taken where the prior variance is at most 1e4 of the noise, by each member for itself."""
     told = []
@@ -196,6 +198,7 @@ def differences_first(kernel):
     return lambda s, t: np.exp(-2 * np.sin(np.pi * precise.precise(1.0) * (s - t) / period) ** 2 / length)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", ["squared exponential", "periodic"])
 @pytest.mark.parametrize(("t0", "step"), CLOCKS)
 def test_kernels_of_gpytorch_over_time_are_right_at_any_clock(t0, step, name):

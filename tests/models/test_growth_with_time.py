@@ -60,6 +60,7 @@ def index_step(model):
     return step
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("form", "window"), [("covariance", None), ("covariance", 30), ("factor", None), ("factor", 30)]
 )

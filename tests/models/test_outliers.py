@@ -40,6 +40,7 @@ def truth(pulled, rewards):
     return 0.5 + K[:, pulled] @ weights, -0.5 * r @ weights - 0.5 * torch.logdet(A) - constant
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("size", [1e6, 1e9, 1e12])
 @pytest.mark.parametrize("falling", [False, True], ids=["twice", "falling by a factor of 5"])
 @pytest.mark.parametrize("name", MODELS)

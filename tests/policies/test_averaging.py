@@ -78,6 +78,7 @@ def members(strengths, offsets):
     return policy, [PlainAveraging(plain, **RULES) for _ in range(S)]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("strengths", "offsets"),
     [
@@ -159,6 +160,7 @@ def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features)
     assert len(set(plain)) > 3  # it has looked around
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("features", [True, False])
 @pytest.mark.parametrize("exponent", [60, -60, 460, -900])
 def test_told_nothing_a_power_of_two_changes_no_bit(features, exponent):
@@ -178,6 +180,7 @@ def test_told_nothing_a_power_of_two_changes_no_bit(features, exponent):
 # -- arms never pulled ---------------------------------------------------------------------------------
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("order", range(6))
 def test_the_best_arm_is_found_however_the_arms_are_ordered(order):
     """Each arm is better than the one before it, and noise is small: the last is what no scale learned expects."""

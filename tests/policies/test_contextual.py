@@ -54,6 +54,7 @@ def reward_of(features, context):
     return torch.sin(5 * features[..., 0] + 4 * context[..., 0]) + features[..., 1] * context[..., 1]
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("options", "plain"),
     [

@@ -102,6 +102,7 @@ def dense_choice(policy, told, k):
     return length
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", ["arms", "arms, drift", "points"])
 def test_the_choice_is_that_of_the_scores_by_direct_solves(kind):
     policy, told, chosen = POLICIES[kind](), [], []
@@ -116,6 +117,7 @@ def test_the_choice_is_that_of_the_scores_by_direct_solves(kind):
     assert any(len(set(own)) > 1 for own in chosen)  # each replicate has its own
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", EVERY)
 def test_what_is_held_is_the_last_window_when_it_shrinks_and_when_it_grows_back(kind):
     policy, told, lengths = POLICIES[kind](), [], []
@@ -139,6 +141,7 @@ def test_what_is_held_is_the_last_window_when_it_shrinks_and_when_it_grows_back(
         assert own[-1] == 40  # all of it is of the new function
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_replicate_of_a_batch_lives_as_it_would_alone(kind):
     together, told = POLICIES[kind](), []
@@ -159,6 +162,7 @@ def test_a_replicate_of_a_batch_lives_as_it_would_alone(kind):
                 torch.testing.assert_close(own[0], other[k], **exact)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_policy_continues_from_its_state_to_the_last_bit(kind):
     first, second = POLICIES[kind](), POLICIES[kind]()
@@ -279,6 +283,7 @@ def play(problem, rule):
     return run(policy, problem, T, seed=0)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("problem", "options"),
     [

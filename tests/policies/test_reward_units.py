@@ -52,6 +52,7 @@ def built(name: str, **options):
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "options"), BLOCKS)
 def test_learnt_units_make_the_run_that_of_any_other_unit(name: str, options: dict) -> None:
     plain = played(built(name, reward_scale="warm-up", **options), rewards())
@@ -100,6 +101,7 @@ def test_learnt_units_go_on_from_a_state() -> None:
     assert played(second, table[100:]) == played(first, table[100:])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("name", "options"),
     [("w_gp_ucb", {"discount": 0.98})]
