@@ -40,6 +40,7 @@ _OTHERS = {
     "safety/results/RESULTS.md": "[Safety]({}): limits on a measured outcome that drifts, broken and kept.",
     "safety/results/POINTS.md": "[Safety over points]({}): the same over the unit square.",
     "continuous/results/RESULTS.md": "[Continuous]({}): dynamic standard functions over domains.",
+    "continuous/results/CLOCK.md": "[Clock]({}): the same while the function moves on as a policy computes.",
     "contexts/results/RESULTS.md": "[Contexts]({}): rewards that depend on a context, against dense and linear models.",
     "cycles/results/RESULTS.md": "[Cycles]({}): kernels with a day, against exponential forgetting.",
     "parallel/results/RESULTS.md": "[Parallel]({}): eight questions open at once, against one.",

@@ -226,6 +226,8 @@ KINDS: dict[str, Any] = {
     ),
     "restarts": bad.words("local", "global"),
     "trust": bad.words("start", "always"),
+    "bound_is_guess": st.sampled_from(["yes", 1, None, 0.0, []]),
+    "grid_until": st.sampled_from([0, -1, 1.5, "ten", bad.NAN, True]),
     "when_empty": bad.words("likeliest", "raise"),
     "explore": bad.words("ucb", "safeopt"),
     "guarantee": bad.words("run", "step"),

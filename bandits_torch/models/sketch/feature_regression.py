@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.models.algebra.cholesky import bordered, safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState
 
@@ -176,5 +177,9 @@ class FeatureRegression(ResizableState):
         return {"uncounted": copy.deepcopy(self._uncounted), "since_anew": self._since_anew}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
+        """Counterpart of ``get_extra_state``; ValueError for features or rewards that are no tensors."""
+        tensors = all(isinstance(part, Tensor) for pair in state["uncounted"] for part in pair)
+        validation.require(
+            tensors, "state", state["uncounted"], "pairs of tensors for what is not counted yet"
+        )
         self._uncounted, self._since_anew = copy.deepcopy(state["uncounted"]), state["since_anew"]

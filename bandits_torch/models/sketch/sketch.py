@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.models.algebra.cholesky import solve_lower
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
@@ -280,7 +281,10 @@ class Sketch(ResizableState):
         return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
+        """Counterpart of ``get_extra_state``; ValueError for a covariance that is none."""
+        start = state["plain"]["_at_draw"]
+        matrix = start is None or (isinstance(start, Tensor) and start.dim() == 2)
+        validation.require(matrix, "state", start, "a matrix, or None, for the covariance at the last draw")
         for name, value in copy.deepcopy(state["plain"]).items():
             setattr(self, name, value)
         self._in_dictionary = set(state["in_dictionary"])
