@@ -25,10 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "every(n): the short form takes every nth case; with n and the axes' lengths coprime, each value comes up",
     )
-    if (
-        getattr(config.option, "dist", None) == "load"
-    ):  # pytest-xdist: what a module's tests share is then made once
-        config.option.dist = "worksteal"
+    if getattr(config.option, "dist", None) == "load":
+        config.option.dist = "worksteal"  # pytest-xdist: what a module's tests share is then made once
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,9 +3,10 @@
     python -m tests.reference.kill_runs --kills 200
 
 Every recipe is played with a checkpoint after every step, so that about every second kill falls into a write; in each
-second run the write is slowed down on top. A kill is SIGKILL to a process of its own. After each the file, if
-there is one, must be whole and its record the first steps of the undisturbed run; once the kills are spent the run is
-let go to its end and must equal the undisturbed one: arms, rewards, best rewards, times and trace, bit for bit.
+second run the write is slowed down on top and the kill waits for the next one. A kill is SIGKILL to a process of its
+own. After each the file, if there is one, must be whole and its record the first steps of the undisturbed run; once
+the kills are spent the run is let go to its end and must equal the undisturbed one: arms, rewards, best rewards, times
+and trace, bit for bit.
 """
 
 import argparse
@@ -72,10 +73,11 @@ def start(name, path, out, slow):
         os._exit(status)
 
 
-def ended(child, seconds):
-    """Kill a process after so many seconds; its exit status if it was over before, None if it was killed."""
+def ended(child, seconds, writing=lambda: True):
+    """Kill a process at the first moment after so many seconds when it is ``writing``; its exit status if it was
+    over before, None if it was killed."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or not writing():
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return os.waitstatus_to_exitcode(status)
@@ -109,6 +111,10 @@ def steps_saved(path, undisturbed):
 def kill(name, kills, folder, chance):
     """Kill a recipe's run so many times. (kills in a write, kills before a first file, resumes that were exact.)"""
     path, out = folder / name, folder / f"{name}.npz"
+
+    def writing():
+        return any(folder.glob(f".{name}.*.part"))
+
     undisturbed = play(name)
     begun = time.monotonic()
     ended(start(name, path, out, False), 1e9)
@@ -117,10 +123,11 @@ def kill(name, kills, folder, chance):
     for k in itertools.count():
         if pending + exact == kills:
             break
-        status = ended(start(name, path, out, k % 2 == 1), chance.uniform(0, 0.6 * duration))
+        slow, seconds = k % 2 == 1, chance.uniform(0, 0.6 * duration)
+        status = ended(start(name, path, out, slow), seconds, *([writing] if slow else []))
         if status is None:
             pending += 1
-            in_write += bool(list(folder.glob(f".{name}.*.part")))
+            in_write += writing()
             saved = steps_saved(path, undisturbed)
             if saved is None:
                 return in_write, before, exact
