@@ -13,7 +13,7 @@ from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from benchmarks.auto.environments import Simulated
-from benchmarks.auto.records import Firm, Unseen
+from benchmarks.auto.records import DEVELOPED_ON, Developed, Firm, Unseen
 from benchmarks.leaderboard import settings
 
 DEVELOPMENT = (
@@ -46,6 +46,8 @@ def make_problem(environment: str, block: Block, data: Path) -> Problem:
         return Firm()(block)
     if environment in UNSEEN:
         return Unseen(environment, str(data))(block)
+    if environment in DEVELOPED_ON:
+        return Developed(environment, str(data))(block)
     simulated = {name for names in SIMULATED.values() for name in names}
     if environment in simulated:
         return Simulated(environment)(block)

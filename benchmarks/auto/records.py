@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,9 @@ from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.leaderboard import settings
-from benchmarks.leaderboard.environments import Record
+from benchmarks.leaderboard.environments import Record, RecordSetting
 
-_NEW_YEAR_2014 = 1_388_534_400
+_MID_JUNE_2013, _NEW_YEAR_2014 = 1_371_254_400, 1_388_534_400
 
 
 class FirmTable(Replay):
@@ -89,20 +90,60 @@ class Unseen:
         steps = min(steps, block.horizon)
         return Record(replay, steps, settings.REPLICATES, block.first_replicate, block.replicates)
 
-    def _array(self, file: str, name: str) -> Tensor:
-        with np.load(Path(self.data) / file, allow_pickle=False) as arrays:
-            return torch.from_numpy(arrays[name].astype(np.float64))
-
     def _cmu_light(self) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        table, history, xy = (self._array("cmu_light.npz", name) for name in ("test", "train", "xy"))
+        table, history, xy = (_array(self.data, "cmu_light.npz", name) for name in ("test", "train", "xy"))
         return table, xy, history, 144
 
     def _molene_rain(self) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        table, xy = (self._array("molene_weather.npz", name) for name in ("rain", "rain_xy_km"))
+        table, xy = (_array(self.data, "molene_weather.npz", name) for name in ("rain", "rain_xy_km"))
         return table, xy, None, 240
 
     def _beijing_o3(self) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        table, time = (self._array("beijing_air.npz", name) for name in ("o3", "time"))
+        table, time = (_array(self.data, "beijing_air.npz", name) for name in ("o3", "time"))
         first = int((time < _NEW_YEAR_2014).sum())
-        place = self._array("beijing_air.npz", "latlon_approx")
+        place = _array(self.data, "beijing_air.npz", "latlon_approx")
         return table[first : first + 1000], place, table[first - 90 * 24 : first], 500
+
+
+_EARLY: dict[str, tuple[str, dict[str, Any], int]] = {
+    "light-early": ("intel-light", {"day": "2004-03-06", "days": 5}, 288),
+    "humidity-early": ("intel-humidity", {"day": "2004-03-06", "days": 5}, 288),
+    "pm25-early": ("beijing-pm25", {"start": "2013-09-01"}, 500),
+    "molene-temperature": ("molene-temperature", {}, 240),
+}
+DEVELOPED_ON = (*_EARLY, "o3-early", "cmu-light-training")
+
+
+@dataclass(frozen=True)
+class Developed:
+    """A record for development: earlier days of what is played elsewhere, or another quantity, ten starts.
+
+    o3-early: hourly ozone from 15 June 2013, 90 days before it are history; cmu-light-training: the last 300 rows of
+    the laboratory's own training split, the others are history.
+    """
+
+    name: str
+    data: str
+
+    def __call__(self, block: Block) -> Problem:
+        """The problem of these replicates."""
+        if self.name in _EARLY:
+            problem, options, steps = _EARLY[self.name]
+            return RecordSetting(problem, options, self.data, steps, 10)(block)
+        if self.name == "o3-early":
+            table, time = (_array(self.data, "beijing_air.npz", name) for name in ("o3", "time"))
+            first = int((time < _MID_JUNE_2013).sum())
+            arms = _array(self.data, "beijing_air.npz", "latlon_approx")
+            record = Replay(
+                table[first : first + 1000], arms=arms, history=table[max(first - 90 * 24, 0) : first]
+            )
+            steps = 500
+        else:
+            rows, arms = (_array(self.data, "cmu_light.npz", name) for name in ("train", "xy"))
+            record, steps = Replay(rows[301:], arms=arms, history=rows[:301]), 144
+        return Record(record, min(steps, block.horizon), 10, block.first_replicate, block.replicates)
+
+
+def _array(data: str, file: str, name: str) -> Tensor:
+    with np.load(Path(data) / file, allow_pickle=False) as arrays:
+        return torch.from_numpy(arrays[name].astype(np.float64))
