@@ -24,11 +24,7 @@ _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
 _FEW_NOISES = (0.01, 0.3)
 _TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
 _STRENGTH, _FIRM = 10.0, 1000.0  # of the unit told, in observations; where the noise is as told, too
-_PARTS = (
-    (0.0, 0.6),
-    (0.3, 0.2),
-    (3.0, 0.2),
-)  # independent part of each arm as a share of the variance, weight
+_PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # independent part of each arm, of the variance; weight
 _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share of what is told
 _TOLD = 0.9  # prior weight of the members that believe what is told
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 import torch
+from gpytorch.kernels import ScaleKernel
 
+from bandits_torch import recipes
 from bandits_torch.experiments.cells import Block, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
-from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.problem import Knowledge, Problem
 from benchmarks.auto.environments import Simulated
 from benchmarks.auto.records import DEVELOPED_ON, Developed, Firm, Unseen
 from benchmarks.leaderboard import settings
@@ -34,6 +38,56 @@ UNSEEN = ("cmu-light", "molene-rain", "beijing-o3")
 COLUMNS = ("environment", "policy", "replicate", "seed", "regret", "ms_per_step")
 
 
+def _lengthscale(factor: float) -> Callable[[Knowledge], Knowledge]:
+    def mistaken(knowledge: Knowledge) -> Knowledge:
+        kernel = copy.deepcopy(knowledge.kernel)
+        kernel.lengthscale = factor * kernel.lengthscale
+        return replace(knowledge, kernel=kernel)
+
+    return mistaken
+
+
+def _noise(factor: float) -> Callable[[Knowledge], Knowledge]:
+    return lambda knowledge: replace(knowledge, noise_variance=factor * knowledge.noise_variance)
+
+
+def _in_other_units(knowledge: Knowledge) -> Knowledge:
+    """What is told of rewards r where 1000 r + 5000 are played, in units of what is played here."""
+    kernel = ScaleKernel(copy.deepcopy(knowledge.kernel)).to(torch.float64)
+    kernel.outputscale = 1e-6
+    return replace(
+        knowledge,
+        kernel=kernel.requires_grad_(False),
+        noise_variance=1e-6 * knowledge.noise_variance,
+        prior_mean=(knowledge.prior_mean - 5000.0) / 1000.0,
+    )
+
+
+@dataclass(frozen=True)
+class Misled:
+    """``auto`` told the kernel, with a mistake in what is told."""
+
+    mistaken: Callable[[Knowledge], Knowledge]
+
+    def __call__(self, problem: Problem, block: Block) -> Policy:
+        """The policy of these replicates."""
+        told = self.mistaken(problem.knowledge)
+        return recipes.auto(
+            problem.arms,
+            kernel=told.kernel,
+            noise_variance=told.noise_variance,
+            prior_mean=told.prior_mean,
+            replicates=block.replicates,
+        )
+
+
+MISTAKES = {
+    "auto, length-scale times 5": Misled(_lengthscale(5.0)),
+    "auto, length-scale over 5": Misled(_lengthscale(0.2)),
+    "auto, noise variance times 100": Misled(_noise(100.0)),
+    "auto, noise variance over 100": Misled(_noise(0.01)),
+    "auto, rewards times 1 000 plus 5 000": Misled(_in_other_units),
+}
 POLICIES: dict[str, Callable[[Problem, Block], Policy]] = {
     "auto": RecipeSetting("auto"),
     settings.UNTOLD: settings.POLICIES[settings.UNTOLD],
@@ -60,7 +114,7 @@ def play(environment: str, policy: str, block: Block, data: Path) -> pd.DataFram
     problem = make_problem(environment, block, data)
     steps = min(block.horizon, problem.horizon or block.horizon)
     block = Block(block.replicates, steps, block.first_replicate, block.seed)
-    made = POLICIES[policy] if policy in POLICIES else settings.POLICIES[policy]
+    made = (settings.POLICIES | POLICIES | MISTAKES)[policy]
     history = run(
         made(problem, block), problem, steps, seed=block.seed, first_replicate=block.first_replicate
     )
