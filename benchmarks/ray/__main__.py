@@ -1,8 +1,8 @@
 """``python -m benchmarks.ray``: schedulers raced, and the page of results.
 
-``--only TASK``, ``--schedulers A,B``, ``--seeds 0:10``: these alone; ``--fast``: a shrunk run into a temporary folder;
+``--only TASK``, ``--schedulers A,B``, ``--seeds 0:40``: these alone; ``--fast``: a shrunk run into a temporary folder;
 ``--page``: the page alone, from the tables there are. Runs that are in the table already are not played again. Needs
-``pip install "bandits_torch[ray]" scikit-learn``.
+``pip install "bandits_torch[ray]" scikit-learn``, and ``gymnasium`` for ``cartpole``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ray", description=__doc__)
     parser.add_argument("--only", choices=TASKS)
     parser.add_argument("--schedulers", type=lambda names: names.split(","))
-    parser.add_argument("--seeds", default="0:10")
+    parser.add_argument("--seeds", default="0:40")
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
