@@ -34,15 +34,11 @@ class CartPole(Training):
 
     def begin(self, seed: int) -> dict[str, Any]:
         """Networks of 64 hidden units drawn by the seed, whose policy is near an even one."""
-        env = gymnasium.make_vec(
-            "CartPole-v1", num_envs=self.copies, vectorization_mode="vector_entry_point"
-        )
+        env = gymnasium.make_vec("CartPole-v1", num_envs=self.copies, vectorization_mode="vector_entry_point")
         seen, _ = env.reset(seed=seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            policy, value = (
-                nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 1)) for _ in range(2)
-            )
+            policy, value = (nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 1)) for _ in range(2))
         with torch.no_grad():
             policy[-1].weight.mul_(0.1)
         return {
