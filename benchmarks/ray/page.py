@@ -89,7 +89,7 @@ def _interval(values: pd.Series) -> str:
 
 def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
     """What was asked, task by task."""
-    said, slow, worst = [], 0.0, 0.0
+    said, places, slow, worst = [], [], 0.0, 0.0
     for name, table in tables.items():
         wide = table.pivot(index="seed", columns="scheduler", values="last")
         if OURS not in wide or RAYS not in wide:
@@ -103,6 +103,7 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
             if apart.mean() < -two
             else "within two standard errors"
         )
+        places.append(where)
         said.append(f"* {name}: {apart.mean():+.3g} ± {two:.2g} on {len(apart)} seeds: {where}.")
         own = table[table["scheduler"] == OURS]
         slow = max(slow, own["ms"].max())
@@ -110,12 +111,14 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
     return [
         "## What was asked",
         "",
-        "Final score, ours minus Ray's PB2:",
+        "Final score, ours minus Ray's PB2 (asked: ahead beyond two standard errors on at least two of triangle, "
+        "digits and CartPole, behind beyond them on none):",
         "",
         *said,
         "",
+        f"Ahead in {places.count('ahead')} of these {len(places)} races, behind in {places.count('behind')}.",
+        "",
         f"A decision (asked: at most {_ASKED_MS} ms): the median of the slowest run is {slow:.0f} ms, the slowest of "
-        f"all {worst:.0f} ms.",
-        "Other work shared the machine.",
+        f"all {worst:.0f} ms. Other work shared the machine.",
         "",
     ]
