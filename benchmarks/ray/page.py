@@ -90,6 +90,7 @@ def _interval(values: pd.Series) -> str:
 def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
     """What was asked, task by task."""
     said, places, slow, worst = [], [], 0.0, 0.0
+    trained: dict[str, list[str]] = {}  # what is trained, in populations of one size or two
     for name, table in tables.items():
         wide = table.pivot(index="seed", columns="scheduler", values="last")
         if OURS not in wide or RAYS not in wide:
@@ -104,6 +105,7 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
             else "within two standard errors"
         )
         places.append(where)
+        trained.setdefault(name.split("-")[0], []).append(where)
         said.append(f"* {name}: {apart.mean():+.3g} ± {two:.2g} on {len(apart)} seeds: {where}.")
         own = table[table["scheduler"] == OURS]
         slow = max(slow, own["ms"].max())
@@ -116,7 +118,8 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
         "",
         *said,
         "",
-        f"Ahead in {places.count('ahead')} of these {len(places)} races, behind in {places.count('behind')}.",
+        f"Ahead in {places.count('ahead')} of these {len(places)} races, behind in {places.count('behind')}; ahead in "
+        f"all races of {sum(set(each) == {'ahead'} for each in trained.values())} of the {len(trained)} trainings.",
         "",
         f"A decision (asked: at most {_ASKED_MS} ms): the median of the slowest run is {slow:.0f} ms, the slowest of "
         f"all {worst:.0f} ms. Other work shared the machine.",

@@ -31,5 +31,5 @@ def test_ahead_and_behind_are_by_two_standard_errors_on_the_same_seeds(tmp_path)
     assert "* triangle: +1.1 ± 0.2 on 2 seeds: ahead." in text
     assert "* digits-4: -1.1 ± 0.2 on 2 seeds: behind." in text
     assert "* digits-8: +2 ± 2 on 2 seeds: within two standard errors." in text
-    assert "Ahead in 1 of these 3 races, behind in 1." in text
+    assert "Ahead in 1 of these 3 races, behind in 1; ahead in all races of 1 of the 2 trainings." in text
     assert "the slowest of all 30 ms" in text
