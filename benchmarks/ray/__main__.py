@@ -1,13 +1,14 @@
 """``python -m benchmarks.ray``: schedulers raced, and the page of results.
 
-``--only TASK``, ``--schedulers A,B``, ``--seeds 0:10``: these alone; ``--fast``: a shrunk run into a temporary folder;
+``--only TASK``, ``--schedulers A,B``, ``--seeds 0:40``: these alone; ``--fast``: a shrunk run into a temporary folder;
 ``--page``: the page alone, from the tables there are. Runs that are in the table already are not played again. Needs
-``pip install "bandits_torch[ray]" scikit-learn``.
+``pip install "bandits_torch[ray]" scikit-learn``, and ``gymnasium`` for ``cartpole``.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import tempfile
 import warnings
@@ -27,13 +28,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ray", description=__doc__)
     parser.add_argument("--only", choices=TASKS)
     parser.add_argument("--schedulers", type=lambda names: names.split(","))
-    parser.add_argument("--seeds", default="0:10")
+    parser.add_argument("--seeds", default="0:40")
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
+    gc.freeze()  # going through all that was imported takes longer than a decision, and would be counted as one's
     results = Path(tempfile.mkdtemp()) if asked.fast else RESULTS
     results.mkdir(exist_ok=True)
     first, last = (0, 1) if asked.fast else map(int, asked.seeds.split(":"))

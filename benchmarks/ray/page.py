@@ -16,6 +16,7 @@ _TITLES = {
     "triangle": "`pb2_example`: eight trials of `pbt_function`, 30 iterations, an interval of 5",
     "digits-4": "Digits, population 4: 20 iterations, an interval of 2",
     "digits-8": "Digits, population 8: 20 iterations, an interval of 2",
+    "cartpole": "`CartPole-v1` by PPO, population 4: 20 iterations, an interval of 2",
 }
 _PROTOCOL = """Schedulers are Ray 2.60's own objects, unmodified, and `bandits_torch.integrations.ray.PB2`, driven by
 a small stand-in for Tune's controller in one process (`running.py`): all trials of a population train side by side, one
@@ -29,12 +30,18 @@ it stops by new ones within that budget (reduction factor 3, grace period an int
   strength of augmentation (shifts and noise) 0 to 1. All trials begin at draws, even in decades for
   rate and decay. Both kinds of PB2 get the same lists of two ends; PBT and others `tune.loguniform` for rate and decay.
   The score is minus the cross entropy on the validation set.
+* *CartPole*: gymnasium's `CartPole-v1` by proximal policy optimisation, 8 copies side by side, networks of 64 hidden
+  units, discount 0.99; an iteration is 128 steps in each copy and 4 epochs of 4 batches. Learning rate of Adam 0.0001
+  to 0.1, clip range 0.05 to 0.5, weight of the entropy 0.00001 to 0.1, lambda of the advantages 0.8 to 1. Trials begin
+  at draws as on digits, even in decades for rate and entropy. The score is the mean return of the latest 20 episodes.
 
 *last*: the best score among the trials' latest at the end; *best*: the best that was ever reported. Intervals are two
 standard errors over seeds. The difference is ours minus the other's on the same seeds. Decisions are times of
-`on_trial_result` where a trial was replaced, in milliseconds of processor time of its thread, median and largest. Seeds
-0 to 9; what there is to set (the width, what a gain is compared with, candidates) was chosen on seeds from 100 on, on
-`triangle` and `digits-4`.
+`on_trial_result` where a trial was replaced, in milliseconds of processor time of its thread, median and largest, the
+copying of checkpoints included; garbage collection leaves out what was loaded before (`gc.freeze`). Seeds
+0 to 39 on every task, a number fixed by the time they take, before seeds from 10 on were played; what there is to set
+(the width, what a gain is compared with, candidates) was chosen on seeds from 100 on, on `triangle` and `digits-4`,
+and CartPole's ranges and length on seeds from 100 on by random draws.
 """
 
 
@@ -82,7 +89,8 @@ def _interval(values: pd.Series) -> str:
 
 def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
     """What was asked, task by task."""
-    said, slow, worst = [], 0.0, 0.0
+    said, places, slow, worst = [], [], 0.0, 0.0
+    trained: dict[str, list[str]] = {}  # what is trained, in populations of one size or two
     for name, table in tables.items():
         wide = table.pivot(index="seed", columns="scheduler", values="last")
         if OURS not in wide or RAYS not in wide:
@@ -96,19 +104,24 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
             if apart.mean() < -two
             else "within two standard errors"
         )
+        places.append(where)
+        trained.setdefault(name.split("-")[0], []).append(where)
         said.append(f"* {name}: {apart.mean():+.3g} ± {two:.2g} on {len(apart)} seeds: {where}.")
         own = table[table["scheduler"] == OURS]
         slow = max(slow, own["ms"].max())
-        worst = max(worst, own["ms_max"].nlargest(2).iloc[-1])
+        worst = max(worst, own["ms_max"].max())
     return [
         "## What was asked",
         "",
-        "Final score, ours minus Ray's PB2:",
+        "Final score, ours minus Ray's PB2 (asked: ahead beyond two standard errors on at least two of triangle, "
+        "digits and CartPole, behind beyond them on none):",
         "",
         *said,
         "",
+        f"Ahead in {places.count('ahead')} of these {len(places)} races, behind in {places.count('behind')}; ahead in "
+        f"all races of {sum(set(each) == {'ahead'} for each in trained.values())} of the {len(trained)} trainings.",
+        "",
         f"A decision (asked: at most {_ASKED_MS} ms): the median of the slowest run is {slow:.0f} ms, the slowest of "
-        f"all {worst:.0f} ms, the first run in a process, which loads what it needs, aside.",
-        "Other work shared the machine. Reinforcement learning was not raced.",
+        f"all {worst:.0f} ms. Other work shared the machine.",
         "",
     ]

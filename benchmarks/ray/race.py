@@ -24,7 +24,8 @@ from ray.tune.schedulers.pb2 import PB2 as RaysPB2
 OURS, RAYS, PBT, ASHA, RANDOM = "ours", "Ray's PB2", "PBT", "ASHA", "random"
 RATE = {"lr": (1e-4, 0.02)}
 NETWORK = {"lr": (1e-3, 1.0), "decay": (1e-5, 1e-1), "momentum": (0.0, 0.99), "augmentation": (0.0, 1.0)}
-WIDE = ("lr", "decay")  # ranges over decades
+POLICY = {"lr": (1e-4, 1e-1), "clip": (0.05, 0.5), "entropy": (1e-5, 1e-1), "lambda": (0.8, 1.0)}
+WIDE = ("lr", "decay", "entropy")  # ranges over decades
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,18 @@ class Task:
     start: dict[str, float] | None = None  # of all trials; None: drawn, decades evenly
 
 
+def _cartpole() -> Training:
+    from benchmarks.ray.cartpole import CartPole  # gymnasium is needed for this task alone
+
+    return CartPole()
+
+
 ALL = (OURS, RAYS, PBT, ASHA, RANDOM)
 TASKS = {
     "triangle": Task(Triangle, RATE, 8, 30, 5, ALL, {"lr": 1e-4}),
     "digits-4": Task(Digits, NETWORK, 4, 20, 2, ALL),
     "digits-8": Task(Digits, NETWORK, 8, 20, 2, ALL),
+    "cartpole": Task(_cartpole, POLICY, 4, 20, 2, ALL),
 }
 
 

@@ -37,9 +37,9 @@ class Training:
 
 @dataclass
 class Saved:
-    """A checkpoint."""
+    """A checkpoint. Its text leaves out what was trained, as that of Tune's, which is a path: Ray formats it often."""
 
-    state: Any
+    state: Any = field(repr=False)
     iteration: int
 
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -205,6 +207,28 @@ def test_until_gains_are_known_proposals_fill_the_cube():
     population.report("a", {"x": 5.0}, 5.0, 1.0)
     values = [population.propose("b", "a", {"x": 5.0})["x"] for _ in range(8)]
     assert len({int(v // 2.5) for v in values}) == 4
+
+
+FIRST = """
+import sys
+
+from bandits_torch.integrations.population.population import Population
+from bandits_torch.integrations.population.ranges import Numbers, Space
+
+population = Population(Space({"lr": Numbers(1e-4, 1.0, "both")}), 1.0)
+for time in range(4):
+    for member in "abc":
+        population.report(member, {"lr": 0.01}, float(time), time)
+loaded = set(sys.modules)
+population.propose("a", "b", {"lr": 0.01})
+print(sorted(set(sys.modules) - loaded))
+"""
+
+
+def test_the_first_proposal_loads_nothing():
+    """torch.broadcast_shapes loads sympy, which takes longer than many proposals."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_memory_is_bounded():

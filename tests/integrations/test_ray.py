@@ -18,7 +18,7 @@ from ray.tune.schedulers import pb2 as rays
 
 from bandits_torch.integrations.population.ranges import Categories, Numbers
 from bandits_torch.integrations.ray import PB2
-from benchmarks.ray.running import ITERATION, SCORE, Controller, Record, Training, run
+from benchmarks.ray.running import ITERATION, SCORE, Controller, Record, Saved, Training, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's and its dependencies' own
 COMMON = {
@@ -377,6 +377,11 @@ def test_the_stand_in_for_the_controller_asks_a_scheduler_as_tune_does(local_ray
     assert len(there) == len(here)
     for one, other in zip(there, here, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_the_text_of_a_checkpoint_is_short_whatever_was_trained():
+    """Ray formats every trial's checkpoint at each decision; Tune's is a path."""
+    assert len(repr(Saved(["weights"] * 1000, 3))) < 30
 
 
 def test_a_tuner_runs_and_what_was_learned_outlives_a_restore(local_ray, tmp_path):

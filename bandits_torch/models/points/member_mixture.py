@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.models.model import Model
 from torch import Tensor
@@ -88,7 +89,8 @@ class MemberMixture(Model):
         """The mixture's mean and variance at X, ``t_batch x 1 x (d + 1)``, ``t_batch`` broadcast with (S,)."""
         ok = X.dim() >= 2 and X.shape[-2:] == (1, self.members.dim + 1)
         validation.shape_is("X", X, ok, f"t_batch x 1 x {self.members.dim + 1}: one point, time the last")
-        batch = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
+        # torch.broadcast_shapes would load sympy first, for half a second.
+        batch = np.broadcast_shapes(X.shape[:-2], self.batch_shape)
         points = X.squeeze(-2).expand(*batch, X.shape[-1]).reshape(-1, *batch[-1:], X.shape[-1]).movedim(0, 1)
         mean, variance = self.members.moments(points[..., :-1], points[..., -1].double())
         w = self.weights.unsqueeze(-2)

@@ -1,0 +1,35 @@
+"""The page of the race of Ray Tune's schedulers."""
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("ray", reason="Ray Tune is not installed: pip install bandits_torch[ray]")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+
+from benchmarks.ray.page import write_page
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's and its dependencies' own
+
+
+def table(differences, slowest):
+    """Ray's PB2 scores the seed, ours so much more."""
+    rows = []
+    for seed, more in enumerate(differences):
+        for name, score, ms in (("ours", seed + more, slowest), ("Ray's PB2", seed, 1000.0)):
+            rows.append(
+                {"scheduler": name, "seed": seed, "last": score, "best": score, "ms": 5.0, "ms_max": ms}
+            )
+    return pd.DataFrame(rows)
+
+
+def test_ahead_and_behind_are_by_two_standard_errors_on_the_same_seeds(tmp_path):
+    """Scores spread by seeds far more than differences do; of 1 and 3 two standard errors are 2, the mean itself."""
+    table([1.0, 1.2], 7.0).to_csv(tmp_path / "triangle.csv", index=False)
+    table([-1.0, -1.2], 30.0).to_csv(tmp_path / "digits-4.csv", index=False)
+    table([1.0, 3.0], 8.0).to_csv(tmp_path / "digits-8.csv", index=False)
+    text = write_page(tmp_path).read_text(encoding="utf-8")
+    assert "* triangle: +1.1 ± 0.2 on 2 seeds: ahead." in text
+    assert "* digits-4: -1.1 ± 0.2 on 2 seeds: behind." in text
+    assert "* digits-8: +2 ± 2 on 2 seeds: within two standard errors." in text
+    assert "Ahead in 1 of these 3 races, behind in 1; ahead in all races of 1 of the 2 trainings." in text
+    assert "the slowest of all 30 ms" in text
