@@ -56,11 +56,18 @@ def test_every_environment_can_be_made(name: str) -> None:
     assert getattr(problem, "switches", switches) == switches
 
 
-@pytest.mark.parametrize("algorithm", list(_hong_tuning.STARTS))
-def test_every_grid_is_of_options_that_the_start_has(algorithm: str) -> None:
-    recipe, start = _hong_tuning.STARTS[algorithm]
-    assert set(_hong_tuning.GRIDS[algorithm]) <= set(start)
-    assert set(_hong_tuning.options_of(algorithm, start)) <= set(recipes.options_of(recipe))
+@pytest.mark.parametrize("searches", [_hong_tuning.TUNING, _hong_tuning.EQUAL_GRIDS])
+def test_every_grid_is_of_options_that_the_start_has(searches: dict[str, _hong_tuning.Search]) -> None:
+    for algorithm, (recipe, start, grid, _) in searches.items():
+        assert set(grid) <= set(start)
+        assert set(_hong_tuning.options_of(algorithm, start)) <= set(recipes.options_of(recipe))
+
+
+def test_equal_grids_try_as_many_settings_of_each_algorithm() -> None:
+    for _, start, grid, _ in _hong_tuning.EQUAL_GRIDS.values():
+        values = [(option, value) for option, values in grid.items() for value in values]
+        assert len(set(values)) == len(values) == _hong_tuning.GRID_SIZE
+        assert all(start[option] != value for option, value in values)
 
 
 def test_search_keeps_the_best_value_of_each_option_in_turn_and_asks_once() -> None:
