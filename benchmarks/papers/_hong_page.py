@@ -51,7 +51,7 @@ claims on it on two switches are judged above at the printed discount, where it 
 _WIDTHS = {
     "": "",
     ", m = 64": " (m = 64, 50 training steps)",
-    ", m = 2048": " (m = 2 048, 50 training steps)",
+    ", m = 2048": " (m = 2 048, 50 training steps, 3 replicates)",
 }
 _COLUMNS = {
     "algorithm": "algorithm", "replicates": "replicates", "false_alarms": "false alarms", "missed": "missed",
@@ -163,7 +163,8 @@ def _said(judge: _Judge, equal: bool = False) -> list[tuple[str, str, Finding, s
     if not equal:
         said.append(
             ("section 6", "A network of width 2048 and depth 3, its learning rate, steps and regulariser searched for",
-             Finding(_claims.UNTESTED, "no GPU here: m = 64, 50 steps at the largest safe rate (OPNN 256, 200)"),
+             Finding(_claims.UNTESTED, "no GPU here: m = 64, 50 steps at the largest safe rate (OPNN 256, 200, and on "
+                     "figure 2a 2 048, 50)"),
              figure1)
         )  # fmt: skip
     return said
