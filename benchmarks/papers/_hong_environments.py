@@ -63,6 +63,18 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "OPNN, m = 2048": ("opnn", FULL_WIDTH),
     "OPNN0, m = 2048": ("opnn", FULL_WIDTH | {"training_steps": 0}),
 }
+# What grids of equal size chose (``_hong_tuning``), where it is not what the name has already: SW-GP-UCB and WGP-UCB
+# came out as they were, and so GP-UCB, which has SW-GP-UCB's; OPKB has what ADA-OPKB chose, OPNN what ADA-OPNN did.
+EQUAL = ", equal grid"
+_BALANCED = {"constants": Constants(**PUBLISHED | {"c0": 3.0})}
+_NETWORK = {"constants": Constants(**PUBLISHED | {"c0": 3.0, "sigma": 300.0}), **NEURAL, "regulariser": 0.01}
+ALGORITHMS |= {
+    f"ADA-OPKB{EQUAL}": ("ada_opkb", _BALANCED),
+    f"OPKB{EQUAL}": ("opkb", _BALANCED),
+    f"ADA-OPNN{EQUAL}": ("ada_opnn", _NETWORK),
+    f"OPNN{EQUAL}": ("opnn", _NETWORK),
+    f"OPNN0{EQUAL}": ("opnn", _NETWORK | {"training_steps": 0}),
+}
 RACED = ("SW-GP-UCB", "ADA-OPKB tuned", "ADA-OPKB calibrated", "WGP-UCB", "MASTER", "ADA-OPNN")
 
 

@@ -10,6 +10,8 @@ import pandas as pd
 
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import Claim, Finding
+from benchmarks.papers._hong_environments import ALGORITHMS, EQUAL
+from benchmarks.papers._hong_tuning import EQUAL_GRIDS, GRID_SIZE
 from benchmarks.papers._tables import markdown
 
 PAPER = "Hong, Li & Tewari 2023"
@@ -35,11 +37,21 @@ restarts are per replicate, the delay is the median number of steps from a chang
   on the sphere, and are fresh draws on correlated arms; MASTER, the calibrated preset, correlated arms and slow drift
   are not in the paper.
 """
+_EQUAL = f"""## The same with grids of equal size
+
+The settings of the claims above come from searches of 11, 4 and 12 settings, and ADA-OPNN's from none of its own. Here
+each of the four algorithms that the paper tunes had a grid of {GRID_SIZE} settings beside the published one it starts
+from, and nothing else ("..., equal grid" below). The grids were fixed before they were played; each option in the
+order shown took its value of least regret on one switch, on replicates of another seed, once (`{COMMAND} grids`,
+grids.csv). SW-GP-UCB and WGP-UCB came out as they are above, so their runs are the same; GP-UCB has the settings of
+SW-GP-UCB, OPKB what ADA-OPKB chose, OPNN (m = 64) what ADA-OPNN did. "WGP-UCB" is at the discount chosen; the two
+claims on it on two switches are judged above at the printed discount, where it does worse.
+"""
 # OPNN's name by the width of its network, and what the claim says of it.
 _WIDTHS = {
     "": "",
     ", m = 64": " (m = 64, 50 training steps)",
-    ", m = 2048": " (m = 2 048, 50 training steps)",
+    ", m = 2048": " (m = 2 048, 50 training steps, 3 replicates)",
 }
 _COLUMNS = {
     "algorithm": "algorithm", "replicates": "replicates", "false_alarms": "false alarms", "missed": "missed",
@@ -62,6 +74,9 @@ def write(out: Path) -> None:
         _claims.write(out, found)
         mine, asked = ([c for c in found if (c.paper == PAPER) == own] for own in (True, False))
         parts += ["## What the paper says of its experiments\n", _claims.table(mine)]
+        if totals["algorithm"].str.endswith(EQUAL).any():
+            parts += [_EQUAL, markdown(equal_grids(totals))]
+            parts += [_grids(pd.read_csv(out / "grids.csv"))] if (out / "grids.csv").is_file() else []
         parts += ["## What was asked of this library besides\n", _claims.table(asked)]
         for name, rows in pd.read_csv(out / "regret.csv").groupby("environment", sort=False):
             parts += [f"## {name}\n", markdown(_shown(rows)), f"![Regret on {name}]({name}.png)\n"]
@@ -79,78 +94,127 @@ def write(out: Path) -> None:
 
 def claims(totals: pd.DataFrame) -> list[Claim]:
     """What the paper says in section 6 and appendix J, and what was asked besides, with verdicts."""
-
-    def of(name: str, algorithm: str, column: str = "regret") -> np.ndarray:
-        chosen = totals[(totals["environment"] == name) & (totals["algorithm"] == algorithm)]
-        return chosen[column].to_numpy()
-
-    def less(name: str, first: str, second: str, column: str = "regret") -> Finding:
-        a, b = of(name, first, column), of(name, second, column)
-        n = min(len(a), len(b))  # replicate k of both plays the same function and meets the same noise
-        if n < 2:
-            return Finding(_claims.UNTESTED, f"{first} or {second} was not run on {name}")
-        return _claims.less(a[:n], b[:n], (first, second))
-
-    def alike(name: str, first: str, second: str) -> Finding:
-        a, b = of(name, first), of(name, second)
-        if min(len(a), len(b)) < 2:
-            return Finding(_claims.UNTESTED, f"{first} or {second} was not run on {name}")
-        return _claims.alike(a, b, (first, second))
-
-    def within(name: str, algorithm: str, low: float, high: float) -> Finding:
-        regret = of(name, algorithm)
-        if len(regret) < 2:
-            return Finding(_claims.UNTESTED, f"{algorithm} was not run on {name}")
-        return _claims.within(regret, algorithm, low, high)
-
-    sw, wgp, nn = "SW-GP-UCB", "WGP-UCB", "ADA-OPNN"
-    figure1, figure2 = f"{COMMAND} 1", f"{COMMAND} 2"
-    said = [
-        ("figure 1a", "Until the switch SW-GP-UCB has less regret than ADA-OPKB and ADA-OPNN",
-         _claims.every([less(ONE, sw, other, "until 0.3 T") for other in (TUNED, nn)]), figure1),
-        ("figure 1a", "ADA-OPNN does worse than ADA-OPKB", less(ONE, TUNED, nn), figure1),
-        ("figure 1b", "SW-GP-UCB, tuned on one switch, does worse than ADA-OPKB and ADA-OPNN on two",
-         _claims.every([less(TWO, other, sw) for other in (TUNED, nn)]), figure1),
-        ("figure 1b", "WGP-UCB, tuned on one switch, does worse than ADA-OPKB on two",
-         _as_printed(less(TWO, TUNED, f"{wgp} published"), less(TWO, TUNED, wgp)), figure1),
-        ("figure 1b", "WGP-UCB does about as well as ADA-OPNN on two switches",
-         _as_printed(alike(TWO, f"{wgp} published", nn), alike(TWO, wgp, nn)), figure1),
-        *(("figure 2a", f"Training the features helps: OPNN beats OPNN0 on the stationary cosine{told}",
-           less(STILL, f"OPNN{suffix}", f"OPNN0{suffix}"), figure2) for suffix, told in _WIDTHS.items()
-          if not suffix or len(of(STILL, f"OPNN{suffix}"))),
-        ("figure 2a", "OPNN does about as well as GP-UCB and OPKB",
-         _claims.every([alike(STILL, "OPNN", other) for other in ("GP-UCB", "OPKB")]), figure2),
-        ("figure 2b", "SW-GP-UCB with window 3000 is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",
-         _claims.every([less(MOVING, other, sw) for other in (TUNED, nn)]), figure2),
-        ("figure 2b", "SW-GP-UCB with window 1000 does best on the moving cosine",
-         _claims.every([less(MOVING, f"{sw}, window 1000", other) for other in (sw, wgp, TUNED, nn)]), figure2),
-        ("figure 2b", "WGP-UCB, tuned on one switch, is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",
-         _claims.every([less(MOVING, other, wgp) for other in (TUNED, nn)]), figure2),
-        ("section 6", "A network of width 2048 and depth 3, its learning rate, steps and regulariser searched for",
-         Finding(_claims.UNTESTED, "no GPU here: m = 64, 50 steps at the largest safe rate (OPNN 256, 200)"), figure1),
-    ]  # fmt: skip
+    judge = _Judge(totals)
     where = {ONE: "1", TWO: "1", "correlated-d2": "correlated", "correlated-d3": "correlated", MOVING: "2"}
     asked = [
-        (name, f"ADA-OPKB calibrated beats {other}", less(name, CALIBRATED, other), f"{COMMAND} {part}")
-        for other in (TUNED, sw)
+        (
+            name,
+            f"ADA-OPKB calibrated beats {other}",
+            judge.less(name, CALIBRATED, other),
+            f"{COMMAND} {part}",
+        )
+        for other in (TUNED, "SW-GP-UCB")
         for name, part in (where | {"slow-drift": "drift"}).items()
     ]
     asked += [
         (
             name,
             f"{algorithm} is in the range of the published code's three runs",
-            within(name, algorithm, *bounds),
-            figure1,
+            judge.within(name, algorithm, *bounds),
+            f"{COMMAND} 1",
         )
         for name, ranges in _RANGES.items()
         for kind, bounds in ranges.items()
         for algorithm in (f"{kind} published", TUNED if kind == "ADA-OPKB" else kind)
     ]
-    rows = [(PAPER, *row) for row in said] + [("this library", *row) for row in asked]
+    rows = [(PAPER, *row) for row in _said(judge)] + [("this library", *row) for row in asked]
     return [
         Claim(paper, where, claim, found.verdict, found.numbers, command)
         for paper, where, claim, found, command in rows
     ]
+
+
+def _said(judge: _Judge, equal: bool = False) -> list[tuple[str, str, Finding, str]]:
+    """(where, claim, finding, command) of the paper's sentences; algorithms as tuned at first, or by equal grids."""
+
+    def named(algorithm: str) -> str:
+        return f"{algorithm}{EQUAL}" if equal and f"{algorithm}{EQUAL}" in ALGORITHMS else algorithm
+
+    sw, short, wgp, nn = "SW-GP-UCB", "SW-GP-UCB, window 1000", "WGP-UCB", named("ADA-OPNN")
+    ada = named("ADA-OPKB") if equal else TUNED
+    less, alike, every = judge.less, judge.alike, _claims.every
+    worse, level = less(TWO, ada, wgp), alike(TWO, wgp, nn)
+    if not equal:
+        printed = f"{wgp} published"
+        worse = _as_printed(less(TWO, ada, printed), worse)
+        level = _as_printed(alike(TWO, printed, nn), level)
+    figure1, figure2 = f"{COMMAND} 1", f"{COMMAND} 2"
+    widths = {"": ""} if equal else _WIDTHS
+    said = [
+        ("figure 1a", "Until the switch SW-GP-UCB has less regret than ADA-OPKB and ADA-OPNN",
+         every([less(ONE, sw, other, "until 0.3 T") for other in (ada, nn)]), figure1),
+        ("figure 1a", "ADA-OPNN does worse than ADA-OPKB", less(ONE, ada, nn), figure1),
+        ("figure 1b", "SW-GP-UCB, tuned on one switch, does worse than ADA-OPKB and ADA-OPNN on two",
+         every([less(TWO, other, sw) for other in (ada, nn)]), figure1),
+        ("figure 1b", "WGP-UCB, tuned on one switch, does worse than ADA-OPKB on two", worse, figure1),
+        ("figure 1b", "WGP-UCB does about as well as ADA-OPNN on two switches", level, figure1),
+        *(("figure 2a", f"Training the features helps: OPNN beats OPNN0 on the stationary cosine{told}",
+           less(STILL, named(f"OPNN{width}"), named(f"OPNN0{width}")), figure2)
+          for width, told in widths.items() if not width or len(judge.of(STILL, f"OPNN{width}"))),
+        ("figure 2a", "OPNN does about as well as GP-UCB and OPKB",
+         every([alike(STILL, named("OPNN"), named(other)) for other in ("GP-UCB", "OPKB")]), figure2),
+        ("figure 2b", "SW-GP-UCB with window 3000 is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",
+         every([less(MOVING, other, sw) for other in (ada, nn)]), figure2),
+        ("figure 2b", "SW-GP-UCB with window 1000 does best on the moving cosine",
+         every([less(MOVING, short, other) for other in (sw, wgp, ada, nn)]), figure2),
+        ("figure 2b", "WGP-UCB, tuned on one switch, is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",
+         every([less(MOVING, other, wgp) for other in (ada, nn)]), figure2),
+    ]  # fmt: skip
+    if not equal:
+        said.append(
+            ("section 6", "A network of width 2048 and depth 3, its learning rate, steps and regulariser searched for",
+             Finding(_claims.UNTESTED, "no GPU here: m = 64, 50 steps at the largest safe rate (OPNN 256, 200, and on "
+                     "figure 2a 2 048, 50)"),
+             figure1)
+        )  # fmt: skip
+    return said
+
+
+class _Judge:
+    """Findings on the replicates of a totals.csv."""
+
+    def __init__(self, totals: pd.DataFrame) -> None:
+        self.totals = totals
+
+    def of(self, name: str, algorithm: str, column: str = "regret") -> np.ndarray:
+        """What each replicate of an algorithm has on an environment."""
+        t = self.totals
+        return t[(t["environment"] == name) & (t["algorithm"] == algorithm)][column].to_numpy()
+
+    def less(self, name: str, first: str, second: str, column: str = "regret") -> Finding:
+        """Whether the first has less regret there."""
+        a, b = self.of(name, first, column), self.of(name, second, column)
+        n = min(len(a), len(b))  # replicate k of both plays the same function and meets the same noise
+        if n < 2:
+            return Finding(_claims.UNTESTED, f"{first} or {second} was not run on {name}")
+        return _claims.less(a[:n], b[:n], (first, second))
+
+    def alike(self, name: str, first: str, second: str) -> Finding:
+        """Whether both have about the same regret there."""
+        a, b = self.of(name, first), self.of(name, second)
+        if min(len(a), len(b)) < 2:
+            return Finding(_claims.UNTESTED, f"{first} or {second} was not run on {name}")
+        return _claims.alike(a, b, (first, second))
+
+    def within(self, name: str, algorithm: str, low: float, high: float) -> Finding:
+        """Whether an algorithm's regret lies in a range there."""
+        regret = self.of(name, algorithm)
+        if len(regret) < 2:
+            return Finding(_claims.UNTESTED, f"{algorithm} was not run on {name}")
+        return _claims.within(regret, algorithm, low, high)
+
+
+def equal_grids(totals: pd.DataFrame) -> pd.DataFrame:
+    """The verdicts on the paper's sentences as the algorithms were tuned at first, and from grids of equal size."""
+    judge = _Judge(totals)
+    before = {claim: found.verdict for _, claim, found, _ in _said(judge)}
+    rows = [
+        (where, claim, before[claim], f"**{found.verdict}**", found.numbers.replace(EQUAL, ""))
+        for where, claim, found, _ in _said(judge, equal=True)
+    ]
+    return pd.DataFrame(
+        rows, columns=["where", "what the paper says", "above", "equal grids", "numbers with equal grids"]
+    )
 
 
 def _as_printed(printed: Finding, tuned: Finding) -> Finding:
@@ -177,6 +241,32 @@ def _detection(out: Path) -> list[str]:
         "One change half-way through 2 000 steps, A = 1e5; delays in steps.\n",
         markdown(pd.read_csv(out / "delays.csv")),
     ]
+
+
+def _grids(tuning: pd.DataFrame) -> str:
+    """What each algorithm tried and chose, from where, on how many replicates and with what regret."""
+    chosen = _chosen(tuning).set_index("algorithm")
+    starts = tuning[tuning["option"] == "start"].set_index("algorithm")
+    rows = []
+    for algorithm, (_, start, grid, replicates) in EQUAL_GRIDS.items():
+        if algorithm in chosen.index:
+            tried = "; ".join(
+                f"{option} ({start[option]:g}), {', '.join(f'{value:g}' for value in values)}"
+                for option, values in grid.items()
+            )
+            first = starts.loc[algorithm]
+            begun = f"{first['regret']:.0f} ± {first['standard_error']:.0f}"
+            setting, _, regret = chosen.loc[algorithm]
+            rows.append((algorithm, tried, replicates, begun, setting, regret))
+    columns = [
+        "algorithm",
+        "(start) and values tried",
+        "replicates",
+        "start's regret",
+        "chosen",
+        "its regret",
+    ]
+    return markdown(pd.DataFrame(rows, columns=columns))
 
 
 def _chosen(tuning: pd.DataFrame) -> pd.DataFrame:

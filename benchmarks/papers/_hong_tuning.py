@@ -1,13 +1,18 @@
 """How the settings of Hong, Li & Tewari (2023) were tuned here: on one switch, then left alone.
 
     python -m benchmarks.papers hong tuning
+    python -m benchmarks.papers hong grids
 
 Each algorithm starts from the published setting (MASTER, which the paper does not run, from one that two runs
-suggested) and goes through the options of ``GRIDS`` in the order they stand there, once: all values of an option are
+suggested) and goes through the options of its grid in the order they stand there, once: all values of an option are
 tried with the others held, and the one of lowest mean regret stays. Environment sphere-one-switch, T = 10 000, the
-first ``REPLICATES`` of ``TUNING_SEED``: other arms, functions and noise than in any reported run. The other
-environments are never looked at. Every setting tried is a row of ``tuning.csv``; a last row marked "chosen" ends each
-algorithm, and is what ``ALGORITHMS``, ``Constants.tuned`` and ``MasterThresholds.calibrated`` hold.
+first replicates of ``TUNING_SEED``: other arms, functions and noise than in any reported run. The other
+environments are never looked at. Every setting tried is a row of a CSV file; a last row marked "chosen" ends each
+algorithm.
+
+``TUNING`` (tuning.csv) is what ``ALGORITHMS``, ``Constants.tuned`` and ``MasterThresholds.calibrated`` hold; its grids
+differ in size, and ADA-OPNN has none. ``EQUAL_GRIDS`` (grids.csv), fixed before any of its runs, gives each algorithm
+that the paper tunes as many settings to try; what it chose is raced as "..., equal grid".
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import json
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -26,6 +31,7 @@ from bandits_torch.policies.opkb.constants import Constants
 from benchmarks.papers._hong_environments import (
     ALGORITHMS,
     HORIZON,
+    NEURAL,
     PUBLISHED,
     PUBLISHED_SLIDING,
     TUNING_SEED,
@@ -33,44 +39,110 @@ from benchmarks.papers._hong_environments import (
 )
 
 TUNED_ON = "sphere-one-switch"
-REPLICATES = {"SW-GP-UCB": 6, "WGP-UCB": 3, "ADA-OPKB": 20, "MASTER": 2}  # fewer of the slower
 COLUMNS = ("algorithm", "option", "setting", "regret", "standard_error", "chosen")
 Grid = dict[str, tuple[Any, ...]]
 
-STARTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "SW-GP-UCB": ("sw_gp_ucb", PUBLISHED_SLIDING),
-    "WGP-UCB": ("w_gp_ucb", {"noise_variance": 0.05, "width": 1.81, "discount": 0.9995}),
-    "ADA-OPKB": ("ada_opkb", PUBLISHED),
-    "MASTER": (
-        "master_gp_ucb",
-        {"noise_variance": 0.05, "width": 1.81, "inflation": 4.0, "rise": 1.0, "fall": 1.0, "learnt": 0.1},
+
+class Search(NamedTuple):
+    """A recipe, the setting it starts from, the values tried and on how many replicates (fewer of the slower)."""
+
+    recipe: str
+    start: dict[str, Any]
+    grid: Grid
+    replicates: int
+
+
+_WEIGHTED = {"noise_variance": 0.05, "width": 1.81, "discount": 0.9995}
+_MASTER = {"noise_variance": 0.05, "width": 1.81, "inflation": 4.0, "rise": 1.0, "fall": 1.0, "learnt": 0.1}
+TUNING = {
+    "SW-GP-UCB": Search(
+        "sw_gp_ucb",
+        PUBLISHED_SLIDING,
+        {
+            "window": (2000, 2500, 3000),
+            "width": (0.5, 1.0, 1.4, 1.81, 2.5),
+            "noise_variance": (0.01, 0.02, 0.05, 0.1, 0.2),
+        },
+        6,
     ),
+    "WGP-UCB": Search("w_gp_ucb", _WEIGHTED, {"discount": (0.999, 0.9995, 0.9999), "width": (1.0, 1.81)}, 3),
+    "ADA-OPKB": Search(
+        "ada_opkb",
+        PUBLISHED,
+        {
+            "c0": (1.0, 3.0, 9.2),
+            "c1": (0.03, 0.1, 0.2),
+            "c3": (0.01, 0.02),
+            "c2": (1.0, 1.81, 4.0),
+            "first_replay": (2, 4),
+            "sigma": (50.0, 100.0, 200.0),
+        },
+        20,
+    ),
+    "MASTER": Search("master_gp_ucb", _MASTER, {"inflation": (2.0, 4.0)}, 2),
 }
-GRIDS: dict[str, Grid] = {
-    "SW-GP-UCB": {
-        "window": (2000, 2500, 3000),
-        "width": (0.5, 1.0, 1.4, 1.81, 2.5),
-        "noise_variance": (0.01, 0.02, 0.05, 0.1, 0.2),
-    },
-    "WGP-UCB": {
-        "discount": (0.999, 0.9995, 0.9999),
-        "width": (1.0, 1.81),
-    },
-    "ADA-OPKB": {
-        "c0": (1.0, 3.0, 9.2),
-        "c1": (0.03, 0.1, 0.2),
-        "c3": (0.01, 0.02),
-        "c2": (1.0, 1.81, 4.0),
-        "first_replay": (2, 4),
-        "sigma": (50.0, 100.0, 200.0),
-    },
-    "MASTER": {"inflation": (2.0, 4.0)},
+# Each has ``GRID_SIZE`` values beside its start: of every option on both sides of the published value, of a constant of
+# ADA-OPKB half a decade away, and a whole one towards the theorem's.
+GRID_SIZE = 18
+EQUAL_GRIDS = {
+    "SW-GP-UCB": Search(
+        "sw_gp_ucb",
+        PUBLISHED_SLIDING,
+        {
+            "window": (500, 1000, 2000, 4000, 5000, 10_000),
+            "width": (0.2, 0.5, 1.0, 1.4, 2.5, 4.0),
+            "noise_variance": (0.01, 0.02, 0.1, 0.2, 0.5, 1.0),
+        },
+        12,
+    ),
+    "WGP-UCB": Search(
+        "w_gp_ucb",
+        _WEIGHTED,
+        {
+            "discount": (0.99, 0.995, 0.999, 0.9999),  # with the start the paper's
+            "width": (0.2, 0.5, 1.0, 1.4, 2.5, 4.0, 6.0),
+            "noise_variance": (0.01, 0.02, 0.1, 0.2, 0.5, 1.0, 2.0),
+        },
+        3,
+    ),
+    "ADA-OPKB": Search(
+        "ada_opkb",
+        PUBLISHED,
+        {
+            "c0": (0.1, 1.0, 3.0),
+            "c1": (0.03, 0.3, 1.0),
+            "c3": (0.006, 0.06, 0.2),
+            "c2": (0.2, 0.6, 6.0),
+            "sigma": (10.0, 30.0, 300.0),
+            "c4": (0.04, 0.4, 1.25),
+        },
+        12,
+    ),
+    "ADA-OPNN": Search(
+        "ada_opnn",
+        PUBLISHED | NEURAL | {"regulariser": 0.01},
+        {
+            "c0": (1.0, 3.0),  # both towards the theorem's, which is above 40
+            "c1": (0.03, 0.3),
+            "c3": (0.006, 0.06),
+            "c2": (0.6, 6.0),
+            "sigma": (30.0, 300.0),
+            "c4": (0.04, 0.4),
+            "training_steps": (20, 100, 200),
+            "regulariser": (0.001, 0.1, 1.0),
+        },
+        8,
+    ),
 }
 
 
 def options_of(algorithm: str, setting: dict[str, Any]) -> dict[str, Any]:
     """The recipe's options for a setting: dataclasses of constants are put together, the rest passes."""
-    wrapped = {"ADA-OPKB": ("constants", Constants), "MASTER": ("thresholds", MasterThresholds)}
+    wrapped: dict[str, tuple[str, Any]] = {
+        "ADA-OPKB": ("constants", Constants),
+        "ADA-OPNN": ("constants", Constants),
+        "MASTER": ("thresholds", MasterThresholds),
+    }
     if algorithm not in wrapped:
         return setting
     name, kind = wrapped[algorithm]
@@ -96,10 +168,13 @@ def search(
     return best
 
 
-def tune(algorithm: str, path: Path, fast: bool = False) -> dict[str, Any]:
+def tune(algorithm: str, plan: Search, path: Path, fast: bool = False) -> dict[str, Any]:
     """Search an algorithm's grid, each setting tried appended to the CSV file; the setting chosen."""
-    recipe, start = STARTS[algorithm]
-    horizon, replicates = (60, 2) if fast else (HORIZON, REPLICATES[algorithm])
+    recipe, start, grid, replicates = plan
+    horizon = HORIZON
+    if fast:
+        horizon, replicates = 60, 2
+        grid = {name: values[:2] for name, values in list(grid.items())[:1]}
     known: dict[str, tuple[float, float]] = {}
 
     def note(option: str, setting: dict[str, Any], chosen: bool) -> None:
@@ -120,11 +195,6 @@ def tune(algorithm: str, path: Path, fast: bool = False) -> dict[str, Any]:
         print(f"{algorithm:10} {json.dumps(setting)} {history.mean_cumulative_regret:8.0f}", flush=True)
         return history.mean_cumulative_regret
 
-    grid = (
-        {name: values[:2] for name, values in list(GRIDS[algorithm].items())[:1]}
-        if fast
-        else GRIDS[algorithm]
-    )
     best = search(grid, start, score)
     note("all", best, chosen=True)
     return best
@@ -137,11 +207,11 @@ def chosen(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def as_raced(algorithm: str) -> dict[str, Any]:
-    """The setting that the reported runs have, in the terms of ``STARTS``."""
+    """The setting that the reported runs have, in the terms of ``TUNING``."""
     if algorithm == "ADA-OPKB":
         held: dict[str, Any] = vars(Constants.tuned())
     elif algorithm == "MASTER":
         held = vars(MasterThresholds.calibrated()) | ALGORITHMS["MASTER"][1]
     else:
         held = ALGORITHMS[algorithm][1]
-    return {option: held[option] for option in STARTS[algorithm][1]}
+    return {option: held[option] for option in TUNING[algorithm].start}

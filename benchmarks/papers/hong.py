@@ -10,11 +10,13 @@
 | `detection` | false alarms and delays of the calibrated preset |
 | `theory` | the block lengths of OPKB's theory constants, and why nobody would wait for them |
 | `tuning` | the settings tried, on one switch and other replicates; only when asked for by name |
+| `grids` | the same in grids of equal size, of the algorithms that the paper tunes; only when asked for by name |
 | `report` | the tables, pictures and the page from the runs there are |
 
-Without a part all but `tuning` are played: T = 10 000, 25 replicates of seed 1 (50 on the cosine that stands, 3 at the
-paper's width of 2 048). A run is kept in DIR/runs and not played again while it is there. Each part ends with the
-report: DIR/regret.csv, totals.csv, claims.csv, pictures and RESULTS.md; rows of runs that are there no more stay.
+Without a part all but `tuning` and `grids` are played: T = 10 000, 25 replicates of seed 1 (50 on the cosine that
+stands, 3 at the paper's width of 2 048). A run is kept in DIR/runs and not played again while it is there. Each part
+ends with the report: DIR/regret.csv, totals.csv, claims.csv, pictures and RESULTS.md; rows of runs that are there no
+more stay.
 """
 
 from __future__ import annotations
@@ -38,15 +40,22 @@ from benchmarks.papers._folders import results_folder
 # Part: which algorithms play on which environments.
 RACES: dict[str, dict[str, tuple[str, ...]]] = {
     "switching": {
-        name: (*of.RACED, "SW-GP-UCB published", "WGP-UCB published", "ADA-OPKB published")
+        name: (
+            *(*of.RACED, "SW-GP-UCB published", "WGP-UCB published", "ADA-OPKB published"),
+            *(f"ADA-OPKB{of.EQUAL}", f"ADA-OPNN{of.EQUAL}"),
+        )
         for name in ("sphere-one-switch", "sphere-two-switches")
     },
     "cosine": {
         "cosine-stationary": (
             *("OPNN", "OPNN0", "GP-UCB", "OPKB"),
             *("OPNN, m = 64", "OPNN0, m = 64", "OPNN, m = 2048", "OPNN0, m = 2048"),
+            *(f"{algorithm}{of.EQUAL}" for algorithm in ("OPNN", "OPNN0", "OPKB")),
         ),
-        "cosine": (*of.RACED, "SW-GP-UCB, window 1000"),
+        "cosine": (
+            *(*of.RACED, "SW-GP-UCB, window 1000"),
+            *(f"ADA-OPKB{of.EQUAL}", f"ADA-OPNN{of.EQUAL}"),
+        ),
     },
     "correlated": {"correlated-d2": of.RACED, "correlated-d3": of.RACED},
     "drift": {"slow-drift": of.RACED},
@@ -61,7 +70,7 @@ def main(arguments: list[str]) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", help="default: all but tuning")
+    parser.add_argument("parts", nargs="*", help="default: all but tuning and grids")
     parser.add_argument("--fast", action="store_true", help="2 replicates, 60 steps: seconds")
     parser.add_argument("--replicates", type=int, default=of.REPLICATES, help="of the races")
     parser.add_argument("--out", type=Path, help="default: results/hong, or results/fast/hong with --fast")
@@ -70,10 +79,13 @@ def main(arguments: list[str]) -> None:
         **{part: lambda out, fast, part=part: race(part, out, fast, asked.replicates) for part in RACES},
         "detection": _hong_detection.measure,
         "theory": theory,
-        "tuning": tuning,
+        "tuning": lambda out, fast: tuning(_hong_tuning.TUNING, out / "tuning.csv", fast),
+        "grids": lambda out, fast: tuning(_hong_tuning.EQUAL_GRIDS, out / "grids.csv", fast),
         "report": lambda out, fast: None,
     }
-    wanted = [FIGURES.get(part, part) for part in asked.parts] or [part for part in parts if part != "tuning"]
+    wanted = [FIGURES.get(part, part) for part in asked.parts] or [
+        part for part in parts if part not in ("tuning", "grids")
+    ]
     unknown = sorted(set(wanted) - set(parts))
     if unknown:
         parser.error(f"parts must be among {', '.join([*FIGURES, *parts])}, got {', '.join(unknown)}")
@@ -93,11 +105,11 @@ def race(part: str, out: Path, fast: bool, replicates: int) -> None:
             print(f"{name:22} {algorithm:22} {regret:8.0f} +- {error:.0f}", flush=True)
 
 
-def tuning(out: Path, fast: bool) -> None:
-    """Search the grids anew."""
-    (out / "tuning.csv").unlink(missing_ok=True)
-    for algorithm in _hong_tuning.STARTS:
-        _hong_tuning.tune(algorithm, out / "tuning.csv", fast)
+def tuning(searches: dict[str, _hong_tuning.Search], path: Path, fast: bool) -> None:
+    """Search grids anew."""
+    path.unlink(missing_ok=True)
+    for algorithm, search in searches.items():
+        _hong_tuning.tune(algorithm, search, path, fast)
 
 
 def theory(out: Path, fast: bool) -> None:
@@ -121,8 +133,10 @@ def report(out: Path, fast: bool) -> None:
             played = _played(name, algorithms, out, fast)
             if not played:
                 continue
-            if all(a in played for a in algorithms if ", m = " not in a):  # else it stays as it is
-                _draw(name, played, fast).savefig(out / f"{name}.png")
+            drawn = [a for a in algorithms if ", m = " not in a and of.EQUAL not in a]
+            if all(a in played for a in drawn):  # else it stays as it is
+                shown = {a: history for a, history in played.items() if of.EQUAL not in a}
+                _draw(name, shown, fast).savefig(out / f"{name}.png")
             rows += [of.row(name, algorithm, history) for algorithm, history in played.items()]
             totals += [
                 total for algorithm, history in played.items() for total in _totals(name, algorithm, history)

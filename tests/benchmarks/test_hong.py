@@ -56,11 +56,18 @@ def test_every_environment_can_be_made(name: str) -> None:
     assert getattr(problem, "switches", switches) == switches
 
 
-@pytest.mark.parametrize("algorithm", list(_hong_tuning.STARTS))
-def test_every_grid_is_of_options_that_the_start_has(algorithm: str) -> None:
-    recipe, start = _hong_tuning.STARTS[algorithm]
-    assert set(_hong_tuning.GRIDS[algorithm]) <= set(start)
-    assert set(_hong_tuning.options_of(algorithm, start)) <= set(recipes.options_of(recipe))
+@pytest.mark.parametrize("searches", [_hong_tuning.TUNING, _hong_tuning.EQUAL_GRIDS])
+def test_every_grid_is_of_options_that_the_start_has(searches: dict[str, _hong_tuning.Search]) -> None:
+    for algorithm, (recipe, start, grid, _) in searches.items():
+        assert set(grid) <= set(start)
+        assert set(_hong_tuning.options_of(algorithm, start)) <= set(recipes.options_of(recipe))
+
+
+def test_equal_grids_try_as_many_settings_of_each_algorithm() -> None:
+    for _, start, grid, _ in _hong_tuning.EQUAL_GRIDS.values():
+        values = [(option, value) for option, values in grid.items() for value in values]
+        assert len(set(values)) == len(values) == _hong_tuning.GRID_SIZE
+        assert all(start[option] != value for option, value in values)
 
 
 def test_search_keeps_the_best_value_of_each_option_in_turn_and_asks_once() -> None:
@@ -80,6 +87,41 @@ def test_settings_that_are_raced_are_those_that_were_chosen() -> None:
     table = pd.read_csv(Path(hong.__file__).parent / "results" / "hong" / "tuning.csv")
     for algorithm, setting in _hong_tuning.chosen(table).items():
         assert _hong_tuning.as_raced(algorithm) == setting
+
+
+def test_what_the_equal_grids_chose_is_raced() -> None:
+    """grids.csv, written by the search, against the code: where nothing new was chosen the old run stands for both."""
+    table = pd.read_csv(Path(hong.__file__).parent / "results" / "hong" / "grids.csv")
+    chosen = _hong_tuning.chosen(table)
+    assert set(chosen) == set(_hong_tuning.EQUAL_GRIDS)
+    for algorithm, setting in chosen.items():
+        name = f"{algorithm}{of.EQUAL}"
+        raced = of.ALGORITHMS[name if name in of.ALGORITHMS else algorithm]
+        assert raced == (
+            _hong_tuning.EQUAL_GRIDS[algorithm].recipe,
+            _hong_tuning.options_of(algorithm, setting),
+        )
+    tried = table[~table["option"].isin(["start", "all"])].groupby("algorithm").size()
+    assert set(tried) == {_hong_tuning.GRID_SIZE}
+
+
+def test_verdicts_with_equal_grids_are_of_the_runs_that_have_them() -> None:
+    regret = {
+        "ADA-OPKB tuned": 100.0,
+        "ADA-OPNN": 200.0,
+        f"ADA-OPKB{of.EQUAL}": 500.0,
+        f"ADA-OPNN{of.EQUAL}": 400.0,
+    }
+    rows = [
+        {"environment": _hong_page.ONE, "algorithm": name, "replicate": k, "regret": base + k}
+        for name, base in regret.items()
+        for k in range(3)
+    ]
+    table = _hong_page.equal_grids(pd.DataFrame(rows).assign(**{"until 0.3 T": 0.0}))
+    (row,) = table[table["what the paper says"] == "ADA-OPNN does worse than ADA-OPKB"].to_dict("records")
+    assert row["above"] == _claims.HOLDS
+    assert row["equal grids"] == f"**{_claims.FAILS}**"
+    assert "501" in row["numbers with equal grids"]
 
 
 def test_first_detection_after_a_change_is_its_own_and_the_others_are_false_alarms() -> None:

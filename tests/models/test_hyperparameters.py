@@ -361,6 +361,9 @@ def test_stacked_kernels_are_their_kernels():
                 expected = kernel(X, Z).to_dense()
                 torch.testing.assert_close(whole[..., p, :, :], expected.expand_as(whole[..., p, :, :]))
         assert stack(X, diag=True).shape == (2, 5)
+        own = torch.stack([X, X.flip(0) + 0.1])  # points of each kernel's own
+        for p, kernel in enumerate((a, b)):
+            torch.testing.assert_close(stack(own, Z).to_dense()[p], kernel(own[p], Z).to_dense())
     with pytest.raises(ValueError, match="kernels must be at least one"):
         StackedKernel([])
 

@@ -114,7 +114,13 @@ def test_agrees_with_the_plain_twin(strengths, offsets):
             twin.learn(int(arm[k]), float(reward[k]), time)
         weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
         torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-8)
-        assert policy.trace()["resets"].tolist() == [twin.resets for twin in twins]
+        trace = policy.trace()
+        assert trace["resets"].tolist() == [twin.resets for twin in twins]
+        for k, twin in enumerate(twins):
+            scales = [w * twin.scale(p) for p, w in enumerate(twin.w)]
+            noise = sum(s * noise for s, (_, noise, _) in zip(scales, GRID, strict=True))
+            assert float(trace["noise_scale"][k]) == pytest.approx(math.sqrt(noise), rel=1e-7)
+            assert float(trace["scale"][k]) == pytest.approx(math.sqrt(sum(scales)), rel=1e-7)
         resets = max(resets, int(policy.trace()["resets"].max()))
     loss = torch.tensor([twin.log_loss for twin in twins], dtype=torch.float64)
     torch.testing.assert_close(policy.sharing.log_loss, loss, rtol=1e-8, atol=1e-8)

@@ -14,6 +14,7 @@ from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.change_detection import ShiryaevRoberts
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
+from bandits_torch.theory.optimal_design import features_of_covariance, optimal_design
 
 
 def problem(replicates: int = 4, **options) -> SwitchingFunctions:
@@ -98,6 +99,24 @@ def test_it_beats_ada_opkb_tuned_on_correlated_arms() -> None:
     tuned = run(recipes.build("ada_opkb", of, replicates=4, horizon=600), of, 600)
     ours = run(policy(of), of, 600)
     assert ours.mean_cumulative_regret < 0.7 * tuned.mean_cumulative_regret
+
+
+def test_block_0_is_as_long_as_its_designs_dimension_asks_to_ten_percent() -> None:
+    """Also where that is hundreds of steps."""
+    of = problem(1, num_arms=40, lengthscale=0.1)
+    model = ArmGP(of.arms, of.knowledge.kernel, 0.01, batch_shape=(1,))
+    made = CalibratedOPKB(model, first=10.0)
+    (length,) = made._base
+    phi = features_of_covariance(of.knowledge.kernel(of.arms).to_dense().detach())
+
+    def wanted(n: int) -> float:
+        design = optimal_design(phi, 0.01 / n)
+        return 10.0 * float((design.probabilities * design.leverages).sum())
+
+    assert length > 100
+    assert length >= wanted(length)
+    shorter = int(length / 1.1) - 1
+    assert shorter < wanted(shorter)
 
 
 def test_it_has_no_horizon() -> None:

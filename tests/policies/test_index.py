@@ -91,6 +91,15 @@ def chosen(scores, available=None):
     return IndexPolicy(model, lambda m: Scores(m, scores)).choose(1.0, available).arm.tolist()
 
 
+def test_a_function_that_makes_acquisitions_is_not_called_before_the_first_choice():
+    calls = []
+    model = ArmGP(3, smooth(3), 0.1)
+    policy = IndexPolicy(model, lambda m: calls.append(m) or Scores(m, torch.zeros(3, 1)))
+    assert calls == []
+    policy.choose(1.0)
+    assert calls == [model]
+
+
 def mask(*values):
     return torch.tensor(values, dtype=torch.bool)
 

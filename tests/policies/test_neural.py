@@ -49,6 +49,8 @@ def test_tangent_kernel_of_simple_inputs_is_known() -> None:
     torch.testing.assert_close(K(y).to_dense().diagonal(), torch.ones(7, dtype=torch.float64))
     torch.testing.assert_close(K(y, diag=True), torch.ones(7, dtype=torch.float64))
     assert torch.linalg.eigvalsh(K(y).to_dense()).min() > 0
+    assert not K.is_stationary
+    assert not torch.equal(K(y + 1.0).to_dense(), K(y).to_dense())
 
 
 def test_training_is_gradient_descent_on_the_papers_loss() -> None:

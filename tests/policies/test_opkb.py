@@ -8,11 +8,12 @@ from bandits_torch.loop import run
 from bandits_torch.policies.opkb import blocks
 from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.drawing import draw
 from bandits_torch.policies.opkb.features import FixedFeatures
 from bandits_torch.policies.opkb.opkb import OPKB
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
-from bandits_torch.theory.optimal_design import features_of_covariance
+from bandits_torch.theory.optimal_design import features_of_covariance, optimal_design, optimal_exploration
 
 SHORT = Constants(sigma=5.0, delta=0.1, c0=1.2, c1=0.2, c2=1.0, c3=0.05, c4=0.02, design_share=0.5)
 
@@ -59,6 +60,34 @@ def test_optimal_design_is_played_in_block_0() -> None:
     torch.testing.assert_close(made.playing_distribution, made._pi)
 
 
+def test_designs_are_solved_as_exactly_as_regret_a_step_can_tell() -> None:
+    """The gain by which blocks and exploitation are counted, and the strategy of a later block."""
+    of = problem(replicates=1, switches=())
+    made = policy(of, OPKB)
+    ridge = SHORT.sigma / 700
+    exact = optimal_design(features(of), ridge, tolerance=1e-12)
+    assert made.schedules[0].gain == pytest.approx(float(exact.log_det), abs=2e-6)
+    torch.testing.assert_close(made.playing_distribution[0], exact.probabilities, rtol=0, atol=1e-3)
+    gaps, schedule = torch.linspace(0, 1, 12).double(), made.schedules[0]
+    Q = optimal_exploration(
+        *(features(of), gaps, ridge, schedule.beta(1), schedule.alpha, float(exact.log_det)), tolerance=1e-12
+    )
+    mu = schedule.mixture(1)
+    wanted = (1 - mu) * Q + mu * exact.probabilities
+    torch.testing.assert_close(made._strategy(0, 1, gaps), wanted, rtol=0, atol=2e-3)
+
+
+def test_a_uniform_number_of_zero_draws_no_arm_without_mass() -> None:
+    class Zeros:
+        def uniform(self) -> torch.Tensor:
+            return torch.zeros(2, dtype=torch.float64)
+
+    P = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.5, 0.5]], dtype=torch.float64)
+    assert draw(P, Zeros()).tolist() == [2, 1]
+    first_taken = torch.tensor([[False, True, True], [True, False, True]])
+    assert draw(P, Zeros(), first_taken).tolist() == [2, 2]
+
+
 def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
     whole = problem(replicates=3)
     batch = run(policy(whole), whole, 400)
@@ -91,6 +120,19 @@ def test_state_dict_continues_the_run() -> None:
             assert torch.equal(second.choose(t).arm, arm)
             second.learn(observation)
             assert torch.equal(second.trace()["restarts"], first.trace()["restarts"])
+
+
+@pytest.mark.parametrize(
+    "spoilt", [lambda active: active.clear(), lambda active: active[0].update(before=None)]
+)
+def test_a_state_without_an_interval_under_way_is_refused(spoilt) -> None:
+    made = policy(problem())
+    state = made.state_dict()
+    spoilt(state["epochs"][1]["active"])
+    with pytest.raises(
+        ValueError, match=r"^active must be intervals with the sums of their start, at least one"
+    ):
+        made.load_state_dict(state)
 
 
 def test_reset_begins_anew_where_asked() -> None:
