@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from bandits_torch.files import atomic_write
-from benchmarks.auto.playing import DEVELOPMENT, POLICIES, VALIDATION
+from benchmarks.auto.playing import DEVELOPMENT, MISTAKES, POLICIES, VALIDATION
 from benchmarks.leaderboard import settings
 from benchmarks.speed.page import markdown
 
@@ -34,11 +34,18 @@ Shares of random's regret; the best of the policies that were played beside it.
 
 """
 
+_MISLED = """## Told wrongly
+
+Total regret of `auto` told the kernel and the noise, with a mistake in what is told; and the mean over the mistakes,
+as a ratio to that when told rightly.
+
+"""
+
 
 def write_page(folder: Path) -> Path:
     """Write the page into the folder of the table."""
     ours = pd.read_csv(folder / "totals.csv")
-    parts = [_INTRODUCTION, *_board(ours), *_others(ours)]
+    parts = [_INTRODUCTION, *_board(ours), *_others(ours), *_misled(ours)]
     with atomic_write(folder / "RESULTS.md") as file:
         file.write("\n".join(parts).encode())
     return folder / "RESULTS.md"
@@ -117,10 +124,23 @@ def _others(ours: pd.DataFrame) -> list[str]:
         means = cell.groupby("policy")["regret"].mean()
         if "random" not in means:
             continue
-        rest = means.drop([name for name in [*POLICIES, "random"] if name in means])
+        rest = means.drop([name for name in [*POLICIES, *MISTAKES, "random"] if name in means])
         best = f"`{rest.idxmin()}` {rest.min() / means['random']:.1%}" if len(rest) else ""
         row = [environment, seed, len(cell["replicate"].unique())]
         row += [f"{means[name] / means['random']:.1%}" if name in means else "" for name in POLICIES]
         rows.append([*row, best, len(rest)])
     heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in POLICIES), "best other", "others"]
-    return [_OTHERS, markdown(heads, rows)] if rows else []
+    return [_OTHERS, markdown(heads, rows), ""] if rows else []
+
+
+def _misled(ours: pd.DataFrame) -> list[str]:
+    rows = []
+    for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
+        means = cell.groupby("policy")["regret"].mean()
+        if not {"auto", *MISTAKES} <= set(means.index):
+            continue
+        told = [means["auto"], *means[list(MISTAKES)]]
+        ratio = sum(told[1:]) / len(MISTAKES) / told[0]
+        rows.append([environment, seed, *(f"{regret:.1f}" for regret in told), f"{ratio:.2f}"])
+    heads = ["environment", "seed", "rightly", *(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]
+    return [_MISLED, markdown(heads, rows)] if rows else []

@@ -3,11 +3,13 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from bandits_torch.experiments.cells import Block
+from bandits_torch.problems import make
 from benchmarks.auto import __main__ as command
 from benchmarks.auto import environments, page, playing
 from benchmarks.auto.records import FirmTable
@@ -79,3 +81,29 @@ def test_the_committed_page_is_what_the_program_writes_from_the_committed_table(
     shutil.copy(RESULTS / "totals.csv", tmp_path)
     page.write_page(tmp_path)
     assert (tmp_path / "RESULTS.md").read_text() == (RESULTS / "RESULTS.md").read_text()
+
+
+def test_what_is_told_in_other_units_is_right_once_it_is_converted():
+    problem = make("gp", num_arms=20)
+    told = playing.MISTAKES["auto, rewards times 1 000 plus 5 000"].mistaken(problem.knowledge)
+    right = problem.knowledge
+    covariance = told.kernel(problem.arms).to_dense() * 1000**2
+    torch.testing.assert_close(covariance, right.kernel(problem.arms).to_dense())
+    assert told.noise_variance * 1000**2 == pytest.approx(right.noise_variance)
+    assert 1000 * told.prior_mean + 5000 == pytest.approx(right.prior_mean)
+
+
+def test_a_mistake_is_made_in_a_copy():
+    problem = make("gp", num_arms=20)
+    before = float(problem.knowledge.kernel.lengthscale)
+    told = playing.MISTAKES["auto, length-scale times 5"].mistaken(problem.knowledge)
+    assert float(told.kernel.lengthscale) == pytest.approx(5 * before)
+    assert float(problem.knowledge.kernel.lengthscale) == before
+
+
+def test_the_page_tells_what_mistakes_cost_in_the_mean():
+    regrets = {"auto": 10.0} | dict(zip(playing.MISTAKES, (11.0, 12.0, 13.0, 14.0, 15.0), strict=True))
+    cell = {"environment": "stationary", "seed": 1, "replicate": 0}
+    lines = page._misled(pd.DataFrame([cell | {"policy": name, "regret": r} for name, r in regrets.items()]))
+    assert "| 1.30 |" in lines[-1]
+    assert not page._misled(pd.DataFrame([cell | {"policy": "auto", "regret": 1.0}]))
