@@ -33,3 +33,13 @@ def test_ahead_and_behind_are_by_two_standard_errors_on_the_same_seeds(tmp_path)
     assert "* digits-8: +2 ± 2 on 2 seeds: within two standard errors." in text
     assert "Ahead in 1 of these 3 races, behind in 1; ahead in all races of 1 of the 2 trainings." in text
     assert "the slowest of all 30 ms" in text
+
+
+def test_a_second_set_of_seeds_is_a_race_of_its_own_and_decides_alone(tmp_path):
+    first, second = table([1.0, 3.0], 8.0), table([1.0, 1.2], 7.0)
+    second["seed"] += 1000
+    pd.concat([first, second]).to_csv(tmp_path / "cartpole.csv", index=False)
+    text = write_page(tmp_path).read_text(encoding="utf-8")
+    assert "* cartpole: +2 ± 2 on 2 seeds: within two standard errors." in text
+    assert "* cartpole-again: +1.1 ± 0.2 on 2 seeds: ahead." in text
+    assert "ahead in all races of 1 of the 1 trainings." in text
