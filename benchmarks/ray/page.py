@@ -43,8 +43,8 @@ copying of checkpoints included; garbage collection leaves out what was loaded b
 (the width, what a gain is compared with, candidates) was chosen on seeds from 100 on, on `triangle` and `digits-4`,
 and CartPole's ranges and length on seeds from 100 on by random draws.
 
-CartPole was within two standard errors there, by little. So both kinds of PB2 play 80 seeds more, 1000 to 1079, a number
-and a question fixed before the first of them: these alone (*cartpole-again*) decide for CartPole.
+CartPole was within two standard errors there, by little. So both kinds of PB2 play 80 seeds more, 1000 to 1079, a
+number and a question fixed before the first of them: these alone (*cartpole-again*) decide for CartPole.
 """
 _AGAIN = 1000  # the first seed of a second set
 
