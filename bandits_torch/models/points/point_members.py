@@ -11,9 +11,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
+from bandits_torch.models.points.member_moments import CONSTANT, MemberMoments, matern_parts
 
-CONSTANT = 1.0  # variance of the unknown mean, in units of the variance about it
-_LEAST_VARIANCE = 1e-10
 _STATE = ("inputs", "times", "targets", "held", "lengthscale", "noise_variance")
 
 
@@ -57,6 +56,7 @@ class PointMembers(Described):
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
         beginning: (P, d) and (P,), what both were at first.
+        inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
 
     Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
 
@@ -155,20 +155,26 @@ class PointMembers(Described):
         r = self._decay.reshape(shape) * gap.abs()
         return (1 + self.smooth.reshape(shape) * r) * (-r).exp()
 
+    def over_time_slope(self, gap: Tensor) -> Tensor:
+        """The derivative of k_T by the gap, of gaps as in ``over_time``: -c sign(tau) e^{-r} or, smooth, -c r sign(tau)
+        e^{-r}, with r = c |tau|."""
+        shape = (-1, *[1] * (gap.dim() - 2))
+        c, smooth = self._decay.reshape(shape), self.smooth.reshape(shape)
+        r = c * gap.abs()
+        return -c * gap.sign() * torch.where(smooth, r, 1.0) * (-r).exp()
+
     # -- predicting ------------------------------------------------------------------------------------
 
     def moments(self, X: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, and variance in the member's squared unit, of points (S, b, d) at times (S, b): (S, P, b) each."""
-        K = self._with_held(X, time)
-        mean = (K @ self._weights.unsqueeze(-1)).squeeze(-1)
-        variance = 1.0 + CONSTANT - ((K @ self._inverse) * K).sum(-1)
-        return mean, variance.clamp_min(_LEAST_VARIANCE)
+        mean, variance = MemberMoments.apply(self.unit_cube(X), time, self)
+        return mean, variance
 
     def between(self, X: Tensor, time: Tensor, Z: Tensor, then: Tensor) -> Tensor:
         """Posterior covariance of points X (S, b, d) at times (S, b) with Z (S, k, d) at (S, k): (S, P, b, k)."""
         prior = covariance(self.unit_cube(X).unsqueeze(1), self.unit_cube(Z).unsqueeze(1), self.lengthscale)
         gap = time.unsqueeze(-1) - then.unsqueeze(-2)
-        told = self._with_held(X, time) @ self._inverse @ self._with_held(Z, then).mT
+        told = self._with_held(X, time) @ self.inverse @ self._with_held(Z, then).mT
         return prior * self.over_time(gap.unsqueeze(1)) - told
 
     def _with_held(self, X: Tensor, time: Tensor) -> Tensor:
@@ -194,7 +200,7 @@ class PointMembers(Described):
     def information(self, time: float) -> Tensor:
         """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
         noise = self.noise_variance.unsqueeze(-1)
-        c = (1 / self._inverse.diagonal(dim1=-2, dim2=-1) - noise).clamp_min(0.0)
+        c = (1 / self.inverse.diagonal(dim1=-2, dim2=-1) - noise).clamp_min(0.0)
         rho = self.over_time((time - self.times).unsqueeze(1))
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
 
@@ -221,13 +227,13 @@ class PointMembers(Described):
             self.lengthscale,
             self.noise_variance,
         )
-        self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
-        self._weights = (self._inverse @ (self.targets * self.held).unsqueeze(-1)).squeeze(-1)
+        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
+        self.weights = (self.inverse @ (self.targets * self.held).unsqueeze(-1)).squeeze(-1)
 
     @property
     def squares(self) -> Tensor:
         """y^T (K + lambda I)^{-1} y of what is held, (S, P): the sum of the squares of standardised errors."""
-        return (self.targets * self.held * self._weights).sum(-1)
+        return (self.targets * self.held * self.weights).sum(-1)
 
     def adopt(self, where: Tensor, lengthscale: Tensor, noise_variance: Tensor) -> None:
         """Take these hyperparameters, (S, P, d) and (S, P), in the members with ``where`` (S, P) True."""
@@ -281,10 +287,7 @@ class PointMembers(Described):
 
 def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
     """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``."""
-    U, V = U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2)
-    squared = U.square().sum(-1).unsqueeze(-1) + V.square().sum(-1).unsqueeze(-2) - 2 * U @ V.mT
-    r = (5 * squared.clamp_min(0.0) + 1e-16).sqrt()
-    return CONSTANT + (1 + r + r.square() / 3) * (-r).exp()
+    return CONSTANT + matern_parts(U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2))[2]
 
 
 def noisy_covariance(
