@@ -250,12 +250,13 @@ class AskTell(Described):
         exponential forgetting returns to the prior mean, a cycle comes round again. Open questions play no part.
 
         Args:
-            at: a time, not before that of the latest reward learned, if the rewards drift.
+            at: a time; over arms, if the rewards drift, not before that of the latest reward learned. Over points, and
+                under contexts that are not listed, the past is told, too, with all that is known since.
             points: (N, d) points of a domain, where points are played.
             context: under which, for arms whose steps come with one.
 
         Raises ValueError for a policy without such beliefs (classical ones, the OPKB family, several priors), a time
-        that is past or not finite, points over arms and none over a domain. Changes nothing.
+        not finite or, as said above, past, points over arms and none over a domain. Changes nothing.
         """
         with self._turn.any_process():
             at = validation.finite_number("at", at)

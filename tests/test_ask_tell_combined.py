@@ -63,6 +63,23 @@ def test_predictions_of_arms_and_points_are_in_the_unit_of_rewards():
         assert bool(((mean > 498) & (mean < 503) & (deviation < 3)).all())
 
 
+def test_the_past_under_contexts_is_told_with_all_that_is_known_since():
+    options = {"context_dim": 1, "context_kernel": kernel(0.5), "width": 2.0, "forgetting_rate": 0.2}
+    live = AskTell(recipes.tv_cgp_ucb(ARMS, kernel(), 0.04, **options))
+    told = play(live, 12, lambda step: float(torch.sin(torch.tensor(0.7 * step))))
+    arms = torch.tensor([arm for arm, _ in told])
+    X, C, T = ARMS[arms], torch.stack([CONTEXTS[t % 3] for t in range(12)]), torch.arange(12.0).double()
+    over_time = 0.8 ** ((T.unsqueeze(-1) - T).abs() / 2)
+    K = kernel()(X).to_dense() * kernel(0.5)(C).to_dense() * over_time + 0.04 * torch.eye(12).double()
+    here = CONTEXTS[1:2].expand(5, 1)
+    k = kernel()(ARMS, X).to_dense() * kernel(0.5)(here, C).to_dense() * 0.8 ** ((4.0 - T).abs() / 2)
+    rewards = torch.tensor([reward for _, reward in told]).double()
+    mean, deviation = live.predict(4.0, context=at(1))
+    torch.testing.assert_close(mean[0], k @ torch.linalg.solve(K, rewards), rtol=1e-8, atol=1e-10)
+    variance = 1 - (k * torch.linalg.solve(K, k.mT).mT).sum(-1)
+    torch.testing.assert_close(deviation[0], variance.sqrt(), rtol=1e-8, atol=1e-10)
+
+
 def test_rewards_of_0_and_1_are_learned_in_their_own_contexts():
     live = AskTell(contextual(contexts=CONTEXTS), rewards="binary")
     play(live, 30, lambda step: int(step % 3 == 0))  # always in the first context, never in the others
