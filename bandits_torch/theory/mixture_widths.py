@@ -16,8 +16,9 @@ is an ellipsoid around the regression with ridge alpha,
 
 and the best upper bound that (1) and (2) allow is, by Lagrange duality, the least over alpha of their upper ends.
 Source: Flynn & Reeb 2024 (arXiv 2403.12732), who call the bound for all alpha DMM and the closed one below AMM; written
-from its abstract and derived here; constants are those of the code of their experiments. With c = R^2/alpha the terms in y cancel, and alpha r_alpha^2 / R^2 =
-log det(I + K/alpha) + 2 ln(m/delta) + alpha B^2/R^2: that is ``RealisedInformationWidth`` at alpha = lambda.
+from its abstract and derived here; the constants are those of the code of their experiments. With c = R^2/alpha the
+terms in y cancel, and alpha r_alpha^2 / R^2 = log det(I + K/alpha) + 2 ln(m/delta) + alpha B^2/R^2: that is
+``RealisedInformationWidth`` at alpha = lambda.
 """
 
 from __future__ import annotations
