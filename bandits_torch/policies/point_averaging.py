@@ -167,8 +167,7 @@ class PointAveraging(Policy):
             return None
         members = self.members
         held = members.inputs * members._side + members.bounds[0]
-        mean, _ = members.moments(held, torch.full_like(members.times, now))
-        best = (self.sharing.weights.unsqueeze(-1) * mean).sum(1).argmax(-1)
+        best = (self.sharing.weights.unsqueeze(-1) * members.means_held(now)).sum(1).argmax(-1)
         leader = held[torch.arange(self.replicates, device=best.device), best].to(self._latest)
         return torch.cat([self._latest, leader.unsqueeze(1)], 1)
 

@@ -281,3 +281,26 @@ def test_a_variance_at_its_least_has_no_gradient():
     _, variance = model.moments(x, model.times[:, 2:])
     assert float(variance.detach().max()) <= 1e-10
     assert float(torch.autograd.grad(variance.sum(), x)[0].abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("noise", [1e-3, 0.3])
+def test_the_gradient_of_the_likelihood_is_that_of_differences(noise):
+    model = members(replicates=2)
+    filled(9, model, seed=5)
+    model.follow(torch.tensor([[False, True, False], [False] * 3]), torch.tensor([0, 0]))
+    model.targets[1, 2] *= 30.0
+    row = torch.tensor([0, 2, 4, 5])
+    g = torch.Generator().manual_seed(2)
+    theta = torch.cat(
+        [-1 + 0.4 * torch.randn(4, 3, generator=g), torch.full((4, 1), math.log(noise))], -1
+    ).double()
+    assert torch.autograd.gradcheck(lambda t: log_posterior(t, model, row), theta.requires_grad_(), rtol=1e-5)
+
+
+def test_targets_that_are_all_0_have_no_gradient():
+    model = members()
+    filled(6, model)
+    model.targets.zero_()
+    theta = torch.full((1, 4), -1.0).double().requires_grad_()
+    (gradient,) = torch.autograd.grad(log_posterior(theta, model, torch.tensor([0])).sum(), theta)
+    assert bool(gradient.isnan().any())

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bandits_torch.models.points.member_mixture import MemberMixture
-from bandits_torch.models.points.point_members import PointMembers, noisy_covariance
+from bandits_torch.models.points.point_members import PointMembers, covariance, noisy
 
 _DRAWN = 32  # priors that are weighed against each other
 _KEPT = 6  # of which so many predict
@@ -106,7 +106,8 @@ def _log_evidence(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> tup
     n, processes = len(X), _empty(X, theta)
     over_time = processes.over_time((time.unsqueeze(-1) - time).expand(1, 1, n, n))
     held = torch.ones(1, len(theta), n, dtype=torch.bool)
-    A = noisy_covariance(X, over_time, held, processes.lengthscale, processes.noise_variance).squeeze(0)
+    K = covariance(X, X, processes.lengthscale) * over_time
+    A = noisy(K, held, processes.noise_variance).squeeze(0)
     L = torch.linalg.cholesky(A)
     z = torch.linalg.solve_triangular(L, target.expand(len(theta), n).unsqueeze(-1), upper=False)
     half_log_det, squares = L.diagonal(dim1=-2, dim2=-1).log().sum(-1), z.square().sum((-2, -1))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import OptimizationGradientError
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from bandits_torch.models.hyperparameters import ANISOTROPY
-from bandits_torch.models.points.point_members import PointMembers, noisy_covariance
+from bandits_torch.models.points.member_moments import CONSTANT, matern_parts
+from bandits_torch.models.points.point_members import PointMembers, fading, noisy
 
 _LENGTHSCALES = math.log(0.03), math.log(10.0)
 _NOISES = math.log(1e-4), math.log(3.0)
@@ -32,25 +35,60 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
         theta: (b, d + 1), logarithms of length-scales and noise variance.
         row: (b,), which member each is for, s P + p.
     """
-    d, P = members.dim, members.batch_shape[1]
-    s, p = row // P, row % P
-    held, times = members.held[s, p], members.times[s]
-    y = members.targets[s, p] * held
-    # One member in the place of P: its own gaps.
-    gap = (times.unsqueeze(-1) - times.unsqueeze(-2)).abs() * members._decay[p].reshape(-1, 1, 1)
-    over_time = (1 + members.smooth[p].reshape(-1, 1, 1) * gap) * (-gap).exp()
-    A = noisy_covariance(members.inputs[s], over_time, held, theta[:, :d].exp(), theta[:, d].exp())
-    L = torch.linalg.cholesky(A)
-    z = torch.linalg.solve_triangular(L, y.unsqueeze(-1), upper=False).squeeze(-1)
-    n = held.sum(-1)
-    half_log_det = L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    fit = 0.5 * n * (z.square().sum(-1) / n.clamp_min(1) + torch.finfo(y.dtype).tiny).log()
+    d = members.dim
     logarithms, noise = theta[:, :d], theta[:, d]
     mean = logarithms.mean(-1)
     prior = (logarithms - math.sqrt(2) - 0.5 * math.log(d)).square().sum(-1) / 3
     prior = prior + ((logarithms - mean.unsqueeze(-1)) / ANISOTROPY).square().sum(-1)
     prior = prior + ((noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]).square()
-    return -half_log_det - fit - 0.5 * prior
+    return LogLikelihood.apply(theta, members, row) - 0.5 * prior
+
+
+class LogLikelihood(torch.autograd.Function):
+    """ln p(y | theta) of ``log_posterior``, (b,), with its gradient written out, once differentiable.
+
+    With M = n alpha alpha^T / (2 y^T alpha) - A^{-1} / 2, alpha = A^{-1} y (Rasmussen & Williams 2006, equation 5.9,
+    the unit maximised over), r the scaled distances and h the pairs that are held,
+
+        d/d ln lambda = lambda sum_i M_ii,
+        d/d ln l_j = sum_nm W_nm (u_nj - u_mj)^2,   W = (5/3) M k_T h (1 + r) e^{-r},   u = x / l.
+
+    It takes no derivative of a Cholesky factor. NaN where all targets are 0, whatever theta.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
+        """theta (b, d + 1), rows (b,)."""
+        d, P = members.dim, members.batch_shape[1]
+        s, p = row // P, row % P
+        held, times = members.held[s, p], members.times[s]
+        y = (members.targets[s, p] * held).unsqueeze(-1)
+        u, noise = members.inputs[s] / theta[:, None, :d].exp(), theta[:, d].exp()
+        decay, tail, matern = matern_parts(u, u)
+        gap = times.unsqueeze(-1) - times.unsqueeze(-2)
+        over_time = fading(gap, members._decay[p, None, None], members.smooth[p, None, None])
+        L = torch.linalg.cholesky(noisy((CONSTANT + matern) * over_time, held, noise))
+        z = torch.linalg.solve_triangular(L, y, upper=False)
+        n, squares = held.sum(-1), z.square().sum((-2, -1))
+        tiny = torch.finfo(y.dtype).tiny
+        fit = 0.5 * n * (squares / n.clamp_min(1) + tiny).log()
+        ctx.save_for_backward(L, z, u, noise, held, n, squares, tail * decay * over_time)
+        return -L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - fit
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_value: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient by theta."""
+        L, z, u, noise, held, n, squares, slope = ctx.saved_tensors
+        alpha = torch.linalg.solve_triangular(L.mT, z, upper=True)
+        share = torch.where(squares > 0, 0.5 * n / squares, torch.nan)
+        M = share[:, None, None] * (alpha @ alpha.mT) - 0.5 * torch.cholesky_inverse(L)
+        h = held.to(M.dtype)
+        of_noise = noise * (M.diagonal(dim1=-2, dim2=-1) * h).sum(-1)
+        W = (5.0 / 3.0) * M * slope * (h.unsqueeze(-1) * h.unsqueeze(-2))
+        of_lengths = 2 * (W.sum(-1, keepdim=True) * u.square() - u * (W @ u)).sum(-2)
+        gradient = torch.cat([of_lengths, of_noise.unsqueeze(-1)], -1)
+        return of_value.unsqueeze(-1) * gradient, None, None
 
 
 def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> Tensor:

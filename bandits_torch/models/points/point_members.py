@@ -56,6 +56,7 @@ class PointMembers(Described):
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
         beginning: (P, d) and (P,), what both were at first.
+        in_space: (S, P, n, n) 1 + k between all points observed.
         inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
 
     Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
@@ -152,8 +153,7 @@ class PointMembers(Described):
     def over_time(self, gap: Tensor) -> Tensor:
         """k_T of gaps ``(S, P, ...)`` (a 1 in place of P: the same for all)."""
         shape = (-1, *[1] * (gap.dim() - 2))
-        r = self._decay.reshape(shape) * gap.abs()
-        return (1 + self.smooth.reshape(shape) * r) * (-r).exp()
+        return fading(gap, self._decay.reshape(shape), self.smooth.reshape(shape))
 
     def over_time_slope(self, gap: Tensor) -> Tensor:
         """The derivative of k_T by the gap, of gaps as in ``over_time``: -c sign(tau) e^{-r} or, smooth, -c r sign(tau)
@@ -217,18 +217,29 @@ class PointMembers(Described):
         self.targets, self.held = self.targets.gather(-1, of_members), self.held.gather(-1, of_members)
 
     @torch.no_grad()
-    def rebuild(self) -> None:
-        """Factor anew, after observations or hyperparameters changed."""
-        gap = self.times.unsqueeze(-1) - self.times.unsqueeze(-2)
-        A = noisy_covariance(
-            self.inputs.unsqueeze(1),
-            self.over_time(gap.unsqueeze(1)),
-            self.held,
-            self.lengthscale,
-            self.noise_variance,
-        )
-        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
-        self.weights = (self.inverse @ (self.targets * self.held).unsqueeze(-1)).squeeze(-1)
+    def rebuild(self, where: Tensor | None = None) -> None:
+        """Factor anew, after observations or hyperparameters changed; with ``where`` (S, P), in those members alone,
+        which hold as many observations as they did."""
+        if where is None:
+            n, like = self.inputs.shape[1], self.targets.new_empty
+            self.in_space, self.inverse = (like(*self.batch_shape, n, n) for _ in range(2))
+            self.weights = like(*self.batch_shape, n)
+            where = self.held.new_ones(self.batch_shape)
+        run, member = where.nonzero(as_tuple=True)
+        times, held = self.times[run], self.held[run, member]
+        in_space = covariance(self.inputs[run], self.inputs[run], self.lengthscale[run, member])
+        gap = times.unsqueeze(-1) - times.unsqueeze(-2)
+        over_time = fading(gap, self._decay[member, None, None], self.smooth[member, None, None])
+        A = noisy(in_space * over_time, held, self.noise_variance[run, member])
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
+        known = (self.targets[run, member] * held).unsqueeze(-1)
+        self.in_space[run, member], self.inverse[run, member] = in_space, inverse
+        self.weights[run, member] = (inverse @ known).squeeze(-1)
+
+    def means_held(self, time: float) -> Tensor:
+        """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
+        over_time = self.over_time((time - self.times).unsqueeze(1)) * self.held
+        return (self.in_space @ (over_time * self.weights).unsqueeze(-1)).squeeze(-1)
 
     @property
     def squares(self) -> Tensor:
@@ -239,7 +250,7 @@ class PointMembers(Described):
         """Take these hyperparameters, (S, P, d) and (S, P), in the members with ``where`` (S, P) True."""
         self.lengthscale = torch.where(where.unsqueeze(-1), lengthscale, self.lengthscale)
         self.noise_variance = torch.where(where, noise_variance, self.noise_variance)
-        self.rebuild()
+        self.rebuild(where)
 
     def follow(self, where: Tensor, leader: Tensor) -> Tensor:
         """Members with ``where`` (S, P) True become what ``leader`` (S,) is but for their kernel over time.
@@ -253,7 +264,7 @@ class PointMembers(Described):
             setattr(self, name, torch.where(mask, own[run, leader].unsqueeze(1), own))
         anew = where & (self.effective_rate < self.effective_rate[leader].unsqueeze(-1))
         self.held = self.held & ~anew.unsqueeze(-1)
-        self.rebuild()
+        self.rebuild(where)
         return anew
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -290,10 +301,15 @@ def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
     return CONSTANT + matern_parts(U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2))[2]
 
 
-def noisy_covariance(
-    U: Tensor, over_time: Tensor, held: Tensor, lengthscale: Tensor, noise_variance: Tensor
-) -> Tensor:
+def fading(gap: Tensor, decay: Tensor, smooth: Tensor) -> Tensor:
+    """k_T of gaps: e^{-r}, or (1 + r) e^{-r} where ``smooth``, r = ``decay`` |gap|."""
+    r = decay * gap.abs()
+    return (1 + smooth * r) * (-r).exp()
+
+
+def noisy(K: Tensor, held: Tensor, noise_variance: Tensor) -> Tensor:
     """K + lambda I of the points held, ``... x n x n``; the rows of others are those of the unit matrix."""
-    h = held.to(U.dtype)
-    K = covariance(U, U, lengthscale) * over_time * (h.unsqueeze(-1) * h.unsqueeze(-2))
-    return K + torch.diag_embed(h * noise_variance.unsqueeze(-1) + (1 - h))
+    h = held.to(K.dtype)
+    return K * (h.unsqueeze(-1) * h.unsqueeze(-2)) + torch.diag_embed(
+        h * noise_variance.unsqueeze(-1) + (1 - h)
+    )
