@@ -24,7 +24,10 @@ def main(
     resume: Annotated[
         bool, typer.Option(help="Continue: cells that have ended are not played again.")
     ] = False,
-    policies: Annotated[str | None, typer.Option(help="Comma-separated names; default: all.")] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option(help="Names, comma-separated, or by semicolons where one has a comma; default: all."),
+    ] = None,
     environments: Annotated[str | None, typer.Option(help="Comma-separated names; default: all.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of the real data; default: shared/data near by.")
@@ -66,7 +69,10 @@ def main(
 
 
 def _names(text: str | None, known: tuple[str, ...], option: str) -> list[str]:
-    names = list(dict.fromkeys(known)) if text is None else [name.strip() for name in text.split(",")]
+    if text is None:
+        return list(dict.fromkeys(known))
+    separator = ";" if ";" in text or text in known else ","
+    names = [name.strip() for name in text.split(separator)]
     for name in names:
         if name not in known:
             raise typer.BadParameter(f"{name!r}: not among {', '.join(known)}", param_hint=f"--{option}")

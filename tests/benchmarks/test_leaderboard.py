@@ -239,6 +239,17 @@ def test_misspelt_names_are_refused(tmp_path):
     assert "gp_ucbb" in result.output
 
 
+def test_a_name_with_a_comma_can_be_said():
+    known = ("auto", "auto, told nothing", "gp_ucb")
+    said = {
+        "gp_ucb,auto": ["gp_ucb", "auto"],
+        "auto, told nothing": [known[1]],
+        "gp_ucb; auto, told nothing": [*known[:0:-1]],
+    }
+    for text, names in said.items():
+        assert command._names(text, known, "policies") == names
+
+
 def test_an_empty_folder_has_a_page_that_says_so(tmp_path):
     write_page(tmp_path)
     assert "* stationary: not played." in (tmp_path / "RESULTS.md").read_text()
