@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from bandits_torch.files import atomic_write
+from benchmarks.auto.limit import REPLICATES
 from benchmarks.auto.playing import DEVELOPMENT, MISTAKES, POLICIES, VALIDATION
 from benchmarks.leaderboard import settings
 from benchmarks.speed.page import markdown
@@ -34,6 +35,12 @@ Shares of random's regret; the best of the policies that were played beside it.
 
 """
 
+_LIMIT = """## How far a rate and a width chosen in hindsight would go
+
+`python -m benchmarks.auto.limit`: `tv_gp_ucb`, told kernel and noise, with each of {rates} rates and {widths} widths;
+the best of them of each environment, beside the same {replicates} replicates of the leaderboard. Shares of random's
+regret.
+"""
 _MISLED = """## Told wrongly
 
 Total regret of `auto` told the kernel and the noise, with a mistake in what is told; and the mean over the mistakes,
@@ -45,7 +52,7 @@ as a ratio to that when told rightly.
 def write_page(folder: Path) -> Path:
     """Write the page into the folder of the table."""
     ours = pd.read_csv(folder / "totals.csv")
-    parts = [_INTRODUCTION, *_board(ours), *_others(ours), *_misled(ours)]
+    parts = [_INTRODUCTION, *_board(ours), *_limit(folder), *_others(ours), *_misled(ours)]
     with atomic_write(folder / "RESULTS.md") as file:
         file.write("\n".join(parts).encode())
     return folder / "RESULTS.md"
@@ -131,6 +138,27 @@ def _others(ours: pd.DataFrame) -> list[str]:
         rows.append([*row, best, len(rest)])
     heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in POLICIES), "best other", "others"]
     return [_OTHERS, markdown(heads, rows), ""] if rows else []
+
+
+def _limit(folder: Path) -> list[str]:
+    if not (folder / "limit.csv").exists():
+        return []
+    limit, board = pd.read_csv(folder / "limit.csv"), pd.read_csv(LEADERBOARD)
+    means = (
+        board[board["replicate"] < REPLICATES].groupby(["environment", "policy"])["regret"].mean().unstack()
+    )
+    rows = []
+    for environment, played in limit.groupby("environment", sort=False):
+        best, there = played.nsmallest(1, "regret").iloc[0], means.loc[environment]
+        shares = [best["regret"], there.drop(list(POLICIES)).min(), *there[list(POLICIES)]]
+        setting = [best["forgetting_rate"], best["width"]]
+        rows.append([environment, *setting, *(share / there["random"] for share in shares)])
+    numbers = np.array([row[3:] for row in rows])
+    rows.append(["mean", "", "", *numbers.mean(0)])
+    shown = [[*row[:3], *(f"{100 * share:.1f} %" for share in row[3:])] for row in rows]
+    counts = {"rates": limit["forgetting_rate"].nunique(), "widths": limit["width"].nunique()}
+    heads = ["environment", "rate", "width", "with these", "best other in hindsight", *POLICIES]
+    return [_LIMIT.format(replicates=REPLICATES, **counts), markdown(heads, shown), ""]
 
 
 def _misled(ours: pd.DataFrame) -> list[str]:

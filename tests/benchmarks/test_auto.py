@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from bandits_torch.experiments.cells import Block
 from bandits_torch.problems import make
 from benchmarks.auto import __main__ as command
-from benchmarks.auto import environments, page, playing
+from benchmarks.auto import environments, limit, page, playing
 from benchmarks.auto.records import FirmTable
 from benchmarks.leaderboard import settings
 from tests.reference.real_data import REAL, needs_data
@@ -78,7 +78,8 @@ def test_from_command_to_page(tmp_path):
 
 
 def test_the_committed_page_is_what_the_program_writes_from_the_committed_table(tmp_path):
-    shutil.copy(RESULTS / "totals.csv", tmp_path)
+    for name in ("totals.csv", "limit.csv"):
+        shutil.copy(RESULTS / name, tmp_path)
     page.write_page(tmp_path)
     assert (tmp_path / "RESULTS.md").read_text() == (RESULTS / "RESULTS.md").read_text()
 
@@ -107,3 +108,20 @@ def test_the_page_tells_what_mistakes_cost_in_the_mean():
     lines = page._misled(pd.DataFrame([cell | {"policy": name, "regret": r} for name, r in regrets.items()]))
     assert "| 1.30 |" in lines[-1]
     assert not page._misled(pd.DataFrame([cell | {"policy": "auto", "regret": 1.0}]))
+
+
+def test_the_limit_is_the_least_of_all_settings(monkeypatch, tmp_path):
+    monkeypatch.setattr(limit, "RATES", (0.0, 0.3))
+    monkeypatch.setattr(limit, "WIDTHS", (0.5, 2.0))
+    monkeypatch.setattr(limit, "TABLE", tmp_path / "limit.csv")
+    monkeypatch.setattr(limit.settings, "HORIZON", 12)
+    for _ in range(2):  # what is played again takes the place of what was there
+        limit.main(["stationary"])
+    rows = pd.read_csv(tmp_path / "limit.csv")
+    assert len(rows) == 4
+    assert rows["regret"].nunique() == 4
+    lines = page._limit(tmp_path)
+    share = next(line for line in lines[1].splitlines() if line.startswith("| stationary")).split("|")[4]
+    board = pd.read_csv(page.LEADERBOARD)
+    random = board.query("environment == 'stationary' and policy == 'random' and replicate < 10")["regret"]
+    assert share.strip() == f"{100 * rows['regret'].min() / random.mean():.1f} %"
