@@ -304,3 +304,11 @@ def test_targets_that_are_all_0_have_no_gradient():
     theta = torch.full((1, 4), -1.0).double().requires_grad_()
     (gradient,) = torch.autograd.grad(log_posterior(theta, model, torch.tensor([0])).sum(), theta)
     assert bool(gradient.isnan().any())
+
+
+def test_the_least_capacity_holds_the_latest_two():
+    model = members(capacity=2)
+    X, _ = filled(5, model)
+    latest = (X[-1, 0] - BOX[0]) / (BOX[1] - BOX[0])
+    assert model.num_held.tolist() == [[2, 2, 2]]
+    torch.testing.assert_close(model.inputs[0, -1], latest)

@@ -48,10 +48,10 @@ class LogLikelihood(torch.autograd.Function):
     """ln p(y | theta) of ``log_posterior``, (b,), with its gradient written out, once differentiable.
 
     With M = n alpha alpha^T / (2 y^T alpha) - A^{-1} / 2, alpha = A^{-1} y (Rasmussen & Williams 2006, equation 5.9,
-    the unit maximised over), r the scaled distances and h the pairs that are held,
+    the unit maximised over) and r the scaled distances between the points held,
 
         d/d ln lambda = lambda sum_i M_ii,
-        d/d ln l_j = sum_nm W_nm (u_nj - u_mj)^2,   W = (5/3) M k_T h (1 + r) e^{-r},   u = x / l.
+        d/d ln l_j = sum_nm W_nm (u_nj - u_mj)^2,   W = (5/3) M k_T (1 + r) e^{-r},   u = x / l.
 
     It takes no derivative of a Cholesky factor. NaN where all targets are 0, whatever theta.
     """
@@ -83,9 +83,8 @@ class LogLikelihood(torch.autograd.Function):
         alpha = torch.linalg.solve_triangular(L.mT, z, upper=True)
         share = torch.where(squares > 0, 0.5 * n / squares, torch.nan)
         M = share[:, None, None] * (alpha @ alpha.mT) - 0.5 * torch.cholesky_inverse(L)
-        h = held.to(M.dtype)
-        of_noise = noise * (M.diagonal(dim1=-2, dim2=-1) * h).sum(-1)
-        W = (5.0 / 3.0) * M * slope * (h.unsqueeze(-1) * h.unsqueeze(-2))
+        of_noise = noise * (M.diagonal(dim1=-2, dim2=-1) * held).sum(-1)
+        W = (5.0 / 3.0) * M * slope  # M couples no point that is not held to another
         of_lengths = 2 * (W.sum(-1, keepdim=True) * u.square() - u * (W @ u)).sum(-2)
         gradient = torch.cat([of_lengths, of_noise.unsqueeze(-1)], -1)
         return of_value.unsqueeze(-1) * gradient, None, None
