@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from bandits_torch.models.points.member_kernels import covariance, noisy
 from bandits_torch.models.points.member_mixture import MemberMixture
-from bandits_torch.models.points.point_members import PointMembers, covariance, noisy
+from bandits_torch.models.points.point_members import PointMembers
 
 _DRAWN = 32  # priors that are weighed against each other
 _KEPT = 6  # of which so many predict

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-if TYPE_CHECKING:
-    from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.models.points.member_kernels import CONSTANT, matern_parts
 
-CONSTANT = 1.0  # variance of the unknown mean, in units of the variance about it
 _LEAST_VARIANCE = 1e-10
+
+
+class HeldByMembers(Protocol):
+    """What ``PointMembers`` hold, by its names there."""
+
+    inputs: Tensor
+    times: Tensor
+    held: Tensor
+    lengthscale: Tensor
+    inverse: Tensor
+    weights: Tensor
+
+    def over_time(self, gap: Tensor) -> Tensor:
+        """k_T."""
+
+    def over_time_slope(self, gap: Tensor) -> Tensor:
+        """Its derivative."""
 
 
 class MemberMoments(torch.autograd.Function):
@@ -32,7 +47,7 @@ class MemberMoments(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, U: Tensor, time: Tensor, members: PointMembers) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, U: Tensor, time: Tensor, members: HeldByMembers) -> tuple[Tensor, Tensor]:
         """Points (S, b, d), times (S, b)."""
         lengthscale = members.lengthscale.unsqueeze(-2)
         points, held = U.unsqueeze(1) / lengthscale, members.inputs.unsqueeze(1) / lengthscale
@@ -65,11 +80,3 @@ class MemberMoments(torch.autograd.Function):
             slope = ctx.members.over_time_slope(gap) * ctx.where.unsqueeze(-2)
             dt = (h * in_space * slope).sum((1, -1))
         return dU, dt, None
-
-
-def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """e^{-r}, 1 + r and 1 + Matern 5/2 between points over their length-scales, ``... x b x d``, ``... x n x d``."""
-    squared = U.square().sum(-1).unsqueeze(-1) + V.square().sum(-1).unsqueeze(-2) - 2 * U @ V.mT
-    r = (5 * squared.clamp_min(0.0) + 1e-16).sqrt()
-    decay, tail = (-r).exp(), 1 + r
-    return decay, tail, (tail + r.square() / 3) * decay

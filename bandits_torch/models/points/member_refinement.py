@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bandits_torch.models.hyperparameters import ANISOTROPY
-from bandits_torch.models.points.member_moments import CONSTANT, matern_parts
-from bandits_torch.models.points.point_members import PointMembers, fading, noisy
+from bandits_torch.models.points.member_kernels import CONSTANT, fading, matern_parts, noisy
+from bandits_torch.models.points.point_members import PointMembers
 
 _LENGTHSCALES = math.log(0.03), math.log(10.0)
 _NOISES = math.log(1e-4), math.log(3.0)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
-from bandits_torch.models.points.member_moments import CONSTANT, MemberMoments, matern_parts
+from bandits_torch.models.points.member_kernels import covariance, fading, noisy
+from bandits_torch.models.points.member_moments import MemberMoments
 
 _STATE = ("inputs", "times", "targets", "held", "lengthscale", "noise_variance")
 
@@ -125,6 +126,9 @@ class PointMembers(Described):
     held: Tensor
     lengthscale: Tensor
     noise_variance: Tensor
+    in_space: Tensor
+    inverse: Tensor
+    weights: Tensor
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -294,22 +298,3 @@ class PointMembers(Described):
         for name in _STATE:
             setattr(self, name, state[name].clone())
         self.rebuild()
-
-
-def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
-    """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``."""
-    return CONSTANT + matern_parts(U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2))[2]
-
-
-def fading(gap: Tensor, decay: Tensor, smooth: Tensor) -> Tensor:
-    """k_T of gaps: e^{-r}, or (1 + r) e^{-r} where ``smooth``, r = ``decay`` |gap|."""
-    r = decay * gap.abs()
-    return (1 + smooth * r) * (-r).exp()
-
-
-def noisy(K: Tensor, held: Tensor, noise_variance: Tensor) -> Tensor:
-    """K + lambda I of the points held, ``... x n x n``; the rows of others are those of the unit matrix."""
-    h = held.to(K.dtype)
-    return K * (h.unsqueeze(-1) * h.unsqueeze(-2)) + torch.diag_embed(
-        h * noise_variance.unsqueeze(-1) + (1 - h)
-    )

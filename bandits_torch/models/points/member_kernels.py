@@ -1,0 +1,35 @@
+"""Kernels of ``PointMembers``: an unknown mean and Matern 5/2 over points, forgetting or Matern 3/2 over time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+CONSTANT = 1.0  # variance of the unknown mean, in units of the variance about it
+
+
+def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """e^{-r}, 1 + r and Matern 5/2 between points over their length-scales, ``... x b x d``, ``... x n x d``."""
+    squared = U.square().sum(-1).unsqueeze(-1) + V.square().sum(-1).unsqueeze(-2) - 2 * U @ V.mT
+    r = (5 * squared.clamp_min(0.0) + 1e-16).sqrt()
+    decay, tail = (-r).exp(), 1 + r
+    return decay, tail, (tail + r.square() / 3) * decay
+
+
+def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
+    """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``."""
+    return CONSTANT + matern_parts(U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2))[2]
+
+
+def fading(gap: Tensor, decay: Tensor, smooth: Tensor) -> Tensor:
+    """k_T of gaps: e^{-r}, or (1 + r) e^{-r} where ``smooth``, r = ``decay`` |gap|."""
+    r = decay * gap.abs()
+    return (1 + smooth * r) * (-r).exp()
+
+
+def noisy(K: Tensor, held: Tensor, noise_variance: Tensor) -> Tensor:
+    """K + lambda I of the points held, ``... x n x n``; the rows of others are those of the unit matrix."""
+    h = held.to(K.dtype)
+    return K * (h.unsqueeze(-1) * h.unsqueeze(-2)) + torch.diag_embed(
+        h * noise_variance.unsqueeze(-1) + (1 - h)
+    )
