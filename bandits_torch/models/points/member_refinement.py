@@ -53,7 +53,7 @@ class LogLikelihood(torch.autograd.Function):
         d/d ln lambda = lambda sum_i M_ii,
         d/d ln l_j = sum_nm W_nm (u_nj - u_mj)^2,   W = (5/3) M k_T (1 + r) e^{-r},   u = x / l.
 
-    It takes no derivative of a Cholesky factor. NaN where all targets are 0, whatever theta.
+    It takes no derivative of a Cholesky factor. The gradient is NaN where all targets are 0, whatever theta.
     """
 
     @staticmethod
