@@ -9,8 +9,9 @@ import typer
 
 from bandits_torch.experiments.cells import Block
 from benchmarks.auto.page import write_page
-from benchmarks.auto.playing import POLICIES, keep, play
+from benchmarks.auto.playing import KEY, POLICIES, play
 from benchmarks.leaderboard import settings
+from benchmarks.tables import keep
 
 HERE = Path(__file__).parent
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -36,7 +37,7 @@ def main(
             for first in firsts:
                 block = Block(1 if one_by_one else replicates, horizon, first, seed)
                 rows = play(environment, policy, block, data)
-                keep(out, rows)
+                keep(out / "totals.csv", rows, KEY)
             print(f"{environment}, {policy}: {rows['regret'].mean():.1f}", flush=True)
     write_page(out)
 

@@ -35,6 +35,7 @@ SIMULATED = {
     "validation": ("noise-changes", "daily-cycle", "arms-come-and-go", "misleading-history", "bernoulli"),
 }
 UNSEEN = ("cmu-light", "molene-rain", "beijing-o3")
+KEY = ("environment", "policy", "seed", "replicate")
 COLUMNS = ("environment", "policy", "replicate", "seed", "regret", "ms_per_step")
 
 
@@ -129,16 +130,3 @@ def play(environment: str, policy: str, block: Block, data: Path) -> pd.DataFram
         },
         columns=list(COLUMNS),
     )
-
-
-def keep(folder: Path, rows: pd.DataFrame) -> None:
-    """Put rows in the folder's table, in place of those of the same cell and seed."""
-    path = folder / "totals.csv"
-    folder.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        old = pd.read_csv(path)
-        key = ["environment", "policy", "replicate", "seed"]
-        same = old.set_index(key).index.isin(rows.set_index(key).index)
-        rows = pd.concat([old[~same], rows], ignore_index=True)
-    rows = rows.sort_values(["environment", "policy", "seed", "replicate"], kind="stable")
-    rows.to_csv(path, index=False, float_format="%.6g")

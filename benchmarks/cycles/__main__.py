@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
 import typer
 
 from benchmarks.cycles.page import write_page
 from benchmarks.cycles.playing import compare
 from benchmarks.cycles.records import RECORDS
+from benchmarks.tables import keep
 
 HERE = Path(__file__).parent
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -26,14 +26,10 @@ def main(
     page: Annotated[bool, typer.Option(help="Write the page from the table alone.")] = False,
 ) -> None:
     """Play, and write what came of it; other records of the table stay."""
-    out.mkdir(parents=True, exist_ok=True)
     path = out / "totals.csv"
     for record in [] if page else records.split(","):
         rows = compare(record, data, lambda line: print(line, flush=True))
-        if path.exists():
-            old = pd.read_csv(path)
-            rows = pd.concat([old[old["record"] != record], rows], ignore_index=True)
-        rows.to_csv(path, index=False, float_format="%.6g")
+        keep(path, rows, ("record",))
     print(f"wrote {write_page(out)}")
 
 
