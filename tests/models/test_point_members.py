@@ -7,6 +7,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel
+from bandits_torch.models.points.member_kernels import covariance
 from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.member_refinement import log_posterior, refine
 from bandits_torch.models.points.point_members import PointMembers
@@ -312,3 +313,32 @@ def test_the_least_capacity_holds_the_latest_two():
     latest = (X[-1, 0] - BOX[0]) / (BOX[1] - BOX[0])
     assert model.num_held.tolist() == [[2, 2, 2]]
     torch.testing.assert_close(model.inputs[0, -1], latest)
+
+
+def test_kernels_kept_are_those_computed_anew_to_the_last_bit():
+    model = members(replicates=3, capacity=23)
+    names = ("in_space", "in_time", "inverse", "weights")
+    for steps in (1, 2, 9, 23, 40):  # below and above what is held, odd lengths for the tails of vector loops
+        model.reset()
+        filled(steps, model, seed=steps)
+        where = torch.tensor([[True, False, False], [False] * 3, [False, True, True]])
+        model.adopt(where, 0.7 * model.lengthscale, 1.3 * model.noise_variance)
+        if steps > 2:
+            model.follow(where.roll(1, -1), torch.tensor([2, 0, 2]))
+        again = members(replicates=3, capacity=23)
+        again.load_state_dict(model.state_dict())
+        for name in names:
+            assert torch.equal(getattr(again, name), getattr(model, name)), (steps, name)
+
+
+def test_kernels_of_two_points_do_not_depend_on_the_others():
+    g = torch.Generator().manual_seed(3)
+    U = torch.rand(37, 5, generator=g, dtype=torch.float64)
+    lengthscale = torch.rand(5, generator=g, dtype=torch.float64) + 0.1
+    K = covariance(U, U, lengthscale)
+    assert torch.equal(K, K.mT)
+    rows = torch.cat([covariance(U[i : i + 1], U, lengthscale) for i in range(37)])
+    assert torch.equal(K, rows)
+    base = MaternKernel(nu=2.5, ard_num_dims=5).double()
+    base.lengthscale = lengthscale
+    assert torch.allclose(K, 1 + base(U).to_dense(), rtol=0, atol=1e-12)

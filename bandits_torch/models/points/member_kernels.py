@@ -17,8 +17,16 @@ def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
-    """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``."""
-    return CONSTANT + matern_parts(U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2))[2]
+    """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``.
+
+    Each number comes from its two points alone, to the last bit, whichever others are asked for beside.
+    """
+    U, V = U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2)
+    squared = torch.zeros((), dtype=U.dtype, device=U.device)
+    for u, v in zip(U.unbind(-1), V.unbind(-1), strict=True):
+        squared = squared + (u.unsqueeze(-1) - v.unsqueeze(-2)).square()
+    r = (5 * squared).sqrt()
+    return CONSTANT + (1 + r + r.square() / 3) * (-r).exp()
 
 
 def fading(gap: Tensor, decay: Tensor, smooth: Tensor) -> Tensor:
@@ -30,6 +38,6 @@ def fading(gap: Tensor, decay: Tensor, smooth: Tensor) -> Tensor:
 def noisy(K: Tensor, held: Tensor, noise_variance: Tensor) -> Tensor:
     """K + lambda I of the points held, ``... x n x n``; the rows of others are those of the unit matrix."""
     h = held.to(K.dtype)
-    return K * (h.unsqueeze(-1) * h.unsqueeze(-2)) + torch.diag_embed(
-        h * noise_variance.unsqueeze(-1) + (1 - h)
-    )
+    A = K * (h.unsqueeze(-1) * h.unsqueeze(-2))
+    A.diagonal(dim1=-2, dim2=-1).add_(h * noise_variance.unsqueeze(-1) + (1 - h))
+    return A

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bandits_torch.models.hyperparameters import ANISOTROPY
-from bandits_torch.models.points.member_kernels import CONSTANT, fading, matern_parts, noisy
+from bandits_torch.models.points.member_kernels import CONSTANT, matern_parts, noisy
 from bandits_torch.models.points.point_members import PointMembers
 
 _LENGTHSCALES = math.log(0.03), math.log(10.0)
@@ -61,12 +61,10 @@ class LogLikelihood(torch.autograd.Function):
         """theta (b, d + 1), rows (b,)."""
         d, P = members.dim, members.batch_shape[1]
         s, p = row // P, row % P
-        held, times = members.held[s, p], members.times[s]
+        held, over_time = members.held[s, p], members.in_time[s, p]
         y = (members.targets[s, p] * held).unsqueeze(-1)
         u, noise = members.inputs[s] / theta[:, None, :d].exp(), theta[:, d].exp()
         decay, tail, matern = matern_parts(u, u)
-        gap = times.unsqueeze(-1) - times.unsqueeze(-2)
-        over_time = fading(gap, members._decay[p, None, None], members.smooth[p, None, None])
         L = torch.linalg.cholesky(noisy((CONSTANT + matern) * over_time, held, noise))
         z = torch.linalg.solve_triangular(L, y, upper=False)
         n, squares = held.sum(-1), z.square().sum((-2, -1))

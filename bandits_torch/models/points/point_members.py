@@ -57,12 +57,13 @@ class PointMembers(Described):
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
         beginning: (P, d) and (P,), what both were at first.
-        in_space: (S, P, n, n) 1 + k between all points observed.
+        in_space, in_time: (S, P, n, n) 1 + k and k_T between all points observed.
         inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
 
     Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
 
-    Cost: O(S P n^3) to observe, n <= capacity; O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
+    Cost: O(S P n^3) to observe, n <= capacity (a Cholesky factor and the inverse from it; of the kernels one row is
+    computed); O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
 
     Raises ValueError for shapes that do not fit and numbers out of range.
     """
@@ -127,6 +128,7 @@ class PointMembers(Described):
     lengthscale: Tensor
     noise_variance: Tensor
     in_space: Tensor
+    in_time: Tensor
     inverse: Tensor
     weights: Tensor
 
@@ -199,7 +201,11 @@ class PointMembers(Described):
         self.times = torch.cat([self.times, now], 1)
         self.targets = torch.cat([self.targets, target.double().unsqueeze(-1)], -1)
         self.held = torch.cat([self.held, self.held.new_ones(*self.batch_shape, 1)], -1)
-        self.rebuild()
+        points, latest = self.inputs.unsqueeze(1), self.inputs[:, None, -1:]
+        gap = (self.times[:, -1:] - self.times).unsqueeze(1).expand(-1, self.batch_shape[1], -1)
+        self.in_space = _bordered(self.in_space, covariance(points, latest, self.lengthscale))
+        self.in_time = _bordered(self.in_time, self.over_time(gap).unsqueeze(-1))
+        self._factor(...)
 
     def information(self, time: float) -> Tensor:
         """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
@@ -219,26 +225,37 @@ class PointMembers(Described):
         self.inputs = self.inputs.gather(1, left.unsqueeze(-1).expand(-1, -1, self.dim))
         of_members = left.unsqueeze(1).expand(-1, self.batch_shape[1], -1)
         self.targets, self.held = self.targets.gather(-1, of_members), self.held.gather(-1, of_members)
+        row, column = of_members.unsqueeze(-1), of_members.unsqueeze(-2).expand(-1, -1, n - 1, -1)
+        for name in ("in_space", "in_time"):
+            rows = getattr(self, name).gather(-2, row.expand(-1, -1, -1, n))
+            setattr(self, name, rows.gather(-1, column))
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
         """Factor anew, after observations or hyperparameters changed; with ``where`` (S, P), in those members alone,
         which hold as many observations as they did."""
         if where is None:
-            n, like = self.inputs.shape[1], self.targets.new_empty
-            self.in_space, self.inverse = (like(*self.batch_shape, n, n) for _ in range(2))
-            self.weights = like(*self.batch_shape, n)
-            where = self.held.new_ones(self.batch_shape)
+            points = self.inputs.unsqueeze(1)
+            self.in_space = covariance(points, points, self.lengthscale)
+            gap = (self.times.unsqueeze(-1) - self.times.unsqueeze(-2)).unsqueeze(1)
+            self.in_time = self.over_time(gap)
+            self._factor(...)
+            return
         run, member = where.nonzero(as_tuple=True)
-        times, held = self.times[run], self.held[run, member]
-        in_space = covariance(self.inputs[run], self.inputs[run], self.lengthscale[run, member])
-        gap = times.unsqueeze(-1) - times.unsqueeze(-2)
-        over_time = fading(gap, self._decay[member, None, None], self.smooth[member, None, None])
-        A = noisy(in_space * over_time, held, self.noise_variance[run, member])
+        points = self.inputs[run]
+        self.in_space[run, member] = covariance(points, points, self.lengthscale[run, member])
+        self._factor((run, member))
+
+    def _factor(self, which: Any) -> None:
+        """A^{-1} and A^{-1} y of the members that this index (run, member) chooses; of all: ``...``."""
+        held = self.held[which]
+        A = noisy(self.in_space[which] * self.in_time[which], held, self.noise_variance[which])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
-        known = (self.targets[run, member] * held).unsqueeze(-1)
-        self.in_space[run, member], self.inverse[run, member] = in_space, inverse
-        self.weights[run, member] = (inverse @ known).squeeze(-1)
+        weights = (inverse @ (self.targets[which] * held).unsqueeze(-1)).squeeze(-1)
+        if which is ...:
+            self.inverse, self.weights = inverse, weights
+        else:
+            self.inverse[which], self.weights[which] = inverse, weights
 
     def means_held(self, time: float) -> Tensor:
         """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
@@ -298,3 +315,11 @@ class PointMembers(Described):
         for name in _STATE:
             setattr(self, name, state[name].clone())
         self.rebuild()
+
+
+def _bordered(K: Tensor, column: Tensor) -> Tensor:
+    """A symmetric matrix ``... x n x n`` with one more row and column, ``... x (n + 1) x 1``."""
+    n = K.shape[-1]
+    wider = K.new_empty(*K.shape[:-2], n + 1, n + 1)
+    wider[..., :n, :n], wider[..., n], wider[..., n, :] = K, column.squeeze(-1), column.squeeze(-1)
+    return wider
