@@ -4,6 +4,10 @@ import math
 
 import pytest
 import torch
+from botorch.models.utils.gpytorch_modules import (
+    get_covar_module_with_dim_scaled_prior,
+    get_gaussian_likelihood_with_lognormal_prior,
+)
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel
@@ -141,6 +145,8 @@ def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors()
     assert anew.tolist() == [[False] * 3, [True, False, False]]  # it forgets slower than what it follows
     filled(6, model, seed=5)
     theta = torch.tensor([[-1.0, -0.5, 0.2, -3.0], [0.1, 0.3, -2.0, -1.0]], dtype=torch.float64)
+    botorchs_kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=3)
+    botorchs_noise = get_gaussian_likelihood_with_lognormal_prior().noise_covar
     for s, p in ((0, 1), (1, 0), (1, 2)):
         h = model.held[s, p]
         n, y = int(h.sum()), model.targets[s, p][h]
@@ -152,13 +158,9 @@ def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors()
             unit = float(y @ torch.linalg.solve(A, y)) / n
             normal = torch.distributions.MultivariateNormal(torch.zeros(n).double(), unit * A)
             middle = float(row[:3].mean())
-            prior = (
-                torch.distributions.Normal(math.sqrt(2) + math.log(3) / 2, math.sqrt(3))
-                .log_prob(row[:3])
-                .sum()
-            )
+            prior = botorchs_kernel.lengthscale_prior.log_prob(row[:3].exp()).sum()
             prior = prior + torch.distributions.Normal(middle, 0.3).log_prob(row[:3]).sum()
-            prior = prior + torch.distributions.Normal(-4.0, 1.0).log_prob(row[3])
+            prior = prior + botorchs_noise.noise_prior.log_prob(row[3].exp())
             values.append(float(normal.log_prob(y) + prior))
         own = log_posterior(theta, model, torch.tensor([3 * s + p] * 2))
         assert math.isclose(float(own[1] - own[0]), values[1] - values[0], rel_tol=1e-6)

@@ -28,8 +28,10 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
 
         ln p = -1/2 ln det A - n/2 ln(y^T A^{-1} y / n).
 
-    The priors are normal: ln of a length-scale about sqrt(2) + 1/2 ln d with deviation sqrt(3) (Hvarfner et al. 2024),
-    and about the mean of all with deviation 0.3; ln lambda about -4 with deviation 1 (BoTorch's).
+    The priors are BoTorch's log-normal ones, as densities of length-scale and noise and not of their logarithms, so that
+    the likeliest length-scale before any data is exp(sqrt(2) - 3) sqrt(d): ln l normal about sqrt(2) + 1/2 ln d with
+    deviation sqrt(3) (Hvarfner et al. 2024), ln lambda about -4 with deviation 1; beside those ln l about the mean of all
+    with deviation 0.3.
 
     Args:
         theta: (b, d + 1), logarithms of length-scales and noise variance.
@@ -41,6 +43,7 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
     prior = (logarithms - math.sqrt(2) - 0.5 * math.log(d)).square().sum(-1) / 3
     prior = prior + ((logarithms - mean.unsqueeze(-1)) / ANISOTROPY).square().sum(-1)
     prior = prior + ((noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]).square()
+    prior = prior + 2 * theta.sum(-1)  # d ln l / dl = 1 / l
     return LogLikelihood.apply(theta, members, row) - 0.5 * prior
 
 
