@@ -28,10 +28,10 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
 
         ln p = -1/2 ln det A - n/2 ln(y^T A^{-1} y / n).
 
-    The priors are BoTorch's log-normal ones, as densities of length-scale and noise and not of their logarithms, so that
-    the likeliest length-scale before any data is exp(sqrt(2) - 3) sqrt(d): ln l normal about sqrt(2) + 1/2 ln d with
-    deviation sqrt(3) (Hvarfner et al. 2024), ln lambda about -4 with deviation 1; beside those ln l about the mean of all
-    with deviation 0.3.
+    The priors are BoTorch's log-normal ones, densities of length-scale and noise and not of their logarithms, so the
+    likeliest length-scale before any data is exp(sqrt(2) - 3) sqrt(d): ln l normal about sqrt(2) + 1/2 ln d with
+    deviation sqrt(3) (Hvarfner et al. 2024), ln lambda about -4 with deviation 1. Beside those ln l is normal about the
+    mean of all with deviation 0.3.
 
     Args:
         theta: (b, d + 1), logarithms of length-scales and noise variance.
