@@ -344,3 +344,15 @@ def test_kernels_of_two_points_do_not_depend_on_the_others():
     base = MaternKernel(nu=2.5, ard_num_dims=5).double()
     base.lengthscale = lengthscale
     assert torch.allclose(K, 1 + base(U).to_dense(), rtol=0, atol=1e-12)
+
+
+def test_covariance_with_a_pending_point_has_a_gradient_at_that_point():
+    model = members(capacity=20)
+    filled(8, model)
+    point, time = somewhere(1), torch.full((1, 1), 9.0, dtype=torch.float64)
+    here = point.clone().requires_grad_()
+    model.between(here, time, point, time).sum().backward()
+    there = point.clone().requires_grad_()
+    model.between(there, time, model.inputs[:, -1:] * (BOX[1] - BOX[0]) + BOX[0], time).sum().backward()
+    assert here.grad.isfinite().all()
+    assert there.grad.isfinite().all()

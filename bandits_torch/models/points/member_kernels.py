@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 CONSTANT = 1.0  # variance of the unknown mean, in units of the variance about it
+_NEAR = 1e-16  # squared distance of a point from itself, where a square root of 0 would have no gradient
 
 
 def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """e^{-r}, 1 + r and Matern 5/2 between points over their length-scales, ``... x b x d``, ``... x n x d``."""
     squared = U.square().sum(-1).unsqueeze(-1) + V.square().sum(-1).unsqueeze(-2) - 2 * U @ V.mT
-    r = (5 * squared.clamp_min(0.0) + 1e-16).sqrt()
+    r = (5 * squared.clamp_min(0.0) + _NEAR).sqrt()
     decay, tail = (-r).exp(), 1 + r
     return decay, tail, (tail + r.square() / 3) * decay
 
@@ -25,7 +26,7 @@ def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
     squared = torch.zeros((), dtype=U.dtype, device=U.device)
     for u, v in zip(U.unbind(-1), V.unbind(-1), strict=True):
         squared = squared + (u.unsqueeze(-1) - v.unsqueeze(-2)).square()
-    r = (5 * squared).sqrt()
+    r = (5 * squared + _NEAR).sqrt()
     return CONSTANT + (1 + r + r.square() / 3) * (-r).exp()
 
 
