@@ -21,8 +21,7 @@ _PEAKS = """
 
 Mean over seeds; in brackets the standard error, where there are several. Evaluations between changes are a hundredth of
 the published (at least 10; so F8 would be F7, and is left out): these figures are not those of the competitions.
-A single run says little: last digits that differ between processors led `tv_gp_ucb` to an offline error of 86 and of
-152 on one and the same problem.
+A single run says little: last digits that differ between processors lead to other runs.
 
 ### {title}
 

@@ -65,5 +65,5 @@ def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
 
 
 def bordered(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
-    """[[a, b], [c, d]]."""
-    return torch.cat([torch.cat([a, b], 1), torch.cat([c, d], 1)])
+    """[[a, b], [c, d]], matrices or batches of them."""
+    return torch.cat([torch.cat([a, b], -1), torch.cat([c, d], -1)], -2)

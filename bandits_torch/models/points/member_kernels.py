@@ -12,9 +12,7 @@ _NEAR = 1e-16  # squared distance of a point from itself, where a square root of
 def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """e^{-r}, 1 + r and Matern 5/2 between points over their length-scales, ``... x b x d``, ``... x n x d``."""
     squared = U.square().sum(-1).unsqueeze(-1) + V.square().sum(-1).unsqueeze(-2) - 2 * U @ V.mT
-    r = (5 * squared.clamp_min(0.0) + _NEAR).sqrt()
-    decay, tail = (-r).exp(), 1 + r
-    return decay, tail, (tail + r.square() / 3) * decay
+    return _matern(squared.clamp_min(0.0))
 
 
 def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
@@ -26,8 +24,14 @@ def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
     squared = torch.zeros((), dtype=U.dtype, device=U.device)
     for u, v in zip(U.unbind(-1), V.unbind(-1), strict=True):
         squared = squared + (u.unsqueeze(-1) - v.unsqueeze(-2)).square()
+    return CONSTANT + _matern(squared)[2]
+
+
+def _matern(squared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """e^{-r}, 1 + r and Matern 5/2 of squared distances in length-scales."""
     r = (5 * squared + _NEAR).sqrt()
-    return CONSTANT + (1 + r + r.square() / 3) * (-r).exp()
+    decay, tail = (-r).exp(), 1 + r
+    return decay, tail, (tail + r.square() / 3) * decay
 
 
 def fading(gap: Tensor, decay: Tensor, smooth: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
+from bandits_torch.models.algebra.cholesky import bordered
 from bandits_torch.models.points.member_kernels import covariance, fading, noisy
 from bandits_torch.models.points.member_moments import MemberMoments
 
@@ -202,10 +203,12 @@ class PointMembers(Described):
         self.targets = torch.cat([self.targets, target.double().unsqueeze(-1)], -1)
         self.held = torch.cat([self.held, self.held.new_ones(*self.batch_shape, 1)], -1)
         points, latest = self.inputs.unsqueeze(1), self.inputs[:, None, -1:]
-        gap = (self.times[:, -1:] - self.times).unsqueeze(1).expand(-1, self.batch_shape[1], -1)
-        self.in_space = _bordered(self.in_space, covariance(points, latest, self.lengthscale))
-        self.in_time = _bordered(self.in_time, self.over_time(gap).unsqueeze(-1))
-        self._factor(...)
+        gap = (self.times[:, -1:] - self.times).unsqueeze(1)
+        in_space, in_time = covariance(points, latest, self.lengthscale), self.over_time(gap).unsqueeze(-1)
+        for name, column in (("in_space", in_space), ("in_time", in_time)):
+            before, own = column[..., :-1, :], column[..., -1:, :]
+            setattr(self, name, bordered(getattr(self, name), before, before.mT, own))
+        self.inverse, self.weights = self._factored(...)
 
     def information(self, time: float) -> Tensor:
         """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
@@ -239,23 +242,19 @@ class PointMembers(Described):
             self.in_space = covariance(points, points, self.lengthscale)
             gap = (self.times.unsqueeze(-1) - self.times.unsqueeze(-2)).unsqueeze(1)
             self.in_time = self.over_time(gap)
-            self._factor(...)
+            self.inverse, self.weights = self._factored(...)
             return
         run, member = where.nonzero(as_tuple=True)
         points = self.inputs[run]
         self.in_space[run, member] = covariance(points, points, self.lengthscale[run, member])
-        self._factor((run, member))
+        self.inverse[run, member], self.weights[run, member] = self._factored((run, member))
 
-    def _factor(self, which: Any) -> None:
+    def _factored(self, which: Any) -> tuple[Tensor, Tensor]:
         """A^{-1} and A^{-1} y of the members that this index (run, member) chooses; of all: ``...``."""
         held = self.held[which]
         A = noisy(self.in_space[which] * self.in_time[which], held, self.noise_variance[which])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
-        weights = (inverse @ (self.targets[which] * held).unsqueeze(-1)).squeeze(-1)
-        if which is ...:
-            self.inverse, self.weights = inverse, weights
-        else:
-            self.inverse[which], self.weights[which] = inverse, weights
+        return inverse, (inverse @ (self.targets[which] * held).unsqueeze(-1)).squeeze(-1)
 
     def means_held(self, time: float) -> Tensor:
         """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
@@ -315,11 +314,3 @@ class PointMembers(Described):
         for name in _STATE:
             setattr(self, name, state[name].clone())
         self.rebuild()
-
-
-def _bordered(K: Tensor, column: Tensor) -> Tensor:
-    """A symmetric matrix ``... x n x n`` with one more row and column, ``... x (n + 1) x 1``."""
-    n = K.shape[-1]
-    wider = K.new_empty(*K.shape[:-2], n + 1, n + 1)
-    wider[..., :n, :n], wider[..., n], wider[..., n, :] = K, column.squeeze(-1), column.squeeze(-1)
-    return wider
