@@ -66,6 +66,11 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
 
     @abstractmethod
+    def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
+        """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
+        written is ``turn``."""
+
+    @abstractmethod
     def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
 

@@ -59,9 +59,9 @@ class SmoothMembers(RecursiveMembers):
         replicates: int = 1,
     ) -> None:
         ok = validation.tensor("timescale", timescale).dim() == 1
-        ok = ok and bool((timescale.isfinite() & (timescale > 0)).all())
-        validation.require(ok, "timescale", timescale, "(P,), finite numbers > 0")
         rate = -torch.expm1(-math.sqrt(3) / timescale.double())
+        ok = ok and bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
+        validation.require(ok, "timescale", timescale, "(P,), finite numbers > 0.05")
         super().__init__(arms, covariances, kernel, noise_variance, rate, prior_mean, replicates)
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
@@ -125,8 +125,9 @@ class SmoothMembers(RecursiveMembers):
 
     def _learn(self, scaled: Tensor, innovation: Tensor) -> None:
         both = scaled.unflatten(-1, (2, -1))
+        f, g = both.unbind(-2)
         self.mean.addcmul_(both, innovation[..., None, None])
-        self.reduction.addcmul_(both[..., [0, 0, 1], :], both[..., [0, 1, 1], :])
+        self.reduction.add_(torch.stack([f * f, f * g, g * g], -2))
 
     # -- the frame: G ----------------------------------------------------------------------------------
 

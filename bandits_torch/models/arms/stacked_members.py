@@ -77,6 +77,12 @@ class StackedMembers(MembersOverArms):
         for part, own in self._each(reward.expand(self.batch_shape)):
             part.observe_arms(arm, own, time)
 
+    def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
+        """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
+        written is ``turn``."""
+        for part, own, mean, variance in self._each(reward.expand(self.batch_shape), *at):
+            part.learn_now(arm, own, (mean, variance), turn)
+
     def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
