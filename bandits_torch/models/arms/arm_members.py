@@ -101,6 +101,10 @@ class ArmMembers(RecursiveMembers):
         prior = self.covariances[self.kernel, arm.unsqueeze(-1)]
         return prior.div_(root).sub_(known.transpose(0, 1).mul_(root))
 
+    def _counted(self, held: Tensor) -> Tensor:
+        """What members hold in R, (P, S, n), where it still counts; in place."""
+        return held if self.counting is None else held.mul_(self.counting.unsqueeze(-1))
+
     def _learn(self, scaled: Tensor, innovation: Tensor) -> None:
         over_arms = self._over_arms(scaled)
         self.mean.addcmul_(over_arms, innovation.unsqueeze(-1))
@@ -133,7 +137,8 @@ class ArmMembers(RecursiveMembers):
         return fade < _FADED
 
     def _bring_back(self, members: slice) -> None:
-        fade = self.fade[members]
-        self.rows[members].mul_(fade[:, None, None, None])
+        fade, rows, pending = self.fade[members], self.rows[members], self.pending[members].flatten(0, 1)
+        rows.flatten(0, 1).baddbmm_(pending.mT, pending)
+        rows.mul_(fade[:, None, None, None])
         self.mean[:, members].mul_(fade.sqrt().unsqueeze(-1))
         self.reduction[:, members].mul_(fade.unsqueeze(-1))

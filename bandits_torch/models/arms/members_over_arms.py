@@ -101,8 +101,8 @@ class RecursiveMembers(MembersOverArms):
 
     Attributes:
         mean, reduction: (S, P, ..., N) what was learned of mean and variance, in a member's frame.
-        rows, pending: (P, S, n, n) and (P, S, 16, n), what was learned of the covariance. Members first: those whose
-            turn it is lie together.
+        rows, pending: (P, S, ..., n, n) and (P, S, 16, ..., n), what was learned of the covariance. Members first: those
+            whose turn it is lie together.
         fade: (P, ...) the frame of each member.
     """
 
@@ -147,11 +147,11 @@ class RecursiveMembers(MembersOverArms):
         self.register_buffer("prior_mean", mean.expand(count, n).clone(), persistent=False)
         self.register_buffer("prior_variance", prior_variance.to(features)[self.kernel], persistent=False)
         batch, whole = (replicates, count), self.whole(features)
-        of_mean, of_variance = self._held_of_an_arm
+        of_mean, of_variance, of_covariance = self._held_of_an_arm
         self.register_buffer("mean", features.new_zeros(*batch, *of_mean, n))
         self.register_buffer("reduction", features.new_zeros(*batch, *of_variance, n))
-        self.register_buffer("rows", features.new_zeros(count, replicates, size, size))
-        self.register_buffer("pending", features.new_zeros(count, replicates, PENDING, size))
+        self.register_buffer("rows", features.new_zeros(count, replicates, *of_covariance, size, size))
+        self.register_buffer("pending", features.new_zeros(count, replicates, PENDING, *of_mean, size))
         self.register_buffer("fade", whole.repeat(count, *[1] * whole.dim()))
         least = torch.finfo(features.dtype).eps * self.prior_variance
         self.register_buffer("_least", least, persistent=False)  # a variance is at least that
@@ -162,7 +162,7 @@ class RecursiveMembers(MembersOverArms):
         # then marks, and the member's R is emptied when its turn comes.
         self.counting: Tensor | None = None
 
-    _held_of_an_arm: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # by mean and reduction
+    _held_of_an_arm: tuple[tuple[int, ...], ...] = ((), (), ())  # by mean and pending, reduction, rows
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
         """How many numbers a row of R has, and the prior variances (G, N)."""
@@ -234,7 +234,8 @@ class RecursiveMembers(MembersOverArms):
         written is ``turn``."""
         mean, variance = at
         deviation = (variance + self.noise_variance).sqrt()
-        scaled = self._column(arm, self.fade).div_(deviation.unsqueeze(-1))
+        column = self._column(arm, self.fade)
+        scaled = column.div_(deviation.reshape(*deviation.shape, *[1] * (column.dim() - 2)))
         innovation = (reward.to(mean).expand(self.batch_shape) - mean) / deviation
         self._learn(scaled, innovation)
         self.pending[:, :, turn] = scaled.transpose(0, 1)
@@ -243,32 +244,27 @@ class RecursiveMembers(MembersOverArms):
 
     @abstractmethod
     def _column(self, arm: Tensor, fade: Tensor) -> Tensor:
-        """The posterior covariance of everything with each replicate's arm, in the frame: (S, P, n)."""
+        """The posterior covariance of everything with each replicate's arm, in the frame: (S, P, ..., n)."""
 
     @abstractmethod
     def _learn(self, scaled: Tensor, innovation: Tensor) -> None:
-        """Mean and reduction after a column (S, P, n) and an innovation (S, P), both over the reward's deviation."""
+        """Mean and reduction after a column (S, P, ..., n) and an innovation (S, P), both over the reward's deviation."""
 
     @abstractmethod
     def _bring_back(self, members: slice) -> None:
-        """What these members hold, out of their frames; pending rows belong to R already."""
-
-    def _counted(self, held: Tensor) -> Tensor:
-        """What members hold in R, (P, S, n), where it still counts; in place."""
-        return held if self.counting is None else held.mul_(self.counting.unsqueeze(-1))
+        """R + W^T W, mean and reduction of these members, out of their frames."""
 
     def _absorb(self, members: slice) -> None:
         """R <- R + W^T W for these members, out of their frames, and so for mean and reduction; then W = 0."""
-        pending, rows = self.pending[members], self.rows[members]  # views, as the following are
-        if len(pending) == 0:
+        rows = self.rows[members]
+        if len(rows) == 0:
             return
         if self.counting is not None:
-            rows.mul_(self.counting[members, :, None, None])
+            counting = self.counting[members]
+            rows.mul_(counting.reshape(*counting.shape, *[1] * (rows.dim() - 2)))
             self.counting[members] = 1.0
-        flat = pending.flatten(0, 1)
-        rows.flatten(0, 1).baddbmm_(flat.mT, flat)
-        pending.zero_()
         self._bring_back(members)
+        self.pending[members] = 0.0
         if self.counting is None:
             self.fade = self.fade.clone()
         self.fade[members] = self.whole(self.fade)

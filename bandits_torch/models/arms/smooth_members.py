@@ -45,7 +45,7 @@ class SmoothMembers(RecursiveMembers):
     priors agrees with it (tests).
     """
 
-    _held_of_an_arm = (2,), (3,)  # of f and g; of ff, fg and gg
+    _held_of_an_arm = (2,), (3,), (4,)  # of f and g; of ff, fg and gg; of ff, fg, gf and gg
 
     def __init__(
         self,
@@ -63,10 +63,6 @@ class SmoothMembers(RecursiveMembers):
         ok = ok and bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
         validation.require(ok, "timescale", timescale, "(P,), finite numbers > 0.05")
         super().__init__(arms, covariances, kernel, noise_variance, rate, prior_mean, replicates)
-
-    def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
-        size, prior_variance = super()._size(n, covariances)
-        return 2 * size, prior_variance
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
@@ -86,8 +82,7 @@ class SmoothMembers(RecursiveMembers):
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
         fade = self._fade_at(time)
         prior = self.covariances[self.kernel, arm.unsqueeze(-1)]
-        known = self._known(arm, fade).unflatten(-1, (2, -1))
-        return prior - (fade[:, :1] @ known).squeeze(-2)
+        return prior - (fade[:, :1] @ self._known(arm, fade)).squeeze(-2)
 
     def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
@@ -109,24 +104,25 @@ class SmoothMembers(RecursiveMembers):
         return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)
 
     def _known(self, arm: Tensor, fade: Tensor) -> Tensor:
-        """(R + W^T W) G^T of f at each replicate's arm, (S, P, 2 N)."""
-        both = torch.stack([arm, arm + self.num_arms])  # of f and g
+        """(R + W^T W) G^T of f at each replicate's arm, (S, P, 2, N)."""
         g = fade[:, 0]  # (P, 2)
-        rows, W = self.rows[:, self._run, both], self.pending[:, self._run, :, both]  # W: (2, S, P, 16)
-        known = self._counted((g[:, :, None, None] * rows).sum(1))
-        weights = (g.T[:, None, :, None] * W).sum(0).transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
-        return (known + (weights @ self.pending).squeeze(-2)).transpose(0, 1)
+        of_arm = self.rows.unflatten(2, (2, 2))[:, self._run, :, :, arm]  # (S, P, 2, 2, N)
+        known = torch.einsum("pi,spijn->spjn", g, of_arm)
+        if self.counting is not None:
+            known = known * self.counting.mT[..., None, None]
+        weights = torch.einsum("pi,spki->psk", g, self.pending[:, self._run, :, :, arm]).unsqueeze(-2)
+        pending = (weights @ self.pending.flatten(-2)).squeeze(-2)  # (P, S, 2 N)
+        return known + pending.unflatten(-1, (2, -1)).transpose(0, 1)
 
     def _column(self, arm: Tensor, fade: Tensor) -> Tensor:
-        """G^{-1} c, (S, P, 2 N)."""
+        """G^{-1} c, (S, P, 2, N)."""
         prior = self.covariances[self.kernel, arm.unsqueeze(-1)]
         first = torch.stack([fade[:, 1, 1], -fade[:, 1, 0]], -1) / _determinant(fade).unsqueeze(-1)  # of G^{-1}
-        return (first.unsqueeze(-1) * prior.unsqueeze(-2)).flatten(-2) - self._known(arm, fade)
+        return first.unsqueeze(-1) * prior.unsqueeze(-2) - self._known(arm, fade)
 
     def _learn(self, scaled: Tensor, innovation: Tensor) -> None:
-        both = scaled.unflatten(-1, (2, -1))
-        f, g = both.unbind(-2)
-        self.mean.addcmul_(both, innovation[..., None, None])
+        f, g = scaled.unbind(-2)
+        self.mean.addcmul_(scaled, innovation[..., None, None])
         self.reduction.add_(torch.stack([f * f, f * g, g * g], -2))
 
     # -- the frame: G ----------------------------------------------------------------------------------
@@ -157,14 +153,22 @@ class SmoothMembers(RecursiveMembers):
         return _determinant(fade) < _FADED
 
     def _bring_back(self, members: slice) -> None:
+        # Blocks ff, fg, gf, gg of G R G^T are sums of those of R: one product with G (x) G, and (W G^T)^T (W G^T) is added.
         G, rows = self.fade[members], self.rows[members]
-        n = self.num_arms
-        for halves in ((rows[..., :n, :], rows[..., n:, :]), (rows[..., :n], rows[..., n:])):
-            f, g = (G[:, i, 0, None, None, None] * halves[0] + G[:, i, 1, None, None, None] * halves[1] for i in (0, 1))
-            halves[0].copy_(f)
-            halves[1].copy_(g)
+        batch = rows.shape[:2]
+        moved = _kron(G).repeat_interleave(batch[1], 0) @ rows.flatten(0, 1).flatten(-2)
+        W = (G[:, None, None] @ self.pending[members]).transpose(2, 3)  # (p, S, 2, 16, N)
+        left = W.unsqueeze(3).expand(*batch, 2, 2, *W.shape[-2:]).flatten(0, 3)
+        right = W.unsqueeze(2).expand(*batch, 2, 2, *W.shape[-2:]).flatten(0, 3)
+        blocks = rows.flatten(0, 2)
+        torch.baddbmm(moved.reshape(blocks.shape), left.mT, right, out=blocks)
         self.mean[:, members] = G @ self.mean[:, members]
         self.reduction[:, members] = _congruence(G) @ self.reduction[:, members]
+
+
+def _kron(G: Tensor) -> Tensor:
+    """G (x) G, (p, 4, 4)."""
+    return (G[:, :, None, :, None] * G[:, None, :, None, :]).flatten(3).flatten(1, 2)
 
 
 def _determinant(G: Tensor) -> Tensor:
