@@ -44,7 +44,8 @@ class ModelAveraging(Policy):
     first five, can spoil what is learned after. An ``ArmGP`` keeps the first reward.
 
     Args:
-        model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
+        model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
+            ``StackedMembers``.
         sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
         scale: whether origin and unit are learned (``MemberScale``); default: both are known, 0 and 1.
         width: multiplies the mixture's standard deviation.

@@ -101,8 +101,8 @@ class RecursiveMembers(MembersOverArms):
 
     Attributes:
         mean, reduction: (S, P, ..., N) what was learned of mean and variance, in a member's frame.
-        rows, pending: (P, S, ..., n, n) and (P, S, 16, ..., n), what was learned of the covariance. Members first: those
-            whose turn it is lie together.
+        rows, pending: (P, S, ..., n, n) and (P, S, 16, ..., n), what was learned of the covariance. Members first:
+            those whose turn it is lie together.
         fade: (P, ...) the frame of each member.
     """
 
@@ -248,7 +248,7 @@ class RecursiveMembers(MembersOverArms):
 
     @abstractmethod
     def _learn(self, scaled: Tensor, innovation: Tensor) -> None:
-        """Mean and reduction after a column (S, P, ..., n) and an innovation (S, P), both over the reward's deviation."""
+        """Mean and reduction after a column (S, P, ..., n) and an innovation (S, P), over the reward's deviation."""
 
     @abstractmethod
     def _bring_back(self, members: slice) -> None:

@@ -23,8 +23,8 @@ class SmoothMembers(RecursiveMembers):
 
         F = e^{-r} [[1 + r, r], [-r, 1 - r]],
 
-    so the posterior covariance of all f and g is K (x) I - G (R + W^T W) G^T, the means are prior mean + G m, with G the
-    product of the F since what is held was last brought back: the passing of time changes the 2 x 2 matrix G alone.
+    so the posterior covariance of all f and g is K (x) I - G (R + W^T W) G^T, the means are prior mean + G m, with G
+    the product of the F since what is held was last brought back: the passing of time changes the 2 x 2 matrix G alone.
     Observing y at arm i, with c the covariances with f_i and s = Var(f_i) + lambda,
 
         m += G^{-1} c (y - mean_i) / s,    W gets the row G^{-1} c / sqrt(s),
@@ -117,7 +117,9 @@ class SmoothMembers(RecursiveMembers):
     def _column(self, arm: Tensor, fade: Tensor) -> Tensor:
         """G^{-1} c, (S, P, 2, N)."""
         prior = self.covariances[self.kernel, arm.unsqueeze(-1)]
-        first = torch.stack([fade[:, 1, 1], -fade[:, 1, 0]], -1) / _determinant(fade).unsqueeze(-1)  # of G^{-1}
+        first = torch.stack([fade[:, 1, 1], -fade[:, 1, 0]], -1) / _determinant(fade).unsqueeze(
+            -1
+        )  # of G^{-1}
         return first.unsqueeze(-1) * prior.unsqueeze(-2) - self._known(arm, fade)
 
     def _learn(self, scaled: Tensor, innovation: Tensor) -> None:
@@ -153,7 +155,7 @@ class SmoothMembers(RecursiveMembers):
         return _determinant(fade) < _FADED
 
     def _bring_back(self, members: slice) -> None:
-        # Blocks ff, fg, gf, gg of G R G^T are sums of those of R: one product with G (x) G, and (W G^T)^T (W G^T) is added.
+        # Blocks ff, fg, gf, gg of G R G^T are sums of those of R, one product with G (x) G; (W G^T)^T (W G^T) is added.
         G, rows = self.fade[members], self.rows[members]
         batch = rows.shape[:2]
         moved = _kron(G).repeat_interleave(batch[1], 0) @ rows.flatten(0, 1).flatten(-2)

@@ -51,10 +51,10 @@ class StackedMembers(MembersOverArms):
         """The time of the latest observation."""
         return self.parts[0].now
 
-    def _each(self, *values: Tensor) -> list[tuple[RecursiveMembers, *tuple[Tensor, ...]]]:
+    def _each(self, *values: Tensor) -> list[tuple[RecursiveMembers, list[Tensor]]]:
         """Each part, with its share of what is (S, P, ...)."""
         shares = [value.split(self._sizes, 1) for value in values]
-        return list(zip(self.parts, *shares, strict=True))
+        return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each."""
@@ -74,13 +74,13 @@ class StackedMembers(MembersOverArms):
 
     def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
-        for part, own in self._each(reward.expand(self.batch_shape)):
+        for part, (own,) in self._each(reward.expand(self.batch_shape)):
             part.observe_arms(arm, own, time)
 
     def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
         """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
         written is ``turn``."""
-        for part, own, mean, variance in self._each(reward.expand(self.batch_shape), *at):
+        for part, (own, mean, variance) in self._each(reward.expand(self.batch_shape), *at):
             part.learn_now(arm, own, (mean, variance), turn)
 
     def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
@@ -90,7 +90,7 @@ class StackedMembers(MembersOverArms):
     def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
-        for part, here, own in self._each(where, weights):
+        for part, (here, own) in self._each(where, weights):
             part.condition_mean(here, arms, times, own)
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -99,7 +99,7 @@ class StackedMembers(MembersOverArms):
             for part in self.parts:
                 part.reset()
             return
-        for part, here in self._each(where):
+        for part, (here,) in self._each(where):
             part.reset(here)
 
 
