@@ -58,10 +58,12 @@ class SmoothMembers(RecursiveMembers):
         prior_mean: float | Tensor = 0.0,
         replicates: int = 1,
     ) -> None:
-        ok = validation.tensor("timescale", timescale).dim() == 1
+        fits = validation.tensor("timescale", timescale).dim() == 1
+        one_each = validation.tensor("kernel", kernel).dim() != 1 or len(kernel) == timescale.numel()
+        validation.shape_is("timescale", timescale, fits and one_each, "(P,), one for each member")
         rate = -torch.expm1(-math.sqrt(3) / timescale.double())
-        ok = ok and bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
-        validation.require(ok, "timescale", timescale, "(P,), finite numbers > 0.05")
+        ok = bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
+        validation.require(ok, "timescale", timescale, "finite numbers > 0.05")
         super().__init__(arms, covariances, kernel, noise_variance, rate, prior_mean, replicates)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:

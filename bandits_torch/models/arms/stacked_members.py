@@ -22,6 +22,7 @@ class StackedMembers(MembersOverArms):
 
     def __init__(self, parts: Sequence[RecursiveMembers]) -> None:
         super().__init__()
+        validation.instance("parts", parts, (list, tuple), "a list of models")
         validation.require(len(parts) > 0, "parts", parts, "at least one")
         for part in parts:
             validation.instance("parts", part, RecursiveMembers, "ArmMembers or SmoothMembers")
