@@ -14,7 +14,9 @@ _FADED = 1e-8  # determinant of a frame below which what is held is brought back
 
 
 class SmoothMembers(RecursiveMembers):
-    """P Gaussian processes over N arms, S replicates of each, whose rewards drift smoothly: ``ArmMembers`` with
+    """P Gaussian processes over N arms, S replicates of each, whose rewards drift smoothly.
+
+    They are ``ArmMembers`` with
 
         Cov(f(x, t), f(x', t')) = K(x, x') (1 + r) e^{-r},    r = c |t - t'|,  c = sqrt(3) / timescale,
 

@@ -17,7 +17,8 @@ class StackedMembers(MembersOverArms):
     Args:
         parts: models over the same arms, of the same replicates.
 
-    Cost: theirs together. Raises ValueError for parts that do not fit each other, and for none.
+    Cost: theirs together. Source: that of its parts; the joining is ours. Raises ValueError for parts that do not fit each
+    other, and for none.
     """
 
     def __init__(self, parts: Sequence[RecursiveMembers]) -> None:
