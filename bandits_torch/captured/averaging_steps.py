@@ -1,4 +1,4 @@
-"""Captured steps of ``ModelAveraging`` over ``ArmMembers``: the recipe ``auto`` over arms."""
+"""Captured steps of ``ModelAveraging`` over members over arms: the recipe ``auto``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
-from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.members_over_arms import PENDING, MembersOverArms
 from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _LONGEST, ModelAveraging
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD
 from bandits_torch.policies.replicate_state import ReplicateState
 from bandits_torch.policies.sharing import mixture_moments
 
-_CYCLE = 16  # steps in which every member takes its turn
-_FADED = 1e-8  # of ``ArmMembers``
+_CYCLE = PENDING  # steps in which every member takes its turn
 
 
 class AveragingSteps(CapturedSteps):
@@ -28,15 +27,15 @@ class AveragingSteps(CapturedSteps):
     is told so by a flag. The first rewards, held until origin and unit of rewards are settled, take plain steps.
 
     Args:
-        policy: a ``ModelAveraging`` over ``ArmMembers``.
+        policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
 
     After a block the host looks whether a member was reset in it. Raises ValueError for another model.
     """
 
     def __init__(self, policy: ModelAveraging) -> None:
-        if not isinstance(policy.model, ArmMembers):
+        if not isinstance(policy.model, MembersOverArms):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
-        self.policy, self.model = policy, policy.model
+        self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         self._states = [(state, state.tensors) for state in (policy.frame, policy.scale, policy.sharing)]
         self._plain_steps = 0  # after one the policy has other tensors
 
@@ -44,16 +43,16 @@ class AveragingSteps(CapturedSteps):
 
     def begin(self, steps: int, most: int) -> None:
         """What the host knows of how far members have faded is read when it is next needed."""
-        self._fade: Tensor | None = None
-        self._counting = torch.ones_like(self.model.pending[:, :, 0, 0])
-        self._rates = self.model.forgetting_rate.cpu()
+        self._fade: list[Tensor] | None = None
+        self._counting = [torch.ones_like(part.pending[:, :, 0, 0]) for part in self.parts]
+        self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
     def most(self, times: Sequence[float]) -> int:
         """To the end of the members' turns, or to a pause so long that a plain step has to rescale them."""
         policy, model = self.policy, self.model
         if model.now is None or policy._count < HELD:
             return self._plainly()
-        self._turn = model._turn
+        self._turn = self.parts[0]._turn  # and of the others
         clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds
         for time in times[: _CYCLE - self._turn]:
             gaps.append(clock.tick(time) - now)
@@ -68,51 +67,58 @@ class AveragingSteps(CapturedSteps):
 
     def _until_faded(self, gaps: list[float]) -> int:
         """How many steps there are until a member fades too far."""
-        fade = self._fade_now()
+        fades = self._fade_now()
         for j, gap in enumerate(gaps):
-            fade = self._fade_after(fade, j, gap)
-            if bool((fade < _FADED).any()):
+            fades = self._fade_after(fades, j, gap)
+            if any(bool(part.far(fade).any()) for part, fade in zip(self.parts, fades, strict=True)):
                 return j
         return len(gaps)
 
-    def _fade_now(self) -> Tensor:
+    def _fade_now(self) -> list[Tensor]:
         if self._fade is None:
-            self._fade = self.model.fade.cpu()
+            self._fade = [part.fade.cpu() for part in self.parts]
         return self._fade
 
-    def _fade_after(self, fade: Tensor, j: int, gap: float) -> Tensor:
-        """Fade at step j, before those whose turn it was at the step before, if any, have it back at 1."""
-        fade = fade.clone()
-        if j:
-            share, turn = -(-len(fade) // _CYCLE), (self._turn + j) % _CYCLE
-            fade[turn * share : (turn + 1) * share] = 1.0
-        return fade * (1 - self._rates) ** gap
+    def _fade_after(self, fades: list[Tensor], j: int, gap: float) -> list[Tensor]:
+        """Each part's frames at step j, before those whose turn it was at the step before, if any, are whole again."""
+        after = []
+        for part, rate, fade in zip(self.parts, self._rates, fades, strict=True):
+            fade = fade.clone()
+            if j:
+                share, turn = -(-len(fade) // _CYCLE), (self._turn + j) % _CYCLE
+                fade[turn * share : (turn + 1) * share] = part.whole(fade)
+            after.append(part.moved(fade, part.passing(rate, gap)))
+        return after
 
     def given(self, times: Sequence[float]) -> Given:
         """How much members fade from step to step, at which steps the plausible ones are checked, and below how many
         arms tried a new one is."""
         policy, model = self.policy, self.model
-        fade, gaps, checks, few = self._fade_now(), [], [], []
+        fades, gaps, checks, few = self._fade_now(), [], [], []
+        last = cast(float, model.now)
         for j, time in enumerate(times):
             now = policy.clock.tick(time)
-            gaps.append(now - cast(float, model.now))
-            model.now = now
-            fade = self._fade_after(fade, j, gaps[-1])
+            gaps.append(now - last)
+            last = now
+            fades = self._fade_after(fades, j, gaps[-1])
             checks.append(bool(policy.plausible) and policy._count == policy._next_check)
             if policy._count == policy._next_check:
                 policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
             policy._count += 1
             few.append(_FRESH * math.sqrt(policy._count))
-        self._fade = self._fade_after(fade, len(times), 0.0)
-        device = model.fade.device
-        passed = torch.tensor(gaps, dtype=model.fade.dtype).to(device).unsqueeze(-1)
-        given = {"kept": (1 - model.forgetting_rate) ** passed}
+        self._fade = self._fade_after(fades, len(times), 0.0)
+        device = model.arms.device
+        passed = torch.tensor(gaps, dtype=self._fade[0].dtype).to(device).unsqueeze(-1)
+        given = {}
+        for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
+            part.now = last
+            part.counting = counting if self.static else None
+            given[_kept(k)] = part.passing(part.forgetting_rate, passed)
         self._checks = any(checks)
         if self._checks:
             given["check"] = torch.tensor(checks).to(device)
         if policy.try_all:
             given["few"] = torch.tensor(few).to(device)
-        model.counting = self._counting if self.static else None
         return given
 
     def key(self) -> Hashable:
@@ -127,7 +133,8 @@ class AveragingSteps(CapturedSteps):
         sharing, scale, frame = policy.sharing, policy.scale, policy.frame
         if j == 0:
             scale.changed()  # what was read off it in another block lies where that block may write again
-        model.fade.mul_(given["kept"][j])
+        for k, part in enumerate(self.parts):
+            part.fade.copy_(part.moved(part.fade, given[_kept(k)][j]))
         members = policy._members(None)
         mixed, spread = mixture_moments(sharing.weights, *members)
         index = mixed + policy.width * spread.sqrt()
@@ -162,13 +169,18 @@ class AveragingSteps(CapturedSteps):
 
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Empty what was reset and has not had its turn since."""
-        model, turn = self.model, (self._turn + len(times)) % _CYCLE
-        model._turn, model.counting = turn, None
-        empty = self._counting == 0
-        if self.static and bool(empty.any()):
-            member, run = empty.nonzero(as_tuple=True)
-            model.rows[member, run] = 0.0
-            self._counting.fill_(1.0)
+        for part, counting in zip(self.parts, self._counting, strict=True):
+            part._turn, part.counting = (self._turn + len(times)) % _CYCLE, None
+            empty = counting == 0
+            if self.static and bool(empty.any()):
+                member, run = empty.nonzero(as_tuple=True)
+                part.rows[member, run] = 0.0
+                counting.fill_(1.0)
+
+
+def _kept(part: int) -> str:
+    """What time does to the frames of a part, by name."""
+    return f"kept by part {part}"
 
 
 def _write_back(held: Sequence[tuple[ReplicateState, dict[str, Tensor]]]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.members_over_arms import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD, FirstRewards
@@ -44,7 +44,8 @@ class ModelAveraging(Policy):
     first five, can spoil what is learned after. An ``ArmGP`` keeps the first reward.
 
     Args:
-        model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``) or ``ArmMembers``.
+        model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
+            ``StackedMembers``.
         sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
         scale: whether origin and unit are learned (``MemberScale``); default: both are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
@@ -73,7 +74,7 @@ class ModelAveraging(Policy):
 
     def __init__(
         self,
-        model: ArmGP | ArmMembers,
+        model: ArmGP | MembersOverArms,
         *,
         sharing: FixedShare | None = None,
         scale: MemberScale | None = None,
@@ -83,7 +84,7 @@ class ModelAveraging(Policy):
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
     ) -> None:
-        validation.instance("model", model, (ArmGP, ArmMembers), "an ArmGP or ArmMembers")
+        validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, members")
         self.model, self.num_arms = model, model.num_arms

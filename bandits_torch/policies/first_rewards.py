@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.members_over_arms import MembersOverArms
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.reward_frame import RewardFrame
 
@@ -34,7 +34,7 @@ class FirstRewards:
 
     settled: Tensor
 
-    def __init__(self, model: ArmGP | ArmMembers, scale: MemberScale, frame: RewardFrame) -> None:
+    def __init__(self, model: ArmGP | MembersOverArms, scale: MemberScale, frame: RewardFrame) -> None:
         self.model, self.scale, self.frame = model, scale, frame
         self.reset()
 
@@ -59,7 +59,7 @@ class FirstRewards:
 
     def _settle(self, arms: Tensor, rewards: Tensor, times: list[float]) -> None:
         """Members in the frame learn the rewards held (S, K) again, from the new origin."""
-        model, where = cast(ArmMembers, self.model), ~self.settled
+        model, where = cast(MembersOverArms, self.model), ~self.settled
         seen = self.frame.settle(rewards, where)
         scale, weights = _learned_again(model, self.scale, arms, seen, times)
         members = where.unsqueeze(-1) & self.scale.learn_offset
@@ -78,7 +78,7 @@ class FirstRewards:
 
 
 def _learned_again(
-    model: ArmMembers, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[float]
+    model: MembersOverArms, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[float]
 ) -> tuple[MemberScale, Tensor]:
     """What members learn of K rewards, had they met them first: the scale then, and the weights (S, P, K) of the
     posterior means on the prior covariances with those observations (``condition_mean``).

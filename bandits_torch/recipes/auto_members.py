@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from gpytorch.kernels import Kernel
@@ -21,6 +21,12 @@ _FEW_RATES = (0.0, 0.01, 0.1)
 _LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit interval, times sqrt(d)
 _FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
 _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
+_TIMESCALES, _SMOOTH_NOISES, _SMOOTH_WEIGHT = (
+    (15.0, 40.0, 120.0),
+    (0.01, 0.1),
+    0.25,
+)  # smooth drift, in typical gaps
+_SMOOTH_LENGTHSCALES = (0.1, 0.4)
 _FEW_NOISES = (0.01, 0.3)
 _TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
 _STRENGTH, _FIRM = 10.0, 1000.0  # of the unit told, in observations; where the noise is as told, too
@@ -35,6 +41,7 @@ class Family:
     """Members that share a covariance (or its root): every one of these noises with every one of these rates.
 
     ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
+    ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
     """
 
     shape: Tensor
@@ -42,6 +49,7 @@ class Family:
     rates: Sequence[float]
     weight: float
     strengths: Sequence[float]
+    smooth: bool = False
 
 
 def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None) -> list[Family]:
@@ -54,7 +62,7 @@ def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: N
         grid = (
             (_LENGTHSCALES, _NOISES, _UNKNOWN_RATES) if not many else (_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
         )
-        return _unknown(features, x, 1.0, *grid)
+        return _unknown(features, x, 1.0, *grid) if many else _unknown_and_smooth(features, x, grid)
     without = _unknown(features, x, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
     return _told(features, kernel, noise_variance) + without
 
@@ -131,6 +139,15 @@ def _unknown(
     ratios = [features.new_tensor(share) for share in noises]
     unknown = [0.0] * len(ratios)
     return [Family(shape, ratios, rates, weight / len(shapes), unknown) for shape in shapes]
+
+
+def _unknown_and_smooth(
+    features: Tensor, x: Tensor | None, grid: tuple[Sequence[float], Sequence[float], Sequence[float]]
+) -> list[Family]:
+    """Beside the members of ``_unknown`` fewer whose rewards drift smoothly."""
+    few = _SMOOTH_LENGTHSCALES, _SMOOTH_NOISES, _TIMESCALES
+    smooth = _unknown(features, x, _SMOOTH_WEIGHT, *few)
+    return _unknown(features, x, 1 - _SMOOTH_WEIGHT, *grid) + [replace(one, smooth=True) for one in smooth]
 
 
 def spread(features: Tensor) -> Tensor | None:

@@ -17,6 +17,9 @@ from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arms import inputs, settings
 from bandits_torch.models.arms.arm_members import ArmMembers
 from bandits_torch.models.arms.low_rank_members import LowRankMembers
+from bandits_torch.models.arms.members_over_arms import RecursiveMembers
+from bandits_torch.models.arms.smooth_members import SmoothMembers
+from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.point_averaging import PointAveraging
@@ -48,6 +51,7 @@ def auto(
     Where no kernel is told, up to 16 arms, and any number without features, are all tried in time (``try_all``).
     A kernel or a noise variance that is told is used; members that do without it stay, so being wrong costs little.
     Up to 500 arms, so do members with a kernel of shorter range (``sharper``: length-scales divided by 3 and 5).
+    Where no kernel is told, a quarter of the weight is on members whose rewards drift smoothly (``SmoothMembers``).
 
     Args:
         kernel: None: not known; else as for the other recipes.
@@ -60,7 +64,7 @@ def auto(
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
-    Members: P = 15 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
+    Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
     that O(S P N).
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
@@ -160,6 +164,37 @@ def _policy(
     own: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
+    mean = settings.prior_mean_over(features, prior_mean)
+    n = features.shape[-2]
+    validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
+    forgetting = [family for family in groups if not family.smooth]
+    smooth = [family for family in groups if family.smooth]
+    build = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    kinds = [(build, forgetting)] + ([(SmoothMembers, smooth)] if smooth else [])
+    parts, weights, strengths = [], [], []
+    for kind, of_kind in kinds:
+        part, weight, strength = _members(kind, features, of_kind, mean.expand(n), replicates)
+        parts.append(part)
+        weights += weight
+        strengths += strength
+    believed = features.new_tensor(strengths)
+    return ModelAveraging(
+        StackedMembers(parts) if len(parts) > 1 else parts[0],
+        sharing=FixedShare(features.new_tensor(weights), replicates, **sharing),
+        scale=MemberScale(believed, believed == 0, replicates),
+        typical_gap=True,
+        **own,
+    )
+
+
+def _members(
+    kind: type[ArmMembers] | type[SmoothMembers],
+    features: Tensor,
+    groups: Sequence[Family],
+    prior_mean: Tensor,
+    replicates: int,
+) -> tuple[RecursiveMembers, list[float], list[float]]:
+    """A model of the members of these families, and the prior weight and the strength of each."""
     members = [
         (g, noise, rate, family.weight / (len(family.noises) * len(family.rates)), strength)
         for g, family in enumerate(groups)
@@ -168,27 +203,16 @@ def _policy(
         )
     ]
     kernel, noise, rate, weight, strength = zip(*members, strict=True)
-    strengths = features.new_tensor(strength)
-    believes = strengths > 0
-    n = features.shape[-2]
-    mean = settings.prior_mean_over(features, prior_mean)
-    validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
+    believes = features.new_tensor(strength) > 0
     rank = max(family.shape.shape[-1] for family in groups)
     shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in groups]
-    build = LowRankMembers if len(features) > FULL_UP_TO else ArmMembers
-    model = build(
+    model = kind(
         features,
         torch.stack(shapes),
         torch.tensor(kernel, device=features.device),
         torch.stack([value.expand(replicates) for value in noise], -1),
         features.new_tensor(rate),
-        prior_mean=torch.where(believes.unsqueeze(-1), mean.expand(n), 0.0),
+        prior_mean=torch.where(believes.unsqueeze(-1), prior_mean, 0.0),
         replicates=replicates,
     )
-    return ModelAveraging(
-        model,
-        sharing=FixedShare(features.new_tensor(weight), replicates, **sharing),
-        scale=MemberScale(strengths, ~believes, replicates),
-        typical_gap=True,
-        **own,
-    )
+    return model, list(weight), list(strength)

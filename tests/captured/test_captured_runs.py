@@ -264,7 +264,11 @@ class Launched(PlainCalls):
         tensors = [getattr(part, name) for part in parts for name in part.tensors]
         tensors += [
             policy._pulled,
-            *(getattr(policy.model, name) for name in policy.model.state_dict() if name != "_extra_state"),
+            *(
+                tensor
+                for tensor in policy.model.state_dict(keep_vars=True).values()
+                if torch.is_tensor(tensor)
+            ),
         ]
         self.again += key in self.known
         before = self.known.setdefault(key, tensors)

@@ -127,6 +127,11 @@ def saved():
     return path
 
 
+def _members():
+    rest = torch.tensor([0, 0]), torch.ones(2).double(), torch.zeros(2).double()
+    return models.ArmMembers(len(COVARIANCE), COVARIANCE.unsqueeze(0), *rest)
+
+
 def uniform(*shape):
     return torch.full(shape, 1 / shape[-1]).double()
 
@@ -424,6 +429,35 @@ SPECS: dict[str, Spec] = {
             "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
             "forgetting_rate": bad.spoiled(torch.zeros(3).double(), torch.ones(3), torch.zeros(2), 0.1),
         },
+    ),
+    "models.SmoothMembers": Spec(
+        {
+            "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
+            "kernel": torch.tensor([0, 1, 1]),
+            "noise_variance": 0.1 * torch.ones(3).double(),
+            "timescale": torch.ones(3).double(),
+        },
+        {
+            "covariances": bad.spoiled(
+                torch.stack([COVARIANCE, COVARIANCE]), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])
+            ),
+            "kernel": st.sampled_from(
+                [
+                    torch.tensor([0, 2, 0]),
+                    torch.tensor([-1, 0, 0]),
+                    torch.zeros(3),
+                    torch.zeros(2, 3).long(),
+                    "k",
+                    None,
+                ]
+            ),
+            "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+            "timescale": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+        },
+    ),
+    "models.StackedMembers": Spec(
+        {"parts": [_members(), _members()]},
+        {"parts": st.sampled_from([[], [None], "parts", 3, None])},
     ),
     "models.ArmGP": Spec({"arms": N, "kernel": COVARIANCE}),
     "models.OnlineGP": Spec({}, {"kernel": bad.thing}),

@@ -1,0 +1,110 @@
+"""Members of several kinds over the same arms, as one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.models.arms.members_over_arms import MembersOverArms, RecursiveMembers
+
+
+class StackedMembers(MembersOverArms):
+    """The members of one model after those of another: ``ArmMembers`` beside ``SmoothMembers``, say.
+
+    Args:
+        parts: models over the same arms, of the same replicates.
+
+    Cost: theirs together. Source: that of its parts; the joining is ours. Raises ValueError for parts that do not fit each
+    other, and for none.
+    """
+
+    def __init__(self, parts: Sequence[RecursiveMembers]) -> None:
+        super().__init__()
+        validation.instance("parts", parts, (list, tuple), "a list of models")
+        validation.require(len(parts) > 0, "parts", parts, "at least one")
+        for part in parts:
+            validation.instance("parts", part, RecursiveMembers, "ArmMembers or SmoothMembers")
+            fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
+            validation.require(fits, "parts", part, "models over the same arms, of the same replicates")
+        self.stacked = torch.nn.ModuleList(parts)
+        self.replicates = parts[0].replicates
+        self._sizes = [len(part.forgetting_rate) for part in parts]
+        noises = [part.noise_variance.expand(part.batch_shape) for part in parts]
+        self.register_buffer("noise_variance", torch.cat(noises, -1), persistent=False)
+        for name in ("forgetting_rate", "prior_mean"):
+            whole = torch.cat([getattr(part, name) for part in parts])
+            self.register_buffer(name, whole, persistent=False)
+
+    @property
+    def parts(self) -> tuple[RecursiveMembers, ...]:
+        """In the order of their members."""
+        return tuple(self.stacked)  # type: ignore[arg-type]
+
+    @property
+    def arms(self) -> Tensor:  # type: ignore[override]
+        """(N, d)."""
+        return self.parts[0].arms
+
+    @property
+    def now(self) -> float | None:  # type: ignore[override]
+        """The time of the latest observation."""
+        return self.parts[0].now
+
+    def _each(self, *values: Tensor) -> list[tuple[RecursiveMembers, list[Tensor]]]:
+        """Each part, with its share of what is (S, P, ...)."""
+        shares = [value.split(self._sizes, 1) for value in values]
+        return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each."""
+        return _joined([part.marginals(time) for part in self.parts])
+
+    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
+        return _joined([part.at(arm, time) for part in self.parts])
+
+    def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """``at`` before the first observation."""
+        return _joined([part.prior_at(arm) for part in self.parts])
+
+    def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
+        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N)."""
+        return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
+
+    def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
+        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
+        for part, (own,) in self._each(reward.expand(self.batch_shape)):
+            part.observe_arms(arm, own, time)
+
+    def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
+        """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
+        written is ``turn``."""
+        for part, (own, mean, variance) in self._each(reward.expand(self.batch_shape), *at):
+            part.learn_now(arm, own, (mean, variance), turn)
+
+    def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
+        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
+        return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
+
+    def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
+        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
+        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        for part, (here, own) in self._each(where, weights):
+            part.condition_mean(here, arms, times, own)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
+        if where is None:
+            for part in self.parts:
+                part.reset()
+            return
+        for part, (here,) in self._each(where):
+            part.reset(here)
+
+
+def _joined(moments: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    mean, variance = zip(*moments, strict=True)
+    return torch.cat(mean, 1), torch.cat(variance, 1)
