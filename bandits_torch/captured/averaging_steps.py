@@ -44,7 +44,7 @@ class AveragingSteps(CapturedSteps):
     def begin(self, steps: int, most: int) -> None:
         """What the host knows of how far members have faded is read when it is next needed."""
         self._fade: list[Tensor] | None = None
-        self._counting = [torch.ones_like(part.pending[:, :, 0, 0]) for part in self.parts]
+        self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
     def most(self, times: Sequence[float]) -> int:

@@ -293,7 +293,8 @@ class RecursiveMembers(MembersOverArms):
         if self.counting is not None:
             for held in (self.mean, self.reduction):
                 held.masked_fill_(where.reshape(*where.shape, *[1] * (held.dim() - 2)), 0.0)
-            self.pending.masked_fill_(where.T[..., None, None], 0.0)
+            turned = where.T.reshape(*where.T.shape, *[1] * (self.pending.dim() - 2))
+            self.pending.masked_fill_(turned, 0.0)
             self.counting.masked_fill_(where.T, 0.0)
             return
         run, member = where.nonzero(as_tuple=True)

@@ -17,7 +17,8 @@ class StackedMembers(MembersOverArms):
     Args:
         parts: models over the same arms, of the same replicates.
 
-    Cost: theirs together. Source: that of its parts; the joining is ours. Raises ValueError for parts that do not fit each
+    Cost: theirs together. Source: that of its parts; the joining is ours.
+    Raises ValueError for parts that do not fit each
     other, and for none.
     """
 
