@@ -85,8 +85,7 @@ class AveragingSteps(CapturedSteps):
         for part, rate, fade in zip(self.parts, self._rates, fades, strict=True):
             fade = fade.clone()
             if j:
-                share, turn = -(-len(fade) // _CYCLE), (self._turn + j) % _CYCLE
-                fade[turn * share : (turn + 1) * share] = part.whole(fade)
+                fade[part.whose_turn(self._turn + j)] = part.whole(fade)
             after.append(part.moved(fade, part.passing(rate, gap)))
         return after
 

@@ -361,6 +361,36 @@ _NOT_CONSTRAINTS = st.sampled_from([3, "heat", ["heat"], [None], {"heat": (0.0, 
 
 OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
 
+
+def _members_spec(rate, good, wrong):
+    """Members whose change over time is told by the argument ``rate``."""
+    return Spec(
+        {
+            "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
+            "kernel": torch.tensor([0, 1, 1]),
+            "noise_variance": 0.1 * torch.ones(3).double(),
+            rate: good,
+        },
+        {
+            "covariances": bad.spoiled(
+                torch.stack([COVARIANCE, COVARIANCE]), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])
+            ),
+            "kernel": st.sampled_from(
+                [
+                    torch.tensor([0, 2, 0]),
+                    torch.tensor([-1, 0, 0]),
+                    torch.zeros(3),
+                    torch.zeros(2, 3).long(),
+                    "k",
+                    None,
+                ]
+            ),
+            "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+            rate: bad.spoiled(good, wrong, torch.zeros(2), 0.1),
+        },
+    )
+
+
 SPECS: dict[str, Spec] = {
     "policies.StaleObservations": Spec(kinds={"capacity": bad.integers(16, none=True)}),
     "policies.WassersteinForgetting": Spec(kinds={"capacity": bad.integers(2, none=True)}),
@@ -405,56 +435,8 @@ SPECS: dict[str, Spec] = {
             "forgetting_rate": bad.rate_or_none,
         },
     ),
-    "models.ArmMembers": Spec(
-        {
-            "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
-            "kernel": torch.tensor([0, 1, 1]),
-            "noise_variance": 0.1 * torch.ones(3).double(),
-            "forgetting_rate": torch.zeros(3).double(),
-        },
-        {
-            "covariances": bad.spoiled(
-                torch.stack([COVARIANCE, COVARIANCE]), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])
-            ),
-            "kernel": st.sampled_from(
-                [
-                    torch.tensor([0, 2, 0]),
-                    torch.tensor([-1, 0, 0]),
-                    torch.zeros(3),
-                    torch.zeros(2, 3).long(),
-                    "k",
-                    None,
-                ]
-            ),
-            "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
-            "forgetting_rate": bad.spoiled(torch.zeros(3).double(), torch.ones(3), torch.zeros(2), 0.1),
-        },
-    ),
-    "models.SmoothMembers": Spec(
-        {
-            "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
-            "kernel": torch.tensor([0, 1, 1]),
-            "noise_variance": 0.1 * torch.ones(3).double(),
-            "timescale": torch.ones(3).double(),
-        },
-        {
-            "covariances": bad.spoiled(
-                torch.stack([COVARIANCE, COVARIANCE]), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])
-            ),
-            "kernel": st.sampled_from(
-                [
-                    torch.tensor([0, 2, 0]),
-                    torch.tensor([-1, 0, 0]),
-                    torch.zeros(3),
-                    torch.zeros(2, 3).long(),
-                    "k",
-                    None,
-                ]
-            ),
-            "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
-            "timescale": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
-        },
-    ),
+    "models.ArmMembers": _members_spec("forgetting_rate", torch.zeros(3).double(), torch.ones(3)),
+    "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
     "models.StackedMembers": Spec(
         {"parts": [_members(), _members()]},
         {"parts": st.sampled_from([[], [None], "parts", 3, None])},

@@ -44,19 +44,6 @@ class ArmMembers(RecursiveMembers):
     Source: the recursion of ``CovarianceForm``; ``ArmGP`` of the same priors agrees with it (tests).
     """
 
-    def __init__(
-        self,
-        arms: Tensor | int,
-        covariances: Tensor,
-        kernel: Tensor,
-        noise_variance: Tensor,
-        forgetting_rate: Tensor,
-        *,
-        prior_mean: float | Tensor = 0.0,
-        replicates: int = 1,
-    ) -> None:
-        super().__init__(arms, covariances, kernel, noise_variance, forgetting_rate, prior_mean, replicates)
-
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
         fade = self._fade_at(time)

@@ -124,8 +124,9 @@ class RecursiveMembers(MembersOverArms):
         kernel: Tensor,
         noise_variance: Tensor,
         forgetting_rate: Tensor,
-        prior_mean: float | Tensor,
-        replicates: int,
+        *,
+        prior_mean: float | Tensor = 0.0,
+        replicates: int = 1,
     ) -> None:
         super().__init__()
         features = inputs.features_of(arms, None, None)
@@ -239,8 +240,12 @@ class RecursiveMembers(MembersOverArms):
         innovation = (reward.to(mean).expand(self.batch_shape) - mean) / deviation
         self._learn(scaled, innovation)
         self.pending[:, :, turn] = scaled.transpose(0, 1)
-        share, following = -(-len(self.kernel) // PENDING), (turn + 1) % PENDING
-        self._absorb(slice(following * share, (following + 1) * share))
+        self._absorb(self.whose_turn(turn + 1))
+
+    def whose_turn(self, turn: int) -> slice:
+        """The members that are brought back from their frames before the row ``turn`` of ``pending`` is written."""
+        share, turn = -(-len(self.kernel) // PENDING), turn % PENDING
+        return slice(turn * share, (turn + 1) * share)
 
     @abstractmethod
     def _column(self, arm: Tensor, fade: Tensor) -> Tensor:

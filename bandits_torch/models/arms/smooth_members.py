@@ -66,7 +66,9 @@ class SmoothMembers(RecursiveMembers):
         rate = -torch.expm1(-math.sqrt(3) / timescale.double())
         ok = bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
         validation.require(ok, "timescale", timescale, "finite numbers > 0.05")
-        super().__init__(arms, covariances, kernel, noise_variance, rate, prior_mean, replicates)
+        super().__init__(
+            arms, covariances, kernel, noise_variance, rate, prior_mean=prior_mean, replicates=replicates
+        )
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
@@ -121,10 +123,9 @@ class SmoothMembers(RecursiveMembers):
     def _column(self, arm: Tensor, fade: Tensor) -> Tensor:
         """G^{-1} c, (S, P, 2, N)."""
         prior = self.covariances[self.kernel, arm.unsqueeze(-1)]
-        first = torch.stack([fade[:, 1, 1], -fade[:, 1, 0]], -1) / _determinant(fade).unsqueeze(
-            -1
-        )  # of G^{-1}
-        return first.unsqueeze(-1) * prior.unsqueeze(-2) - self._known(arm, fade)
+        first = torch.stack([fade[:, 1, 1], -fade[:, 1, 0]], -1)  # of G^{-1}, over its determinant
+        of_f = first / _determinant(fade).unsqueeze(-1)
+        return of_f.unsqueeze(-1) * prior.unsqueeze(-2) - self._known(arm, fade)
 
     def _learn(self, scaled: Tensor, innovation: Tensor) -> None:
         f, g = scaled.unbind(-2)

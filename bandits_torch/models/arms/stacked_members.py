@@ -18,8 +18,7 @@ class StackedMembers(MembersOverArms):
         parts: models over the same arms, of the same replicates.
 
     Cost: theirs together. Source: that of its parts; the joining is ours.
-    Raises ValueError for parts that do not fit each
-    other, and for none.
+    Raises ValueError for parts that do not fit each other, and for none.
     """
 
     def __init__(self, parts: Sequence[RecursiveMembers]) -> None:
