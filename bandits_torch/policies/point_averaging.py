@@ -22,6 +22,8 @@ from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, 
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.typical_clock import TypicalClock
 
+_LIGHT = 0.01  # of all weight: members that have less together are left out of a search
+_MANY = 50  # observations: with twice as many held, refinements begin to be rarer
 _LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
 
 
@@ -157,8 +159,12 @@ class PointAveraging(Policy):
 
         It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
         """
-        unit = (self.sharing.weights * self.scale.scale).sum(-1).sqrt()
-        return UpperConfidenceBound(self._mixture(torch.zeros_like(unit), unit), self.width)
+        member, weights = _heaviest(self.sharing.weights)
+        scale = self.scale.scale.gather(-1, member)
+        unit = (weights * scale).sum(-1).sqrt()
+        origin = torch.zeros_like(unit)
+        mixture = MemberMixture(self.members.of(member), weights, scale, origin, unit, self._pending)
+        return UpperConfidenceBound(mixture, self.width)
 
     @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:
@@ -216,8 +222,9 @@ class PointAveraging(Policy):
         self.members.observe(x, target, now, self.sharing.weights)
         self._steps += 1
         self._latest = observation.arm.detach().clone().unsqueeze(1)
-        if self.refined and self._steps % self.refine_every == 0:
-            self._refine()
+        every = self.refine_every * max(1, self.members.inputs.shape[1] // _MANY)
+        if self.refined and self._steps % every == 0:
+            self._refine(self._steps // every)
 
     def _check(self, observation: Observation) -> None:
         """Raise ValueError unless there is one finite point and one finite reward per replicate."""
@@ -239,10 +246,10 @@ class PointAveraging(Policy):
         target = torch.where(due, target[run, leader].unsqueeze(1), target)
         return torch.where(self.members.follow(due, leader), residual, target)
 
-    def _refine(self) -> None:
-        """Likelier hyperparameters for the heaviest member and some others in turn."""
+    def _refine(self, time: int) -> None:
+        """For the n-th time: likelier hyperparameters for the heaviest member and some others in turn."""
         members, best = self.members, self.sharing.log_weight.argmax(-1)
-        turn = (self._steps // self.refine_every) * (self.refined - 1)
+        turn = time * (self.refined - 1)
         others = (torch.arange(self.refined - 1, device=best.device) + turn) % self.num_members
         chosen = torch.cat([best.unsqueeze(-1), others.expand(self.replicates, -1)], -1)
         theta = refine(members, chosen, best, self.rounds)
@@ -290,3 +297,14 @@ class PointAveraging(Policy):
         for name in ("members", "sharing", "scale", "clock"):
             getattr(self, name).load_state_dict(state[name])
         self._start, self._steps, self._latest = state["start"], state["steps"], state["latest"].clone()
+
+
+def _heaviest(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The fewest members that have all but ``_LIGHT`` of the weight, (S, K), and their share of it; K is the most that a
+    replicate needs, the others have more whose share is 0."""
+    sorted_weights, member = weights.sort(-1, descending=True)
+    before = sorted_weights.cumsum(-1) - sorted_weights
+    share = torch.where(before < 1 - _LIGHT, sorted_weights, 0.0)
+    most = int((share > 0).sum(-1).max())
+    share = share[:, :most]
+    return member[:, :most], share / share.sum(-1, keepdim=True)

@@ -13,7 +13,7 @@ from gpytorch.kernels import MaternKernel
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.points.member_kernels import covariance
 from bandits_torch.models.points.member_mixture import MemberMixture
-from bandits_torch.models.points.member_refinement import log_posterior, refine
+from bandits_torch.models.points.member_refinement import HeldRows, log_posterior, refine
 from bandits_torch.models.points.point_members import PointMembers
 from tests.reference.plain_points import Process
 
@@ -162,7 +162,7 @@ def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors()
             prior = prior + torch.distributions.Normal(middle, 0.3).log_prob(row[:3]).sum()
             prior = prior + botorchs_noise.noise_prior.log_prob(row[3].exp())
             values.append(float(normal.log_prob(y) + prior))
-        own = log_posterior(theta, model, torch.tensor([3 * s + p] * 2))
+        own = log_posterior(theta, HeldRows.of(model, torch.tensor([3 * s + p] * 2)))
         assert math.isclose(float(own[1] - own[0]), values[1] - values[0], rel_tol=1e-6)
 
 
@@ -175,9 +175,9 @@ def test_refinement_finds_likelier_hyperparameters_each_on_its_own():
     chosen, like = torch.tensor([[0, 2], [1, 2]]), torch.tensor([0, 2])
     rows = torch.tensor([0, 2, 4, 5])
     theta = torch.cat([model.lengthscale.log(), model.noise_variance.log().unsqueeze(-1)], -1).reshape(6, -1)
-    before = log_posterior(theta[rows], model, rows)
+    before = log_posterior(theta[rows], HeldRows.of(model, rows))
     found = refine(model, chosen, like, rounds=15)
-    after = log_posterior(found.reshape(4, -1), model, rows)
+    after = log_posterior(found.reshape(4, -1), HeldRows.of(model, rows))
     assert (after > before).all()
     assert (after[[0, 1, 3]] > before[[0, 1, 3]] + 10).all()  # the other forgets too fast for this function
     alone = refine(model, chosen[:, 1:], like, rounds=15)
@@ -297,7 +297,7 @@ def test_the_gradient_of_the_likelihood_is_that_of_differences(noise):
     theta = torch.cat(
         [-1 + 0.4 * torch.randn(4, 3, generator=g), torch.full((4, 1), math.log(noise))], -1
     ).double()
-    assert torch.autograd.gradcheck(lambda t: log_posterior(t, model, row), theta.requires_grad_(), rtol=1e-5)
+    assert torch.autograd.gradcheck(lambda t: log_posterior(t, HeldRows.of(model, row)), theta.requires_grad_(), rtol=1e-5)
 
 
 def test_targets_that_are_all_0_have_no_gradient():
@@ -305,7 +305,7 @@ def test_targets_that_are_all_0_have_no_gradient():
     filled(6, model)
     model.targets.zero_()
     theta = torch.full((1, 4), -1.0).double().requires_grad_()
-    (gradient,) = torch.autograd.grad(log_posterior(theta, model, torch.tensor([0])).sum(), theta)
+    (gradient,) = torch.autograd.grad(log_posterior(theta, HeldRows.of(model, torch.tensor([0]))).sum(), theta)
     assert bool(gradient.isnan().any())
 
 
@@ -319,7 +319,7 @@ def test_the_least_capacity_holds_the_latest_two():
 
 def test_kernels_kept_are_those_computed_anew_to_the_last_bit():
     model = members(replicates=3, capacity=23)
-    names = ("in_space", "in_time", "inverse", "weights")
+    names = ("in_space", "prior", "inverse", "weights")
     for steps in (1, 2, 9, 23, 40):  # below and above what is held, odd lengths for the tails of vector loops
         model.reset()
         filled(steps, model, seed=steps)
@@ -343,7 +343,7 @@ def test_kernels_of_two_points_do_not_depend_on_the_others():
     assert torch.equal(K, rows)
     base = MaternKernel(nu=2.5, ard_num_dims=5).double()
     base.lengthscale = lengthscale
-    assert torch.allclose(K, 1 + base(U).to_dense(), rtol=0, atol=1e-12)
+    assert torch.allclose(K, base(U).to_dense(), rtol=0, atol=1e-12)
 
 
 def test_covariance_with_a_pending_point_has_a_gradient_at_that_point():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,27 +10,27 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
-from bandits_torch.models.algebra.cholesky import bordered
-from bandits_torch.models.points.member_kernels import covariance, fading, noisy
-from bandits_torch.models.points.member_moments import MemberMoments
+from bandits_torch.models.points.member_kernels import CONSTANT, FadingKernels, covariance, noisy
+from bandits_torch.models.points.member_posterior import MemberPosterior
 
 _STATE = ("inputs", "times", "targets", "held", "lengthscale", "noise_variance")
 
 
-class PointMembers(Described):
+class PointMembers(MemberPosterior, Described):
     """P Gaussian processes over points and time, S replicates of each, from the same observations.
 
     Member p has, on the unit cube that the domain's box is scaled to, in a unit of its own,
 
-        Cov(f(x, t), f(x', t')) = (1 + k(x, x')) k_T(|t - t'|),    noise variance lambda,
+        Cov(f(x, t), f(x', t')) = k_M(|t - t'|) + k(x, x') k_T(|t - t'|),    noise variance lambda,
 
-    with k the Matern kernel of smoothness 5/2 with a length-scale for each coordinate, the 1 an unknown mean, and k_T
-    exponential forgetting, (1 - eps)^{tau / 2}, or, where ``timescale`` is finite, the Matern kernel of smoothness 3/2.
+    with k the Matern kernel of smoothness 5/2 with a length-scale for each coordinate, k_M that of an unknown mean, and
+    k_T exponential forgetting, (1 - eps)^{tau / 2}, or, where ``timescale`` is finite, the Matern kernel of smoothness
+    3/2. k_M is k_T, or one of these with its own eps or timescale: the mean then moves and the shape about it is slower.
 
     At most ``capacity`` observations are held. Where there are more, one of the older half is dropped: the one with the
     least information about the function as it is now, on average over the members by their weights,
 
-        1/2 ln(1 + rho^2 c / lambda),   rho = k_T(its age),   c = its variance given the others.
+        1/2 ln(1 + rho^2 c / lambda),   rho = (k_M + k_T)(its age) / 2,   c = its variance given the others.
 
     What that costs a member whose hyperparameters stay, for variances s^2 of the function now:
 
@@ -39,8 +38,8 @@ class PointMembers(Described):
         lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each one dropped,
 
     with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
-    exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and
-    at eps = 0 the only one. Where the member is right the means differ by normal numbers, variance s^2_held - s^2_all.
+    exponential forgetting, k_M = k_T, and bounds what all that were dropped could tell together; the second is for every
+    kernel, and at eps = 0 the only one. Where the member is right the means differ by normal numbers, variance s^2_held - s^2_all.
     (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
     (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
 
@@ -50,6 +49,7 @@ class PointMembers(Described):
         noise_variance: (P,) lambda > 0 in units of k, where members begin.
         forgetting_rate: (P,) eps in [0, 1), per unit of time.
         timescale: (P,) length-scale of the Matern kernel over time; infinity: exponential forgetting.
+        mean_forgetting_rate, mean_timescale: (P,) both of k_M; None: those of k_T.
         replicates: S.
         capacity: at least 2.
 
@@ -58,7 +58,7 @@ class PointMembers(Described):
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
         beginning: (P, d) and (P,), what both were at first.
-        in_space, in_time: (S, P, n, n) 1 + k and k_T between all points observed.
+        in_space, prior: (S, P, n, n) k and k_M + k k_T between all points observed.
         inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
 
     Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
@@ -77,6 +77,8 @@ class PointMembers(Described):
         forgetting_rate: Tensor,
         timescale: Tensor,
         *,
+        mean_forgetting_rate: Tensor | None = None,
+        mean_timescale: Tensor | None = None,
         replicates: int = 1,
         capacity: int = 200,
     ) -> None:
@@ -100,48 +102,39 @@ class PointMembers(Described):
         validation.shape_is(
             "lengthscale", lengthscale, wide.shape in ((P, 1), (P, d)), f"({P},) or ({P}, {d})"
         )
-        for name, value in (("noise_variance", noise_variance), ("timescale", timescale)):
-            validation.shape_is(
-                name, value, validation.tensor(name, value).shape == (P,), f"({P},), a number for each member"
-            )
+        mean_rate = forgetting_rate if mean_forgetting_rate is None else mean_forgetting_rate
+        mean_scale = timescale if mean_timescale is None else mean_timescale
+        rates = {"forgetting_rate": forgetting_rate, "mean_forgetting_rate": mean_rate}
+        scales = {"timescale": timescale, "mean_timescale": mean_scale}
+        for name, value in (rates | scales | {"noise_variance": noise_variance}).items():
+            shape = validation.tensor(name, value).shape
+            validation.shape_is(name, value, shape == (P,), f"({P},), a number for each member")
         for name, value in (("lengthscale", lengthscale), ("noise_variance", noise_variance)):
             ok = bool((value.isfinite() & (value > 0)).all())
             validation.require(ok, name, value, "finite and > 0")
-        ok = bool(((forgetting_rate >= 0) & (forgetting_rate < 1)).all())
-        validation.require(ok, "forgetting_rate", forgetting_rate, "in [0, 1)")
-        validation.require(bool((timescale > 0).all()), "timescale", timescale, "numbers > 0")
+        for name, value in rates.items():
+            validation.require(bool(((value >= 0) & (value < 1)).all()), name, value, "in [0, 1)")
+        for name, value in scales.items():
+            validation.require(bool((value > 0).all()), name, value, "numbers > 0")
         self.bounds = bounds.double()
         side = self.bounds[1] - self.bounds[0]
         self._side = torch.where(side > 0, side, 1.0)
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
-        self.smooth = self.timescale.isfinite()
-        decay = -0.5 * torch.log1p(-self.forgetting_rate)
-        self._decay = torch.where(self.smooth, math.sqrt(3) / self.timescale, decay)
+        self.shape_over_time = FadingKernels(self.forgetting_rate, self.timescale)
+        self.mean_over_time = FadingKernels(mean_rate.double(), mean_scale.double())
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self.reset()
 
     # -- what it is ------------------------------------------------------------------------------------
 
-    inputs: Tensor
-    times: Tensor
     targets: Tensor
-    held: Tensor
-    lengthscale: Tensor
-    noise_variance: Tensor
     in_space: Tensor
-    in_time: Tensor
-    inverse: Tensor
-    weights: Tensor
+    prior: Tensor
 
     @property
     def batch_shape(self) -> torch.Size:
         """(S, P)."""
         return torch.Size((self.replicates, len(self.forgetting_rate)))
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.bounds.shape[-1]
 
     @property
     def num_held(self) -> Tensor:
@@ -150,116 +143,83 @@ class PointMembers(Described):
 
     @property
     def effective_rate(self) -> Tensor:
-        """eps, (P,); of a smooth kernel over time that of the exponential one with the same integral."""
-        return -torch.expm1(-torch.where(self.smooth, self._decay, 2 * self._decay))
-
-    def unit_cube(self, X: Tensor) -> Tensor:
-        """Points ``... x d`` of the box, scaled to the unit cube."""
-        return (X.double() - self.bounds[0]) / self._side
-
-    def over_time(self, gap: Tensor) -> Tensor:
-        """k_T of gaps ``(S, P, ...)`` (a 1 in place of P: the same for all)."""
-        shape = (-1, *[1] * (gap.dim() - 2))
-        return fading(gap, self._decay.reshape(shape), self.smooth.reshape(shape))
-
-    def over_time_slope(self, gap: Tensor) -> Tensor:
-        """The derivative of k_T by the gap, of gaps as in ``over_time``: -c sign(tau) e^{-r} or, smooth, -c r sign(tau)
-        e^{-r}, with r = c |tau|."""
-        shape = (-1, *[1] * (gap.dim() - 2))
-        c, smooth = self._decay.reshape(shape), self.smooth.reshape(shape)
-        r = c * gap.abs()
-        return -c * gap.sign() * torch.where(smooth, r, 1.0) * (-r).exp()
-
-    # -- predicting ------------------------------------------------------------------------------------
-
-    def moments(self, X: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean, and variance in the member's squared unit, of points (S, b, d) at times (S, b): (S, P, b) each."""
-        mean, variance = MemberMoments.apply(self.unit_cube(X), time, self)
-        return mean, variance
-
-    def between(self, X: Tensor, time: Tensor, Z: Tensor, then: Tensor) -> Tensor:
-        """Posterior covariance of points X (S, b, d) at times (S, b) with Z (S, k, d) at (S, k): (S, P, b, k)."""
-        prior = covariance(self.unit_cube(X).unsqueeze(1), self.unit_cube(Z).unsqueeze(1), self.lengthscale)
-        gap = time.unsqueeze(-1) - then.unsqueeze(-2)
-        told = self._with_held(X, time) @ self.inverse @ self._with_held(Z, then).mT
-        return prior * self.over_time(gap.unsqueeze(1)) - told
-
-    def _with_held(self, X: Tensor, time: Tensor) -> Tensor:
-        """Prior covariance of points (S, b, d) at times (S, b) with what is held, (S, P, b, n)."""
-        prior = covariance(self.unit_cube(X).unsqueeze(1), self.inputs.unsqueeze(1), self.lengthscale)
-        gap = time.unsqueeze(-1) - self.times.unsqueeze(-2)  # S x b x n
-        return prior * self.over_time(gap.unsqueeze(1)) * self.held.unsqueeze(-2)
+        """eps of the shape, (P,); of a smooth kernel over time that of the exponential one with the same integral."""
+        return self.shape_over_time.effective_rate
 
     # -- learning --------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def observe(self, x: Tensor, target: Tensor, time: float, weights: Tensor) -> None:
         """Learn one target per member, (S, P), of one point per replicate, (S, d); ``weights``: (S, P), of members."""
-        if self.inputs.shape[1] == self.capacity:
-            self._drop(time, weights)
-        now = self.times.new_full((self.replicates, 1), time)
-        self.inputs = torch.cat([self.inputs, self.unit_cube(x).unsqueeze(1)], 1)
-        self.times = torch.cat([self.times, now], 1)
-        self.targets = torch.cat([self.targets, target.double().unsqueeze(-1)], -1)
-        self.held = torch.cat([self.held, self.held.new_ones(*self.batch_shape, 1)], -1)
-        points, latest = self.inputs.unsqueeze(1), self.inputs[:, None, -1:]
-        gap = (self.times[:, -1:] - self.times).unsqueeze(1)
-        in_space, in_time = covariance(points, latest, self.lengthscale), self.over_time(gap).unsqueeze(-1)
-        for name, column in (("in_space", in_space), ("in_time", in_time)):
-            before, own = column[..., :-1, :], column[..., -1:, :]
-            setattr(self, name, bordered(getattr(self, name), before, before.mT, own))
+        full = self.inputs.shape[1] == self.capacity
+        dropped = self._least_telling(time, weights) if full else None
+        new, now = self.unit_cube(x).unsqueeze(1), self.times.new_full((self.replicates, 1), time)
+        known = (("inputs", new), ("times", now))
+        of_members = (("targets", target.double().unsqueeze(-1)), ("held", self._all_held()))
+        for name, value in known:
+            setattr(self, name, torch.cat([_without(getattr(self, name), dropped, 1), value], 1))
+        for name, value in of_members:
+            setattr(self, name, torch.cat([_without(getattr(self, name), dropped, 2), value], 2))
+        gap = (self.times[:, -1:] - self.times).unsqueeze(-1).unsqueeze(1)
+        in_space = covariance(self.inputs.unsqueeze(1), new.unsqueeze(1), self.lengthscale)
+        prior = self._together(in_space, gap)
+        self.in_space = _moved(self.in_space, dropped, in_space)
+        self.prior = _moved(self.prior, dropped, prior)
         self.inverse, self.weights = self._factored(...)
+
+    def _all_held(self) -> Tensor:
+        return self.held.new_ones(*self.batch_shape, 1)
+
+    def _together(self, in_space: Tensor, gap: Tensor) -> Tensor:
+        """k_M + k k_T, given k and gaps."""
+        return CONSTANT * self.mean_over_time(gap) + in_space * self.shape_over_time(gap)
 
     def information(self, time: float) -> Tensor:
         """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
         noise = self.noise_variance.unsqueeze(-1)
         c = (1 / self.inverse.diagonal(dim1=-2, dim2=-1) - noise).clamp_min(0.0)
-        rho = self.over_time((time - self.times).unsqueeze(1))
+        age = (time - self.times)[:, None, None]
+        rho = (CONSTANT * self.mean_over_time(age) + self.shape_over_time(age)).squeeze(-2) / (CONSTANT + 1)
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
 
-    def _drop(self, time: float, weights: Tensor) -> None:
-        """Drop the observation of the older half that tells least."""
+    def _least_telling(self, time: float, weights: Tensor) -> list[int]:
+        """The observation of the older half that tells least, of each replicate."""
         n = self.inputs.shape[1]
         told = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
-        left = torch.arange(n - 1, device=told.device) + (
-            torch.arange(n - 1, device=told.device) >= told.argmin(-1, keepdim=True)
-        )
-        self.times = self.times.gather(1, left)
-        self.inputs = self.inputs.gather(1, left.unsqueeze(-1).expand(-1, -1, self.dim))
-        of_members = left.unsqueeze(1).expand(-1, self.batch_shape[1], -1)
-        self.targets, self.held = self.targets.gather(-1, of_members), self.held.gather(-1, of_members)
-        row, column = of_members.unsqueeze(-1), of_members.unsqueeze(-2).expand(-1, -1, n - 1, -1)
-        for name in ("in_space", "in_time"):
-            rows = getattr(self, name).gather(-2, row.expand(-1, -1, -1, n))
-            setattr(self, name, rows.gather(-1, column))
+        return told.argmin(-1).tolist()
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
         """Factor anew, after observations or hyperparameters changed; with ``where`` (S, P), in those members alone,
         which hold as many observations as they did."""
+        gap = self.times.unsqueeze(-1) - self.times.unsqueeze(-2)
         if where is None:
             points = self.inputs.unsqueeze(1)
             self.in_space = covariance(points, points, self.lengthscale)
-            gap = (self.times.unsqueeze(-1) - self.times.unsqueeze(-2)).unsqueeze(1)
-            self.in_time = self.over_time(gap)
+            self.prior = self._together(self.in_space, gap.unsqueeze(1))
             self.inverse, self.weights = self._factored(...)
             return
         run, member = where.nonzero(as_tuple=True)
-        points = self.inputs[run]
-        self.in_space[run, member] = covariance(points, points, self.lengthscale[run, member])
+        points, gap = self.inputs[run], gap[run]
+        shape = covariance(points, points, self.lengthscale[run, member])
+        mean_over_time, shape_over_time = self.mean_over_time.of(member), self.shape_over_time.of(member)
+        self.in_space[run, member] = shape
+        self.prior[run, member] = CONSTANT * mean_over_time(gap) + shape * shape_over_time(gap)
         self.inverse[run, member], self.weights[run, member] = self._factored((run, member))
 
     def _factored(self, which: Any) -> tuple[Tensor, Tensor]:
         """A^{-1} and A^{-1} y of the members that this index (run, member) chooses; of all: ``...``."""
         held = self.held[which]
-        A = noisy(self.in_space[which] * self.in_time[which], held, self.noise_variance[which])
+        A = noisy(self.prior[which], held, self.noise_variance[which])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
         return inverse, (inverse @ (self.targets[which] * held).unsqueeze(-1)).squeeze(-1)
 
     def means_held(self, time: float) -> Tensor:
         """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
-        over_time = self.over_time((time - self.times).unsqueeze(1)) * self.held
-        return (self.in_space @ (over_time * self.weights).unsqueeze(-1)).squeeze(-1)
+        age = (time - self.times)[:, None, :, None]
+        weights = (self.held * self.weights).unsqueeze(-1)
+        constant = CONSTANT * (self.mean_over_time(age) * weights).sum(-2, keepdim=True)
+        return (constant + self.in_space @ (self.shape_over_time(age) * weights)).squeeze(-1)
 
     @property
     def squares(self) -> Tensor:
@@ -314,3 +274,34 @@ class PointMembers(Described):
         for name in _STATE:
             setattr(self, name, state[name].clone())
         self.rebuild()
+
+
+def _without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
+    """Values (S, ...) without the entry along ``dim`` that is dropped of each replicate."""
+    if dropped is None:
+        return values
+    n = values.shape[dim]
+    kept = [[j for j in range(n) if j != i] for i in dropped]
+    index = torch.tensor(kept, device=values.device).reshape(len(kept), *[1] * (dim - 1), n - 1)
+    index = index.reshape(*index.shape, *[1] * (values.dim() - dim - 1))
+    shape = list(values.shape)
+    shape[dim] = n - 1
+    return values.gather(dim, index.expand(shape))
+
+
+def _moved(matrix: Tensor, dropped: list[int] | None, column: Tensor) -> Tensor:
+    """Symmetric matrices (S, P, n, n) without the row and column dropped of each replicate, with this last column.
+
+    Blocks are copied once: at 200 rows five times as fast as gathering them.
+    """
+    n = column.shape[-2]
+    made = matrix.new_empty(*matrix.shape[:2], n, n)
+    for run, i in enumerate(dropped or []):
+        old, new = matrix[run], made[run]
+        for row, at in ((slice(0, i), slice(0, i)), (slice(i + 1, n), slice(i, n - 1))):
+            new[:, at, :i], new[:, at, i:-1] = old[:, row, :i], old[:, row, i + 1 :]
+    if dropped is None:
+        made[..., :-1, :-1] = matrix
+    made[..., -1:] = column
+    made[..., -1:, :] = column.mT
+    return made
