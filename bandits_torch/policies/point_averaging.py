@@ -29,7 +29,7 @@ _LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
 
 class PointAveraging(Policy):
     """argmax over the points of a domain of m + width sqrt(v), m and v of the mixture of P Gaussian processes over
-    points and time by their weights (``FixedShare``).
+    points and time by their weights (``FixedShare``); the lightest members, 1 % of the weight together, are left out.
 
     * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
       of all weight is spread again.
@@ -37,8 +37,9 @@ class PointAveraging(Policy):
       are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped.
     * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
-      ``rounds`` rounds of search begun at its own and at the heaviest member's. A member with its refinements is one
-      predictor, so the bound of ``FixedShare`` holds.
+      ``rounds`` rounds of search begun at its own and at the heaviest member's; where 50 k are held, k = 2, 3, ..., one
+      more changes little and all costs more: every k ``refine_every``. A member with its refinements is one predictor,
+      so the bound of ``FixedShare`` holds.
     * A member far behind (``behind`` nats) is replaced by the heaviest member, all but its own kernel over time. If it
       remembers longer than that one, it is what it remembers that was wrong: it starts anew from its prior.
 
@@ -155,7 +156,7 @@ class PointAveraging(Policy):
         return Choice(points)
 
     def acquisition(self) -> AcquisitionFunction:
-        """What ``choose`` maximises over [x, time on the clock]: the mixture's upper bound.
+        """What ``choose`` maximises over [x, time on the clock]: the upper bound of the mixture of the heaviest members.
 
         It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
         """

@@ -115,9 +115,10 @@ class DynamicFunction(ContinuousProblem):
 def _optimizers(function: SyntheticTestFunction) -> Tensor | None:
     """Where its optima are, as far as BoTorch knows: of Hartmann's function of four inputs, say, it does not."""
     try:
-        return function.optimizers
+        known = function.optimizers
     except NotImplementedError:
         return None
+    return known if isinstance(known, Tensor) else None
 
 
 def _candidates(kernel: Kernel, rate: float, horizon: int) -> list[CandidatePrior]:

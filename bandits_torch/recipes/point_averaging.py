@@ -18,6 +18,7 @@ from bandits_torch.policies.point_averaging import PointAveraging
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
 _TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
+_MEAN_TIMESCALES: tuple[float, ...] = ()  # of a mean that moves while the shape stays
 _LENGTHSCALES = (0.2, 0.6)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
 
@@ -49,21 +50,24 @@ def auto_over_points(
 
     Raises ValueError for another kernel, and a noise variance without one.
     """
-    over_time = [(rate, math.inf) for rate in _RATES] + [(0.0, scale) for scale in _TIMESCALES]
+    over_time = [(rate, math.inf, math.inf) for rate in _RATES]
+    over_time += [(0.0, scale, scale) for scale in _TIMESCALES]
+    over_time += [(0.0, math.inf, scale) for scale in _MEAN_TIMESCALES]
     number = domain.bounds.double().new_tensor
-    rate, timescale = number(over_time).repeat(2, 1).T
-    short, long = (number([times * math.sqrt(domain.dim)] * domain.dim) for times in _LENGTHSCALES)
-    noise = [_NOISE, _NOISE]
+    rate, timescale, mean_timescale = number(over_time).repeat(len(_LENGTHSCALES), 1).T
+    lengthscales = [number([times * math.sqrt(domain.dim)] * domain.dim) for times in _LENGTHSCALES]
+    noise = [_NOISE] * len(_LENGTHSCALES)
     if kernel is not None:
-        long, noise[1] = _told(domain, kernel, noise_variance)
+        lengthscales[-1], noise[-1] = _told(domain, kernel, noise_variance)
     else:
         validation.require(noise_variance is None, "noise_variance", noise_variance, "None without a kernel")
     members = PointMembers(
         domain.bounds,
-        torch.stack([short, long]).repeat_interleave(len(over_time), 0),
+        torch.stack(lengthscales).repeat_interleave(len(over_time), 0),
         number(noise).repeat_interleave(len(over_time)),
         rate,
         timescale,
+        mean_timescale=mean_timescale,
         replicates=replicates,
         capacity=capacity,
     )

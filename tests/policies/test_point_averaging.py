@@ -19,16 +19,20 @@ from bandits_torch.recipes.point_averaging import auto_over_points
 from tests.reference.plain_points import PlainPointAveraging, Process
 
 BOX = Domain(torch.tensor([[-1.0, 0.0], [3.0, 2.0]], dtype=torch.float64))
-GRID = [
-    (x, rate, scale) for x in (0.2, 0.7) for rate, scale in ((0.0, math.inf), (0.2, math.inf), (0.0, 5.0))
+GRID = [  # length-scale; rate and time-scale of the shape; of the mean
+    (x, *over_time, over_time)
+    for x in (0.2, 0.7)
+    for over_time in ((0.0, math.inf), (0.2, math.inf), (0.0, 5.0))
 ]
-NOISES = [0.01, 0.05, 0.1, 0.02, 0.3, 0.04]
+GRID += [(0.7, 0.0, math.inf, (0.3, math.inf)), (0.3, 0.0, math.inf, (0.0, 4.0))]
+NOISES = [0.01, 0.05, 0.1, 0.02, 0.3, 0.04, 0.03, 0.08]
 S = 2
 
 
 def averaging(domain=BOX, replicates=S, capacity=9, **options):
     """A policy over six members, and as many processes for its twin."""
-    lengthscale, rate, timescale = zip(*GRID, strict=True)
+    lengthscale, rate, timescale, of_mean = zip(*GRID, strict=True)
+    mean_rate, mean_timescale = zip(*of_mean, strict=True)
     double = {"dtype": torch.float64}
     members = PointMembers(
         domain.bounds,
@@ -36,6 +40,8 @@ def averaging(domain=BOX, replicates=S, capacity=9, **options):
         torch.tensor(NOISES, **double),
         torch.tensor(rate, **double),
         torch.tensor(timescale, **double),
+        mean_forgetting_rate=torch.tensor(mean_rate, **double),
+        mean_timescale=torch.tensor(mean_timescale, **double),
         replicates=replicates,
         capacity=capacity,
     )
@@ -303,7 +309,7 @@ def test_some_replicates_begin_anew_and_all_do():
         ({"share": 1.0}, "share"),
         ({"behind": 0.0}, "behind"),
         ({"refine_every": 0}, "refine_every"),
-        ({"refined": 7}, "refined"),
+        ({"refined": len(GRID) + 1}, "refined"),
         ({"rounds": 0}, "rounds"),
         ({"seed": -1}, "seed"),
         ({"search": 3}, "search"),

@@ -12,6 +12,7 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.models.points.member_kernels import CONSTANT, FadingKernels, covariance, noisy
 from bandits_torch.models.points.member_posterior import MemberPosterior
+from bandits_torch.models.points.moving_tables import moved, without
 
 _STATE = ("inputs", "times", "targets", "held", "lengthscale", "noise_variance")
 
@@ -25,7 +26,8 @@ class PointMembers(MemberPosterior, Described):
 
     with k the Matern kernel of smoothness 5/2 with a length-scale for each coordinate, k_M that of an unknown mean, and
     k_T exponential forgetting, (1 - eps)^{tau / 2}, or, where ``timescale`` is finite, the Matern kernel of smoothness
-    3/2. k_M is k_T, or one of these with its own eps or timescale: the mean then moves and the shape about it is slower.
+    3/2. k_M is k_T, or of the same kinds with eps and time-scale of its own: all may go up and down together while the
+    shape about the mean stays.
 
     At most ``capacity`` observations are held. Where there are more, one of the older half is dropped: the one with the
     least information about the function as it is now, on average over the members by their weights,
@@ -38,8 +40,9 @@ class PointMembers(MemberPosterior, Described):
         lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each one dropped,
 
     with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
-    exponential forgetting, k_M = k_T, and bounds what all that were dropped could tell together; the second is for every
-    kernel, and at eps = 0 the only one. Where the member is right the means differ by normal numbers, variance s^2_held - s^2_all.
+    exponential forgetting, k_M = k_T, and bounds what all that were dropped could tell together; the second is for all
+    kernels over time, and at eps = 0 the only one. Where the member is right the means differ by normal numbers,
+    variance s^2_held - s^2_all.
     (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
     (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
 
@@ -154,21 +157,16 @@ class PointMembers(MemberPosterior, Described):
         full = self.inputs.shape[1] == self.capacity
         dropped = self._least_telling(time, weights) if full else None
         new, now = self.unit_cube(x).unsqueeze(1), self.times.new_full((self.replicates, 1), time)
-        known = (("inputs", new), ("times", now))
-        of_members = (("targets", target.double().unsqueeze(-1)), ("held", self._all_held()))
-        for name, value in known:
-            setattr(self, name, torch.cat([_without(getattr(self, name), dropped, 1), value], 1))
-        for name, value in of_members:
-            setattr(self, name, torch.cat([_without(getattr(self, name), dropped, 2), value], 2))
+        holds = self.held.new_ones(*self.batch_shape, 1)
+        self.inputs = torch.cat([without(self.inputs, dropped, 1), new], 1)
+        self.times = torch.cat([without(self.times, dropped, 1), now], 1)
+        self.targets = torch.cat([without(self.targets, dropped, 2), target.double().unsqueeze(-1)], 2)
+        self.held = torch.cat([without(self.held, dropped, 2), holds], 2)
         gap = (self.times[:, -1:] - self.times).unsqueeze(-1).unsqueeze(1)
         in_space = covariance(self.inputs.unsqueeze(1), new.unsqueeze(1), self.lengthscale)
-        prior = self._together(in_space, gap)
-        self.in_space = _moved(self.in_space, dropped, in_space)
-        self.prior = _moved(self.prior, dropped, prior)
+        self.prior = moved(self.prior, dropped, self._together(in_space, gap))
+        self.in_space = moved(self.in_space, dropped, in_space)
         self.inverse, self.weights = self._factored(...)
-
-    def _all_held(self) -> Tensor:
-        return self.held.new_ones(*self.batch_shape, 1)
 
     def _together(self, in_space: Tensor, gap: Tensor) -> Tensor:
         """k_M + k k_T, given k and gaps."""
@@ -274,34 +272,3 @@ class PointMembers(MemberPosterior, Described):
         for name in _STATE:
             setattr(self, name, state[name].clone())
         self.rebuild()
-
-
-def _without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
-    """Values (S, ...) without the entry along ``dim`` that is dropped of each replicate."""
-    if dropped is None:
-        return values
-    n = values.shape[dim]
-    kept = [[j for j in range(n) if j != i] for i in dropped]
-    index = torch.tensor(kept, device=values.device).reshape(len(kept), *[1] * (dim - 1), n - 1)
-    index = index.reshape(*index.shape, *[1] * (values.dim() - dim - 1))
-    shape = list(values.shape)
-    shape[dim] = n - 1
-    return values.gather(dim, index.expand(shape))
-
-
-def _moved(matrix: Tensor, dropped: list[int] | None, column: Tensor) -> Tensor:
-    """Symmetric matrices (S, P, n, n) without the row and column dropped of each replicate, with this last column.
-
-    Blocks are copied once: at 200 rows five times as fast as gathering them.
-    """
-    n = column.shape[-2]
-    made = matrix.new_empty(*matrix.shape[:2], n, n)
-    for run, i in enumerate(dropped or []):
-        old, new = matrix[run], made[run]
-        for row, at in ((slice(0, i), slice(0, i)), (slice(i + 1, n), slice(i, n - 1))):
-            new[:, at, :i], new[:, at, i:-1] = old[:, row, :i], old[:, row, i + 1 :]
-    if dropped is None:
-        made[..., :-1, :-1] = matrix
-    made[..., -1:] = column
-    made[..., -1:, :] = column.mT
-    return made
