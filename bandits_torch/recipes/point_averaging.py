@@ -17,9 +17,9 @@ from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.point_averaging import PointAveraging
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
-_TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
-_MEAN_TIMESCALES: tuple[float, ...] = ()  # of a mean that moves while the shape stays
-_LENGTHSCALES = (0.2, 0.6)  # of the unit cube, times sqrt(d)
+_TIMESCALES = (10.0, 30.0, 100.0, 300.0)  # in typical gaps
+_MEAN_TIMESCALES = (10.0, 30.0, 100.0)  # of a mean that moves while the shape stays
+_LENGTHSCALES = (0.4,)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
 
 
@@ -36,12 +36,13 @@ def auto_over_points(
     kind: type[PointAveraging] = PointAveraging,
     **options: Any,
 ) -> PointAveraging:
-    """``PointAveraging`` over seven kernels over time, without change to fast and smooth, times two length-scales.
+    """``PointAveraging`` over eleven kernels over time: all fades, from not at all to fast, or drifts smoothly; or only
+    the mean drifts and the shape about it stays.
 
     Args:
-        kernel: None: not known; else squared exponential or Matern, whose length-scales are those at which the second
-            half of the members begins. All adapt.
-        noise_variance: given only with ``kernel``, over whose variance it is the noise at which that half begins.
+        kernel: None: not known; else squared exponential or Matern, at whose length-scales as many members more begin.
+            All adapt.
+        noise_variance: given only with ``kernel``, over whose variance it is the noise at which those begin.
         replicates: S.
         width, search, seed: of ``PointAveraging``.
         capacity: of ``PointMembers``.
@@ -54,16 +55,16 @@ def auto_over_points(
     over_time += [(0.0, scale, scale) for scale in _TIMESCALES]
     over_time += [(0.0, math.inf, scale) for scale in _MEAN_TIMESCALES]
     number = domain.bounds.double().new_tensor
-    rate, timescale, mean_timescale = number(over_time).repeat(len(_LENGTHSCALES), 1).T
-    lengthscales = [number([times * math.sqrt(domain.dim)] * domain.dim) for times in _LENGTHSCALES]
-    noise = [_NOISE] * len(_LENGTHSCALES)
+    begins = [(number([times * math.sqrt(domain.dim)] * domain.dim), _NOISE) for times in _LENGTHSCALES]
     if kernel is not None:
-        lengthscales[-1], noise[-1] = _told(domain, kernel, noise_variance)
+        begins.append(_told(domain, kernel, noise_variance))
     else:
         validation.require(noise_variance is None, "noise_variance", noise_variance, "None without a kernel")
+    lengthscale, noise = zip(*begins, strict=True)
+    rate, timescale, mean_timescale = number(over_time).repeat(len(begins), 1).T
     members = PointMembers(
         domain.bounds,
-        torch.stack(lengthscales).repeat_interleave(len(over_time), 0),
+        torch.stack(lengthscale).repeat_interleave(len(over_time), 0),
         number(noise).repeat_interleave(len(over_time)),
         rate,
         timescale,

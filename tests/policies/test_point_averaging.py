@@ -13,7 +13,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.loop import run
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies import Observation
-from bandits_torch.policies.point_averaging import PointAveraging
+from bandits_torch.policies.point_averaging import PointAveraging, heaviest
 from bandits_torch.problems import make
 from bandits_torch.recipes.point_averaging import auto_over_points
 from tests.reference.plain_points import PlainPointAveraging, Process
@@ -106,6 +106,35 @@ def test_plays_the_largest_upper_bound_of_the_mixture():
     at, deviation = policy.predict(played, 13.0)
     assert math.isclose(at, mean[0, 0])
     assert math.isclose(deviation, variance[0, 0].sqrt())
+
+
+def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together():
+    weights = torch.tensor(
+        [[0.004, 0.5, 0.003, 0.4, 0.09, 0.001, 0.001, 0.001], [0.993, *[0.001] * 7]], dtype=torch.float64
+    )
+    member, share = heaviest(weights)
+    assert member[0].tolist() == [1, 3, 4]
+    torch.testing.assert_close(share[0], torch.tensor([0.5, 0.4, 0.09]).double() / 0.99)
+    assert member[1, 0] == 0
+    assert share[1].tolist() == [1.0, 0.0, 0.0]  # two more than it needs, for the other replicate's sake
+    policy = averaging(capacity=30)
+    low, high = BOX.bounds
+    g = torch.Generator().manual_seed(1)
+    for step in range(12):
+        x = low + (high - low) * torch.rand(S, 2, generator=g, dtype=torch.float64)
+        policy.learn(Observation(float(step), x, reward_of(x, 0)))
+    policy.sharing.log_weight = weights.log()
+    points = low + (high - low) * torch.rand(5, S, 2, generator=g, dtype=torch.float64)
+    X = torch.cat([points, torch.full((5, S, 1), 13.0, dtype=torch.float64)], -1).unsqueeze(-2)
+    found = policy.acquisition()(X)
+    mean, variance = policy.members.moments(points.movedim(0, 1), torch.full((S, 5), 13.0).double())
+    for k in range(S):
+        w, chosen = share[k], member[k]
+        s = policy.scale.scale[k, chosen]
+        m = w @ mean[k, chosen]
+        v = w @ (s.unsqueeze(-1) * variance[k, chosen] + (mean[k, chosen] - m).square())
+        expected = (m + policy.width * v.sqrt()) / (w @ s).sqrt()
+        torch.testing.assert_close(found[:, k], expected, rtol=1e-9, atol=1e-9)
 
 
 # -- auto over points ----------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ def faded(gap, rate, timescale):
 
 
 class Process:
-    """A Gaussian process with an unknown mean: length-scales, noise variance, and correlation over time of the shape and
-    of the mean; ``mean``: rate and time-scale of the latter, None: the shape's."""
+    """A Gaussian process with an unknown mean: length-scales, noise variance, and correlation over time of the shape
+    and of the mean; ``mean``: rate and time-scale of the latter, None: the shape's."""
 
     def __init__(self, lengthscale, noise, rate=0.0, timescale=math.inf, mean=None):
         self.lengthscale, self.noise, self.rate, self.timescale = list(lengthscale), noise, rate, timescale
