@@ -40,17 +40,15 @@ class PointAveraging(Policy):
       ``rounds`` rounds of search begun at its own and at the heaviest member's; where 50 k are held, k = 2, 3, ..., one
       more changes little and all costs more: every k ``refine_every``. A member with its refinements is one predictor,
       so the bound of ``FixedShare`` holds.
-    * Every ``check_every``-th choice has ``check_width`` times the width. Where nothing was played for long a function
-      that moves may have risen, and members that agree that it did not are told so by nobody else.
-    * A member far behind (``behind`` nats) is replaced by the heaviest member, all but its own kernel over time. If it
-      remembers longer than that one, it is what it remembers that was wrong: it starts anew from its prior.
+    * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
+      all but its own kernel over time. If it remembers longer than that one, it is what it remembers that was wrong: it
+      starts anew from its prior.
 
     Args:
         domain: where points may be played when ``choose`` is not told otherwise.
         members: over the domain's box; S replicates.
         width: multiplies the mixture's standard deviation.
         share, behind: of ``FixedShare``.
-        check_every, check_width: see above; ``check_width`` 1: no such checks.
         search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first.
         refine_every, refined, rounds: see above; ``refined`` 0: never.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the unit it has, from
@@ -80,8 +78,6 @@ class PointAveraging(Policy):
         width: float = 1.0,
         share: float = 0.001,
         behind: float = 12.0,
-        check_every: int = 10,
-        check_width: float = 3.0,
         search: PointSearch | None = None,
         refine_every: int = 5,
         refined: int = 3,
@@ -96,12 +92,10 @@ class PointAveraging(Policy):
         self.domain, self.members, self.dim, self.num_arms = domain, members, domain.dim, 0
         self.replicates, self.num_members = members.batch_shape
         self.width = validation.non_negative("width", width)
-        self.check_every = validation.positive_integer("check_every", check_every)
-        self.check_width = validation.non_negative("check_width", check_width)
         self.search = PointSearch(initial=2 * (self.dim + 1)) if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         ones = members.bounds.new_ones(self.num_members)
-        self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind)
+        self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind, at_once=behind / 2)
         self.scale = MemberScale(0 * ones, ones > 0, self.replicates)
         self.refine_every = validation.positive_integer("refine_every", refine_every)
         self.refined = validation.natural("refined", refined)
@@ -163,8 +157,7 @@ class PointAveraging(Policy):
         return Choice(points)
 
     def acquisition(self) -> AcquisitionFunction:
-        """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture,
-        of the width of the next choice.
+        """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture.
 
         It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
         """
@@ -173,8 +166,7 @@ class PointAveraging(Policy):
         unit = (weights * scale).sum(-1).sqrt()
         origin = torch.zeros_like(unit)
         mixture = MemberMixture(self.members.of(member), weights, scale, origin, unit, self._pending)
-        checks = self._steps % self.check_every == 0
-        return UpperConfidenceBound(mixture, self.width * (self.check_width if checks else 1.0))
+        return UpperConfidenceBound(mixture, self.width)
 
     @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:
