@@ -248,11 +248,11 @@ class PointAveraging(Policy):
         target = torch.where(due, target[run, leader].unsqueeze(1), target)
         return torch.where(self.members.follow(due, leader), residual, target)
 
-    def _refine(self, time: int) -> None:
-        """For the n-th time: likelier hyperparameters for the heaviest member and some others in turn."""
+    def _refine(self, turn: int) -> None:
+        """Likelier hyperparameters for the heaviest member and some others, those whose turn it is."""
         members, best = self.members, self.sharing.log_weight.argmax(-1)
-        turn = time * (self.refined - 1)
-        others = (torch.arange(self.refined - 1, device=best.device) + turn) % self.num_members
+        among = torch.arange(self.refined - 1, device=best.device)
+        others = (among + turn * (self.refined - 1)) % self.num_members
         chosen = torch.cat([best.unsqueeze(-1), others.expand(self.replicates, -1)], -1)
         theta = refine(members, chosen, best, self.rounds)
         enough = (members.num_held >= _LEAST_HELD).gather(-1, chosen)

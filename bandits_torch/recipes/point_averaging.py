@@ -17,8 +17,7 @@ from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.point_averaging import PointAveraging
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
-_TIMESCALES = (10.0, 30.0, 100.0, 300.0)  # in typical gaps
-_MEAN_TIMESCALES = (10.0, 30.0, 100.0)  # of a mean that moves while the shape stays
+_TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
 _LENGTHSCALES = (0.4,)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
 
@@ -36,8 +35,7 @@ def auto_over_points(
     kind: type[PointAveraging] = PointAveraging,
     **options: Any,
 ) -> PointAveraging:
-    """``PointAveraging`` over eleven kernels over time: all fades, from not at all to fast, or drifts smoothly; or only
-    the mean drifts and the shape about it stays.
+    """``PointAveraging`` over seven kernels over time, without change to fast and smooth.
 
     Args:
         kernel: None: not known; else squared exponential or Matern, at whose length-scales as many members more begin.
@@ -51,9 +49,7 @@ def auto_over_points(
 
     Raises ValueError for another kernel, and a noise variance without one.
     """
-    over_time = [(rate, math.inf, math.inf) for rate in _RATES]
-    over_time += [(0.0, scale, scale) for scale in _TIMESCALES]
-    over_time += [(0.0, math.inf, scale) for scale in _MEAN_TIMESCALES]
+    over_time = [(rate, math.inf) for rate in _RATES] + [(0.0, scale) for scale in _TIMESCALES]
     number = domain.bounds.double().new_tensor
     begins = [(number([times * math.sqrt(domain.dim)] * domain.dim), _NOISE) for times in _LENGTHSCALES]
     if kernel is not None:
@@ -61,14 +57,13 @@ def auto_over_points(
     else:
         validation.require(noise_variance is None, "noise_variance", noise_variance, "None without a kernel")
     lengthscale, noise = zip(*begins, strict=True)
-    rate, timescale, mean_timescale = number(over_time).repeat(len(begins), 1).T
+    rate, timescale = number(over_time).repeat(len(begins), 1).T
     members = PointMembers(
         domain.bounds,
         torch.stack(lengthscale).repeat_interleave(len(over_time), 0),
         number(noise).repeat_interleave(len(over_time)),
         rate,
         timescale,
-        mean_timescale=mean_timescale,
         replicates=replicates,
         capacity=capacity,
     )

@@ -76,52 +76,25 @@ def test_moments_are_those_of_gpytorchs_kernels():
         torch.testing.assert_close(variance[0, p], expected, rtol=1e-7, atol=1e-8)
 
 
-def mean_moves(replicates=1, **options):
-    """Members as above whose mean has a kernel over time of its own."""
-    number = LENGTHS.new_tensor
-    own = {"mean_forgetting_rate": number(MEAN_RATES), "mean_timescale": number(MEAN_SCALES)}
-    return members(replicates, **own, **options)
-
-
-MEAN_RATES, MEAN_SCALES = [0.3, 0.0, 0.2], [math.inf, 4.0, math.inf]
-
-
-def test_a_mean_that_moves_by_itself():
-    model = mean_moves(capacity=50)
-    X, Y = filled(12, model)
-    new, now = somewhere(4), 13.5
-    U, V = (((x - BOX[0]) / (BOX[1] - BOX[0])).tolist() for x in (X[:, 0], new[0]))
-    places, then = list(zip(U, map(float, range(12)), strict=True)), [(v, now) for v in V]
-    there = torch.full((1, 4), now, dtype=torch.float64)
-    mean, variance = model.moments(new, there)
-    between = model.between(new, there, new, there)
-    told, held = model.information(now), model.means_held(now)
-    for p in range(3):
-        own = Process(LENGTHS[p].tolist(), NOISES[p], RATES[p], SCALES[p], (MEAN_RATES[p], MEAN_SCALES[p]))
-        k = LENGTHS.new_tensor([[own.covariance(a, b) for b in places] for a in then])
-        prior = LENGTHS.new_tensor([[own.covariance(a, b) for b in then] for a in then])
-        A = own.matrix(places)
-        torch.testing.assert_close(mean[0, p], k @ torch.linalg.solve(A, Y[:, 0, p]), rtol=1e-7, atol=1e-8)
-        expected = prior - k @ torch.linalg.solve(A, k.T)
-        torch.testing.assert_close(between[0, p], expected, rtol=1e-7, atol=1e-8)
-        torch.testing.assert_close(variance[0, p], expected.diagonal(), rtol=1e-7, atol=1e-8)
-        information = LENGTHS.new_tensor([own.information(places, i, now) for i in range(12)])
-        torch.testing.assert_close(told[0, p], information, rtol=1e-7, atol=1e-9)
-        at_held = [own.moments(places, Y[:, 0, p].tolist(), (u, now))[0] for u in U]
-        torch.testing.assert_close(held[0, p], held.new_tensor(at_held), rtol=1e-7, atol=1e-8)
-
-
 def test_some_members_predict_as_they_do_among_all():
-    model = mean_moves(2, capacity=8)
+    model = members(2, capacity=8)
     filled(11, model)
     model.follow(torch.tensor([[True, False, False], [False] * 3]), torch.tensor([1, 0]))  # one holds nothing
     x, time = somewhere(4, 2), 11.0 + torch.rand(2, 4).double()
     chosen = torch.tensor([[2, 0], [1, 2]])
     some, run = model.of(chosen), torch.arange(2).unsqueeze(-1)
+    assert some.batch_shape == (2, 2)
     for own, among_all in zip(some.moments(x, time), model.moments(x, time), strict=True):
         torch.testing.assert_close(own, among_all[run, chosen], rtol=1e-12, atol=1e-12)
     between = model.between(x, time, x[:, :2], time[:, :2])[run, chosen]
     torch.testing.assert_close(some.between(x, time, x[:, :2], time[:, :2]), between, rtol=1e-12, atol=1e-12)
+    gradients = []
+    for m, kept in ((some, slice(None)), (model, (run, chosen))):
+        z, t = x.clone().requires_grad_(), time.clone().requires_grad_()
+        mean, variance = m.moments(z, t)
+        gradients.append(torch.autograd.grad((mean[kept] + variance[kept]).sum(), (z, t)))
+    for own, among_all in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, among_all, rtol=1e-9, atol=1e-10)
 
 
 def test_what_is_dropped_tells_least_and_the_latest_half_stays():
@@ -186,9 +159,8 @@ def test_one_dropped_costs_at_most_its_own_variance_over_the_noise(p):
     assert sharpest < 1 + 1e-6  # at the point itself there is equality
 
 
-@pytest.mark.parametrize("moves", [False, True])
-def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors(moves):
-    model = (mean_moves if moves else members)(2, capacity=50)
+def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors():
+    model = members(2, capacity=50)
     filled(12, model)
     anew = model.follow(torch.tensor([[False] * 3, [True, False, False]]), torch.tensor([0, 1]))
     assert anew.tolist() == [[False] * 3, [True, False, False]]  # it forgets slower than what it follows
@@ -201,8 +173,7 @@ def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors(m
         n, y = int(h.sum()), model.targets[s, p][h]
         values = []
         for row in theta:
-            mean = (MEAN_RATES[p], MEAN_SCALES[p]) if moves else None
-            process = Process(row[:3].exp().tolist(), math.exp(row[3]), RATES[p], SCALES[p], mean)
+            process = Process(row[:3].exp().tolist(), math.exp(row[3]), RATES[p], SCALES[p])
             places = list(zip(model.inputs[s][h].tolist(), model.times[s][h].tolist(), strict=True))
             A = process.matrix(places)
             unit = float(y @ torch.linalg.solve(A, y)) / n
@@ -306,13 +277,6 @@ def by_autograd(model, X, time):
     return torch.stack(mean, 1), torch.stack(variance, 1)
 
 
-def test_gradients_where_the_mean_moves_are_those_of_differences():
-    model = mean_moves(2, capacity=50)
-    filled(12, model)
-    x, time = somewhere(3, 2).requires_grad_(), (9.3 + 5 * torch.rand(2, 3).double()).requires_grad_()
-    assert torch.autograd.gradcheck(model.moments, (x, time), atol=1e-6)
-
-
 @pytest.mark.parametrize("of", ["mean", "variance", "both"])
 def test_gradients_of_the_moments_are_those_of_autograd(of):
     model = members(replicates=2, capacity=50)
@@ -343,10 +307,9 @@ def test_a_variance_at_its_least_has_no_gradient():
     assert float(torch.autograd.grad(variance.sum(), x)[0].abs().max()) == 0.0
 
 
-@pytest.mark.parametrize("build", [members, mean_moves])
 @pytest.mark.parametrize("noise", [1e-3, 0.3])
-def test_the_gradient_of_the_likelihood_is_that_of_differences(noise, build):
-    model = build(replicates=2)
+def test_the_gradient_of_the_likelihood_is_that_of_differences(noise):
+    model = members(replicates=2)
     filled(9, model, seed=5)
     model.follow(torch.tensor([[False, True, False], [False] * 3]), torch.tensor([0, 0]))
     model.targets[1, 2] *= 30.0
@@ -379,9 +342,8 @@ def test_the_least_capacity_holds_the_latest_two():
     torch.testing.assert_close(model.inputs[0, -1], latest)
 
 
-@pytest.mark.parametrize("build", [members, mean_moves])
-def test_kernels_kept_are_those_computed_anew_to_the_last_bit(build):
-    model = build(replicates=3, capacity=23)
+def test_kernels_kept_are_those_computed_anew_to_the_last_bit():
+    model = members(replicates=3, capacity=23)
     names = ("in_space", "prior", "inverse", "weights")
     for steps in (1, 2, 9, 23, 40):  # below and above what is held, odd lengths for the tails of vector loops
         model.reset()
@@ -390,7 +352,7 @@ def test_kernels_kept_are_those_computed_anew_to_the_last_bit(build):
         model.adopt(where, 0.7 * model.lengthscale, 1.3 * model.noise_variance)
         if steps > 2:
             model.follow(where.roll(1, -1), torch.tensor([2, 0, 2]))
-        again = build(replicates=3, capacity=23)
+        again = members(replicates=3, capacity=23)
         again.load_state_dict(model.state_dict())
         for name in names:
             assert torch.equal(getattr(again, name), getattr(model, name)), (steps, name)
@@ -406,7 +368,7 @@ def test_kernels_of_two_points_do_not_depend_on_the_others():
     assert torch.equal(K, rows)
     base = MaternKernel(nu=2.5, ard_num_dims=5).double()
     base.lengthscale = lengthscale
-    assert torch.allclose(K, base(U).to_dense(), rtol=0, atol=1e-12)
+    assert torch.allclose(K, 1 + base(U).to_dense(), rtol=0, atol=1e-12)
 
 
 def test_covariance_with_a_pending_point_has_a_gradient_at_that_point():

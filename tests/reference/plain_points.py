@@ -10,24 +10,17 @@ def matern52(r):
     return (1 + r + r * r / 3) * math.exp(-r)
 
 
-def faded(gap, rate, timescale):
-    if math.isinf(timescale):
-        return (1 - rate) ** (abs(gap) / 2)
-    r = math.sqrt(3) * abs(gap) / timescale
-    return (1 + r) * math.exp(-r)
-
-
 class Process:
-    """A Gaussian process with an unknown mean: length-scales, noise variance, and correlation over time of the shape
-    and of the mean; ``mean``: rate and time-scale of the latter, None: the shape's."""
+    """A Gaussian process with an unknown mean: length-scales, noise variance, and its correlation over time."""
 
-    def __init__(self, lengthscale, noise, rate=0.0, timescale=math.inf, mean=None):
+    def __init__(self, lengthscale, noise, rate=0.0, timescale=math.inf):
         self.lengthscale, self.noise, self.rate, self.timescale = list(lengthscale), noise, rate, timescale
-        self.mean = (rate, timescale) if mean is None else mean
 
     def correlation(self, gap):
-        """Of the function as it was and as it is at one point."""
-        return (faded(gap, *self.mean) + faded(gap, self.rate, self.timescale)) / 2
+        if math.isinf(self.timescale):
+            return (1 - self.rate) ** (abs(gap) / 2)
+        r = math.sqrt(3) * abs(gap) / self.timescale
+        return (1 + r) * math.exp(-r)
 
     def effective_rate(self):
         """The rate; of a smooth kernel over time, whose integral is 2 timescale / sqrt(3), that of equal integral."""
@@ -37,7 +30,7 @@ class Process:
         """Of two (point, time)."""
         (x, s), (y, t) = a, b
         r = math.sqrt(sum(((u - v) / scale) ** 2 for u, v, scale in zip(x, y, self.lengthscale, strict=True)))
-        return faded(s - t, *self.mean) + matern52(r) * faded(s - t, self.rate, self.timescale)
+        return (1 + matern52(r)) * self.correlation(s - t)
 
     def matrix(self, places):
         K = [[self.covariance(a, b) for b in places] for a in places]
@@ -147,9 +140,7 @@ class PlainPointAveraging:
                 self.anew += anew
                 self.score[p], targets[p] = best_score, e if anew else followed
                 self.targets[p] = [None] * len(held) if anew else list(held)
-                self.processes[p] = Process(
-                    best.lengthscale, best.noise, process.rate, process.timescale, process.mean
-                )
+                self.processes[p] = Process(best.lengthscale, best.noise, process.rate, process.timescale)
                 self.n[p], self.q[p] = self.n[leader], self.q[leader]
 
     def _drop(self, now):

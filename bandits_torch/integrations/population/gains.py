@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bandits_torch.models.points.member_kernels import CONSTANT, covariance, noisy
+from bandits_torch.models.points.member_kernels import covariance, noisy
 from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.point_members import PointMembers
 
@@ -105,9 +105,9 @@ def _empty(X: Tensor, theta: Tensor) -> PointMembers:
 def _log_evidence(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
     """ln p(y) of each process but for a constant, and y^T A^{-1} y, (P,) each; a factor of A is all that it takes."""
     n, processes = len(X), _empty(X, theta)
-    over_time = processes.shape_over_time((time.unsqueeze(-1) - time).expand(1, 1, n, n))
+    over_time = processes.over_time((time.unsqueeze(-1) - time).expand(1, 1, n, n))
     held = torch.ones(1, len(theta), n, dtype=torch.bool)
-    K = (CONSTANT + covariance(X, X, processes.lengthscale)) * over_time
+    K = covariance(X, X, processes.lengthscale) * over_time
     A = noisy(K, held, processes.noise_variance).squeeze(0)
     L = torch.linalg.cholesky(A)
     z = torch.linalg.solve_triangular(L, target.expand(len(theta), n).unsqueeze(-1), upper=False)

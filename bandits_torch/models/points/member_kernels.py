@@ -18,7 +18,7 @@ def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
-    """Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``.
+    """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``.
 
     Each number comes from its two points alone, to the last bit, whichever others are asked for beside.
     """
@@ -26,7 +26,7 @@ def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
     squared = torch.zeros((), dtype=U.dtype, device=U.device)
     for u, v in zip(U.unbind(-1), V.unbind(-1), strict=True):
         squared = squared + (u.unsqueeze(-1) - v.unsqueeze(-2)).square()
-    return _matern(squared)[2]
+    return CONSTANT + _matern(squared)[2]
 
 
 def _matern(squared: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bandits_torch.models.points.member_kernels import CONSTANT, FadingKernels, covariance
+from bandits_torch.models.points.member_kernels import FadingKernels, covariance
 from bandits_torch.models.points.member_moments import MemberMoments
 
 
@@ -17,7 +17,7 @@ class MemberPosterior:
         inputs: (S, n, d) of the unit cube, oldest first by arrival; times: (S, n).
         held: (S, P, n) booleans, whether a member still holds an observation.
         lengthscale: (S, P, d); noise_variance: (S, P).
-        shape_over_time, mean_over_time: k_T and k_M of the members.
+        over_time: k_T of the members.
         inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
     """
 
@@ -29,8 +29,7 @@ class MemberPosterior:
     noise_variance: Tensor
     inverse: Tensor
     weights: Tensor
-    shape_over_time: FadingKernels
-    mean_over_time: FadingKernels
+    over_time: FadingKernels
     _side: Tensor
 
     @property
@@ -61,8 +60,7 @@ class MemberPosterior:
     def _prior(self, U: Tensor, time: Tensor, V: Tensor, then: Tensor) -> Tensor:
         """Prior covariance of points (S, b, d) of the unit cube at times (S, b) with (S, k, d) at (S, k)."""
         gap = (time.unsqueeze(-1) - then.unsqueeze(-2)).unsqueeze(1)
-        shape = covariance(U.unsqueeze(1), V.unsqueeze(1), self.lengthscale)
-        return CONSTANT * self.mean_over_time(gap) + shape * self.shape_over_time(gap)
+        return covariance(U.unsqueeze(1), V.unsqueeze(1), self.lengthscale) * self.over_time(gap)
 
     def _with_held(self, U: Tensor, time: Tensor) -> Tensor:
         """Prior covariance of points (S, b, d) at times (S, b) with what is held, (S, P, b, n)."""
@@ -76,6 +74,5 @@ class MemberPosterior:
         run = torch.arange(len(member), device=member.device).unsqueeze(-1)
         for name in ("held", "lengthscale", "noise_variance", "inverse", "weights"):
             setattr(made, name, getattr(self, name)[run, member])
-        made.shape_over_time = self.shape_over_time.of(member)
-        made.mean_over_time = self.mean_over_time.of(member)
+        made.over_time = self.over_time.of(member)
         return made

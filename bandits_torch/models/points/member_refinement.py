@@ -25,13 +25,12 @@ _NOISE_PRIOR = -4.0, 1.0  # of the logarithm, as BoTorch has it
 @dataclass(frozen=True)
 class HeldRows:
     """What some members hold, one after the other, b of them: points (b, n, d) of the unit cube, targets (b, n), those
-    held, and k_M and k_T between all, (b, n, n)."""
+    held, and k_T between all, (b, n, n)."""
 
     inputs: Tensor
     targets: Tensor
     held: Tensor
-    mean_over_time: Tensor
-    shape_over_time: Tensor
+    over_time: Tensor
 
     @classmethod
     def of(cls, members: PointMembers, row: Tensor) -> HeldRows:
@@ -39,8 +38,7 @@ class HeldRows:
         P = members.batch_shape[1]
         s, p = row // P, row % P
         gap = members.times[s].unsqueeze(-1) - members.times[s].unsqueeze(-2)
-        over_time = (kernels.of(p)(gap) for kernels in (members.mean_over_time, members.shape_over_time))
-        return cls(members.inputs[s], members.targets[s, p], members.held[s, p], *over_time)
+        return cls(members.inputs[s], members.targets[s, p], members.held[s, p], members.over_time.of(p)(gap))
 
     def at(self, place: Tensor) -> HeldRows:
         """Those at these places, (c,)."""
@@ -88,12 +86,11 @@ class LogLikelihood(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, theta: Tensor, rows: HeldRows) -> Tensor:
         """theta (b, d + 1), as many rows."""
-        d, held, over_time = theta.shape[-1] - 1, rows.held, rows.shape_over_time
+        d, held, over_time = theta.shape[-1] - 1, rows.held, rows.over_time
         y = (rows.targets * held).unsqueeze(-1)
         u, noise = rows.inputs / theta[:, None, :d].exp(), theta[:, d].exp()
         decay, tail, matern = matern_parts(u, u)
-        K = torch.addcmul(CONSTANT * rows.mean_over_time, matern, over_time)
-        L = torch.linalg.cholesky(noisy(K, held, noise))
+        L = torch.linalg.cholesky(noisy((CONSTANT + matern) * over_time, held, noise))
         z = torch.linalg.solve_triangular(L, y, upper=False)
         n, squares = held.sum(-1), z.square().sum((-2, -1))
         tiny = torch.finfo(y.dtype).tiny
@@ -140,16 +137,14 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
     start = torch.cat([own, others])
     held, D = HeldRows.of(members, rows), theta.shape[-1]
     place = torch.arange(len(rows), device=rows.device).repeat(2).to(theta)
-    there = place[:0]
-
-    latest = held
+    going_on, of_these = place[:0], held
 
     def value(X: Tensor) -> Tensor:
-        nonlocal latest, there
-        if not torch.equal(X[:, 0, D], there):  # searches that have ended are left out
-            there = X[:, 0, D].detach().clone()
-            latest = held.at(there.long())
-        return log_posterior(X[:, 0, :D], latest)
+        nonlocal going_on, of_these
+        if not torch.equal(X[:, 0, D], going_on):  # searches that have ended are no longer asked for
+            going_on = X[:, 0, D].detach().clone()
+            of_these = held.at(going_on.long())
+        return log_posterior(X[:, 0, :D], of_these)
 
     with (
         warnings.catch_warnings(record=True),

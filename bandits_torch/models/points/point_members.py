@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
-from bandits_torch.models.points.member_kernels import CONSTANT, FadingKernels, covariance, noisy
+from bandits_torch.models.points.member_kernels import FadingKernels, covariance, noisy
 from bandits_torch.models.points.member_posterior import MemberPosterior
 from bandits_torch.models.points.moving_tables import moved, without
 
@@ -22,17 +22,15 @@ class PointMembers(MemberPosterior, Described):
 
     Member p has, on the unit cube that the domain's box is scaled to, in a unit of its own,
 
-        Cov(f(x, t), f(x', t')) = k_M(|t - t'|) + k(x, x') k_T(|t - t'|),    noise variance lambda,
+        Cov(f(x, t), f(x', t')) = (1 + k(x, x')) k_T(|t - t'|),    noise variance lambda,
 
-    with k the Matern kernel of smoothness 5/2 with a length-scale for each coordinate, k_M that of an unknown mean, and
-    k_T exponential forgetting, (1 - eps)^{tau / 2}, or, where ``timescale`` is finite, the Matern kernel of smoothness
-    3/2. k_M is k_T, or of the same kinds with eps and time-scale of its own: all may go up and down together while the
-    shape about the mean stays.
+    with k the Matern kernel of smoothness 5/2 with a length-scale for each coordinate, the 1 an unknown mean, and k_T
+    exponential forgetting, (1 - eps)^{tau / 2}, or, where ``timescale`` is finite, the Matern kernel of smoothness 3/2.
 
     At most ``capacity`` observations are held. Where there are more, one of the older half is dropped: the one with the
     least information about the function as it is now, on average over the members by their weights,
 
-        1/2 ln(1 + rho^2 c / lambda),   rho = (k_M + k_T)(its age) / 2,   c = its variance given the others.
+        1/2 ln(1 + rho^2 c / lambda),   rho = k_T(its age),   c = its variance given the others.
 
     What that costs a member whose hyperparameters stay, for variances s^2 of the function now:
 
@@ -40,8 +38,8 @@ class PointMembers(MemberPosterior, Described):
         lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each one dropped,
 
     with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
-    exponential forgetting, k_M = k_T, and bounds what all that were dropped could tell together; the second is for all
-    kernels over time, and at eps = 0 the only one. Where the member is right the means differ by normal numbers,
+    exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and
+    at eps = 0 the only one. Where the member is right the means differ by normal numbers,
     variance s^2_held - s^2_all.
     (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
     (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
@@ -52,7 +50,6 @@ class PointMembers(MemberPosterior, Described):
         noise_variance: (P,) lambda > 0 in units of k, where members begin.
         forgetting_rate: (P,) eps in [0, 1), per unit of time.
         timescale: (P,) length-scale of the Matern kernel over time; infinity: exponential forgetting.
-        mean_forgetting_rate, mean_timescale: (P,) both of k_M; None: those of k_T.
         replicates: S.
         capacity: at least 2.
 
@@ -61,7 +58,7 @@ class PointMembers(MemberPosterior, Described):
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
         beginning: (P, d) and (P,), what both were at first.
-        in_space, prior: (S, P, n, n) k and k_M + k k_T between all points observed.
+        in_space, prior: (S, P, n, n) 1 + k and (1 + k) k_T between all points observed.
         inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
 
     Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
@@ -80,8 +77,6 @@ class PointMembers(MemberPosterior, Described):
         forgetting_rate: Tensor,
         timescale: Tensor,
         *,
-        mean_forgetting_rate: Tensor | None = None,
-        mean_timescale: Tensor | None = None,
         replicates: int = 1,
         capacity: int = 200,
     ) -> None:
@@ -105,26 +100,25 @@ class PointMembers(MemberPosterior, Described):
         validation.shape_is(
             "lengthscale", lengthscale, wide.shape in ((P, 1), (P, d)), f"({P},) or ({P}, {d})"
         )
-        mean_rate = forgetting_rate if mean_forgetting_rate is None else mean_forgetting_rate
-        mean_scale = timescale if mean_timescale is None else mean_timescale
-        rates = {"forgetting_rate": forgetting_rate, "mean_forgetting_rate": mean_rate}
-        scales = {"timescale": timescale, "mean_timescale": mean_scale}
-        for name, value in (rates | scales | {"noise_variance": noise_variance}).items():
+        of_members = {
+            "noise_variance": noise_variance,
+            "forgetting_rate": forgetting_rate,
+            "timescale": timescale,
+        }
+        for name, value in of_members.items():
             shape = validation.tensor(name, value).shape
             validation.shape_is(name, value, shape == (P,), f"({P},), a number for each member")
         for name, value in (("lengthscale", lengthscale), ("noise_variance", noise_variance)):
             ok = bool((value.isfinite() & (value > 0)).all())
             validation.require(ok, name, value, "finite and > 0")
-        for name, value in rates.items():
-            validation.require(bool(((value >= 0) & (value < 1)).all()), name, value, "in [0, 1)")
-        for name, value in scales.items():
-            validation.require(bool((value > 0).all()), name, value, "numbers > 0")
+        ok = bool(((forgetting_rate >= 0) & (forgetting_rate < 1)).all())
+        validation.require(ok, "forgetting_rate", forgetting_rate, "in [0, 1)")
+        validation.require(bool((timescale > 0).all()), "timescale", timescale, "numbers > 0")
         self.bounds = bounds.double()
         side = self.bounds[1] - self.bounds[0]
         self._side = torch.where(side > 0, side, 1.0)
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
-        self.shape_over_time = FadingKernels(self.forgetting_rate, self.timescale)
-        self.mean_over_time = FadingKernels(mean_rate.double(), mean_scale.double())
+        self.over_time = FadingKernels(self.forgetting_rate, self.timescale)
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self.reset()
 
@@ -146,8 +140,8 @@ class PointMembers(MemberPosterior, Described):
 
     @property
     def effective_rate(self) -> Tensor:
-        """eps of the shape, (P,); of a smooth kernel over time that of the exponential one with the same integral."""
-        return self.shape_over_time.effective_rate
+        """eps, (P,); of a smooth kernel over time that of the exponential one with the same integral."""
+        return self.over_time.effective_rate
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -164,20 +158,16 @@ class PointMembers(MemberPosterior, Described):
         self.held = torch.cat([without(self.held, dropped, 2), holds], 2)
         gap = (self.times[:, -1:] - self.times).unsqueeze(-1).unsqueeze(1)
         in_space = covariance(self.inputs.unsqueeze(1), new.unsqueeze(1), self.lengthscale)
-        self.prior = moved(self.prior, dropped, self._together(in_space, gap))
+        self.prior = moved(self.prior, dropped, in_space * self.over_time(gap))
         self.in_space = moved(self.in_space, dropped, in_space)
         self.inverse, self.weights = self._factored(...)
-
-    def _together(self, in_space: Tensor, gap: Tensor) -> Tensor:
-        """k_M + k k_T, given k and gaps."""
-        return CONSTANT * self.mean_over_time(gap) + in_space * self.shape_over_time(gap)
 
     def information(self, time: float) -> Tensor:
         """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
         noise = self.noise_variance.unsqueeze(-1)
         c = (1 / self.inverse.diagonal(dim1=-2, dim2=-1) - noise).clamp_min(0.0)
         age = (time - self.times)[:, None, None]
-        rho = (CONSTANT * self.mean_over_time(age) + self.shape_over_time(age)).squeeze(-2) / (CONSTANT + 1)
+        rho = self.over_time(age).squeeze(-2)
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
 
     def _least_telling(self, time: float, weights: Tensor) -> list[int]:
@@ -194,15 +184,14 @@ class PointMembers(MemberPosterior, Described):
         if where is None:
             points = self.inputs.unsqueeze(1)
             self.in_space = covariance(points, points, self.lengthscale)
-            self.prior = self._together(self.in_space, gap.unsqueeze(1))
+            self.prior = self.in_space * self.over_time(gap.unsqueeze(1))
             self.inverse, self.weights = self._factored(...)
             return
         run, member = where.nonzero(as_tuple=True)
         points, gap = self.inputs[run], gap[run]
-        shape = covariance(points, points, self.lengthscale[run, member])
-        mean_over_time, shape_over_time = self.mean_over_time.of(member), self.shape_over_time.of(member)
-        self.in_space[run, member] = shape
-        self.prior[run, member] = CONSTANT * mean_over_time(gap) + shape * shape_over_time(gap)
+        in_space = covariance(points, points, self.lengthscale[run, member])
+        self.in_space[run, member] = in_space
+        self.prior[run, member] = in_space * self.over_time.of(member)(gap)
         self.inverse[run, member], self.weights[run, member] = self._factored((run, member))
 
     def _factored(self, which: Any) -> tuple[Tensor, Tensor]:
@@ -216,8 +205,7 @@ class PointMembers(MemberPosterior, Described):
         """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
         age = (time - self.times)[:, None, :, None]
         weights = (self.held * self.weights).unsqueeze(-1)
-        constant = CONSTANT * (self.mean_over_time(age) * weights).sum(-2, keepdim=True)
-        return (constant + self.in_space @ (self.shape_over_time(age) * weights)).squeeze(-1)
+        return (self.in_space @ (self.over_time(age) * weights)).squeeze(-1)
 
     @property
     def squares(self) -> Tensor:
