@@ -18,7 +18,7 @@ from bandits_torch.policies.point_averaging import PointAveraging
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
 _TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
-_LENGTHSCALES = (0.4,)  # of the unit cube, times sqrt(d)
+_LENGTHSCALES = (0.2, 0.6)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
 
 
@@ -35,12 +35,12 @@ def auto_over_points(
     kind: type[PointAveraging] = PointAveraging,
     **options: Any,
 ) -> PointAveraging:
-    """``PointAveraging`` over seven kernels over time, without change to fast and smooth.
+    """``PointAveraging`` over seven kernels over time, without change to fast and smooth, times two length-scales.
 
     Args:
-        kernel: None: not known; else squared exponential or Matern, at whose length-scales as many members more begin.
-            All adapt.
-        noise_variance: given only with ``kernel``, over whose variance it is the noise at which those begin.
+        kernel: None: not known; else squared exponential or Matern, whose length-scales are those at which the second
+            half of the members begins. All adapt.
+        noise_variance: given only with ``kernel``, over whose variance it is the noise at which that half begins.
         replicates: S.
         width, search, seed: of ``PointAveraging``.
         capacity: of ``PointMembers``.
@@ -51,16 +51,16 @@ def auto_over_points(
     """
     over_time = [(rate, math.inf) for rate in _RATES] + [(0.0, scale) for scale in _TIMESCALES]
     number = domain.bounds.double().new_tensor
-    begins = [(number([times * math.sqrt(domain.dim)] * domain.dim), _NOISE) for times in _LENGTHSCALES]
+    rate, timescale = number(over_time).repeat(2, 1).T
+    short, long = (number([times * math.sqrt(domain.dim)] * domain.dim) for times in _LENGTHSCALES)
+    noise = [_NOISE, _NOISE]
     if kernel is not None:
-        begins.append(_told(domain, kernel, noise_variance))
+        long, noise[1] = _told(domain, kernel, noise_variance)
     else:
         validation.require(noise_variance is None, "noise_variance", noise_variance, "None without a kernel")
-    lengthscale, noise = zip(*begins, strict=True)
-    rate, timescale = number(over_time).repeat(len(begins), 1).T
     members = PointMembers(
         domain.bounds,
-        torch.stack(lengthscale).repeat_interleave(len(over_time), 0),
+        torch.stack([short, long]).repeat_interleave(len(over_time), 0),
         number(noise).repeat_interleave(len(over_time)),
         rate,
         timescale,

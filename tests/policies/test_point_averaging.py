@@ -161,7 +161,7 @@ def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
     assert isinstance(policy, PointAveraging)
     told = problem.knowledge.kernel.lengthscale.item()
     begins = policy.members.beginning[0][:, 0].tolist()
-    assert begins == pytest.approx([0.4 * math.sqrt(3)] * 7 + [told] * 7)
+    assert begins == pytest.approx([0.2 * math.sqrt(3)] * 7 + [told] * 7)
     assert policy.members.beginning[1].tolist() == pytest.approx([0.02] * 7 + [0.0025] * 7)
     history = run(policy, make("dynamic-griewank", horizon=20, replicates=2), 20)
     assert history.arms.shape == (2, 20, 3)
