@@ -95,6 +95,7 @@ class PointAveraging(Policy):
         self.search = PointSearch(initial=2 * (self.dim + 1)) if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         ones = members.bounds.new_ones(self.num_members)
+        behind = validation.positive_or_infinite("behind", behind)
         self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind, at_once=behind / 2)
         self.scale = MemberScale(0 * ones, ones > 0, self.replicates)
         self.refine_every = validation.positive_integer("refine_every", refine_every)

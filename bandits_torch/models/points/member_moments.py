@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bandits_torch.models.points.member_kernels import CONSTANT, matern_parts
-
-if TYPE_CHECKING:
-    from bandits_torch.models.points.member_posterior import MemberPosterior
+from bandits_torch.models.points.member_kernels import CONSTANT, FadingKernels, matern_parts
 
 _LEAST_VARIANCE = 1e-10
+
+
+class HeldByMembers(Protocol):
+    """What ``MemberPosterior`` holds, by its names there."""
+
+    inputs: Tensor
+    times: Tensor
+    held: Tensor
+    lengthscale: Tensor
+    inverse: Tensor
+    weights: Tensor
+    over_time: FadingKernels
 
 
 class MemberMoments(torch.autograd.Function):
@@ -33,7 +42,7 @@ class MemberMoments(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, U: Tensor, time: Tensor, members: MemberPosterior) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, U: Tensor, time: Tensor, members: HeldByMembers) -> tuple[Tensor, Tensor]:
         """Points (S, b, d), times (S, b)."""
         lengthscale = members.lengthscale.unsqueeze(-2)
         points, held = U.unsqueeze(1) / lengthscale, members.inputs.unsqueeze(1) / lengthscale
