@@ -22,12 +22,14 @@ from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, 
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.typical_clock import TypicalClock
 
+_LIGHT = 0.01  # of all weight: members that have less together are left out of a search
+_MANY = 50  # observations: with twice as many held, refinements begin to be rarer
 _LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
 
 
 class PointAveraging(Policy):
     """argmax over the points of a domain of m + width sqrt(v), m and v of the mixture of P Gaussian processes over
-    points and time by their weights (``FixedShare``).
+    points and time by their weights (``FixedShare``); the lightest members, 1 % of the weight together, are left out.
 
     * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
       of all weight is spread again.
@@ -35,10 +37,12 @@ class PointAveraging(Policy):
       are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped.
     * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
-      ``rounds`` rounds of search begun at its own and at the heaviest member's. A member with its refinements is one
-      predictor, so the bound of ``FixedShare`` holds.
-    * A member far behind (``behind`` nats) is replaced by the heaviest member, all but its own kernel over time. If it
-      remembers longer than that one, it is what it remembers that was wrong: it starts anew from its prior.
+      ``rounds`` rounds of search begun at its own and at the heaviest member's; where 50 k are held, k = 2, 3, ..., one
+      more changes little and all costs more: every k ``refine_every``. A member with its refinements is one predictor,
+      so the bound of ``FixedShare`` holds.
+    * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
+      all but its own kernel over time. If it remembers longer than that one, it is what it remembers that was wrong: it
+      starts anew from its prior.
 
     Args:
         domain: where points may be played when ``choose`` is not told otherwise.
@@ -91,7 +95,8 @@ class PointAveraging(Policy):
         self.search = PointSearch(initial=2 * (self.dim + 1)) if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         ones = members.bounds.new_ones(self.num_members)
-        self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind)
+        behind = validation.positive_or_infinite("behind", behind)
+        self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind, at_once=behind / 2)
         self.scale = MemberScale(0 * ones, ones > 0, self.replicates)
         self.refine_every = validation.positive_integer("refine_every", refine_every)
         self.refined = validation.natural("refined", refined)
@@ -153,12 +158,16 @@ class PointAveraging(Policy):
         return Choice(points)
 
     def acquisition(self) -> AcquisitionFunction:
-        """What ``choose`` maximises over [x, time on the clock]: the mixture's upper bound.
+        """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture.
 
         It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
         """
-        unit = (self.sharing.weights * self.scale.scale).sum(-1).sqrt()
-        return UpperConfidenceBound(self._mixture(torch.zeros_like(unit), unit), self.width)
+        member, weights = heaviest(self.sharing.weights)
+        scale = self.scale.scale.gather(-1, member)
+        unit = (weights * scale).sum(-1).sqrt()
+        origin = torch.zeros_like(unit)
+        mixture = MemberMixture(self.members.of(member), weights, scale, origin, unit, self._pending)
+        return UpperConfidenceBound(mixture, self.width)
 
     @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:
@@ -216,8 +225,9 @@ class PointAveraging(Policy):
         self.members.observe(x, target, now, self.sharing.weights)
         self._steps += 1
         self._latest = observation.arm.detach().clone().unsqueeze(1)
-        if self.refined and self._steps % self.refine_every == 0:
-            self._refine()
+        every = self.refine_every * max(1, self.members.inputs.shape[1] // _MANY)
+        if self.refined and self._steps % every == 0:
+            self._refine(self._steps // every)
 
     def _check(self, observation: Observation) -> None:
         """Raise ValueError unless there is one finite point and one finite reward per replicate."""
@@ -239,11 +249,11 @@ class PointAveraging(Policy):
         target = torch.where(due, target[run, leader].unsqueeze(1), target)
         return torch.where(self.members.follow(due, leader), residual, target)
 
-    def _refine(self) -> None:
-        """Likelier hyperparameters for the heaviest member and some others in turn."""
+    def _refine(self, turn: int) -> None:
+        """Likelier hyperparameters for the heaviest member and some others, those whose turn it is."""
         members, best = self.members, self.sharing.log_weight.argmax(-1)
-        turn = (self._steps // self.refine_every) * (self.refined - 1)
-        others = (torch.arange(self.refined - 1, device=best.device) + turn) % self.num_members
+        among = torch.arange(self.refined - 1, device=best.device)
+        others = (among + turn * (self.refined - 1)) % self.num_members
         chosen = torch.cat([best.unsqueeze(-1), others.expand(self.replicates, -1)], -1)
         theta = refine(members, chosen, best, self.rounds)
         enough = (members.num_held >= _LEAST_HELD).gather(-1, chosen)
@@ -290,3 +300,16 @@ class PointAveraging(Policy):
         for name in ("members", "sharing", "scale", "clock"):
             getattr(self, name).load_state_dict(state[name])
         self._start, self._steps, self._latest = state["start"], state["steps"], state["latest"].clone()
+
+
+def heaviest(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The fewest members that have all but ``_LIGHT`` of the weight, (S, K), and their share of it.
+
+    K is the most that a replicate needs; the others have more, whose share is 0.
+    """
+    sorted_weights, member = weights.sort(-1, descending=True)
+    before = sorted_weights.cumsum(-1) - sorted_weights
+    share = torch.where(before < 1 - _LIGHT, sorted_weights, 0.0)
+    most = int((share > 0).sum(-1).max())
+    share = share[:, :most]
+    return member[:, :most], share / share.sum(-1, keepdim=True)

@@ -28,7 +28,8 @@ class FixedShare(ReplicateState):
     nothing about regret.
 
     Members that fall behind: the score c_p <- memory c_p + ln f_p; a member is due for a reset once its score is
-    ``behind`` nats below the best one's, and its score is then that of the best.
+    ``behind`` nats below the best one's, and its score is then that of the best. In one step no score falls more than
+    ``at_once`` nats behind that of the member that predicted best.
 
     Args:
         prior: (P,) weights pi > 0; normalised here.
@@ -36,6 +37,7 @@ class FixedShare(ReplicateState):
         share: a, in [0, 1).
         behind: nats; infinity: nobody is ever due.
         memory: in [0, 1), of the score.
+        at_once: nats; less than ``behind``: no single observation makes a member due.
 
     Attributes:
         log_weight: (S, P).
@@ -61,6 +63,7 @@ class FixedShare(ReplicateState):
         share: float = 0.001,
         behind: float = 12.0,
         memory: float = 0.9,
+        at_once: float = math.inf,
     ) -> None:
         validation.tensor("prior", prior)
         ok = prior.dim() == 1 and len(prior) > 0 and bool((prior.isfinite() & (prior > 0)).all())
@@ -69,6 +72,7 @@ class FixedShare(ReplicateState):
         self.share = validation.below_one("share", share)
         self.behind = validation.positive_or_infinite("behind", behind)
         self.memory = validation.below_one("memory", memory)
+        self.at_once = validation.positive_or_infinite("at_once", at_once)
         self.log_prior = (prior / prior.sum()).log()
         self.reset()
 
@@ -95,6 +99,8 @@ class FixedShare(ReplicateState):
             kept, spread = math.log1p(-self.share), math.log(self.share)
             posterior = torch.logaddexp(posterior + kept, self.log_prior + spread)
         self.log_weight = posterior - posterior.logsumexp(-1, keepdim=True)
+        if self.at_once < math.inf:
+            log_density = torch.maximum(log_density, log_density.amax(-1, keepdim=True) - self.at_once)
         self.score = self.memory * self.score + log_density
         best = self.score.amax(-1, keepdim=True)
         due = best - self.score > self.behind

@@ -65,8 +65,9 @@ class DynamicFunction(ContinuousProblem):
         super().__init__(Domain(box), replicates, noise_scale, horizon)
         self._function = function.to(torch.float64)
         self._low, self._high = torch.as_tensor(function.bounds, dtype=torch.float64)
-        if function.optimizers is not None:
-            self.hints = ((function.optimizers.to(box) - self._low) / (self._high - self._low))[:, :-1]
+        known = _optimizers(function)
+        if known is not None:
+            self.hints = ((known.to(box) - self._low) / (self._high - self._low))[:, :-1]
         self._mean, self._deviation = 0.0, 1.0
         points = self.domain.sample(_POINTS, 0)
         moments = [1 + (horizon - 1) * i / (_MOMENTS - 1) for i in range(_MOMENTS)]
@@ -109,6 +110,15 @@ class DynamicFunction(ContinuousProblem):
         super().to(*args, **kwargs)
         self._function = self._function.to(*args, **kwargs)
         return self
+
+
+def _optimizers(function: SyntheticTestFunction) -> Tensor | None:
+    """Where its optima are, as far as BoTorch knows: of Hartmann's function of four inputs, say, it does not."""
+    try:
+        known = function.optimizers
+    except NotImplementedError:
+        return None
+    return known if isinstance(known, Tensor) else None
 
 
 def _candidates(kernel: Kernel, rate: float, horizon: int) -> list[CandidatePrior]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.continuous import clock, clock_page
-from benchmarks.continuous.auto_step import MARKS, auto_step
+from benchmarks.continuous.auto_step import auto_step
 from benchmarks.continuous.page import write_page
 from benchmarks.continuous.race import PROBLEMS, continued
 from benchmarks.continuous.step import step_ratio
@@ -66,8 +66,8 @@ def main() -> None:
             continued(name, horizon, replicates, table, lambda line: print(line, flush=True), again)
     if asked.step or asked.fast:
         step_ratio(observations).to_csv(results / "step.csv", index=False, float_format="%.6g")
-        marks = (15, 20) if asked.fast else MARKS
-        auto_step(marks).to_csv(results / "step-auto.csv", index=False, float_format="%.6g")
+        longer = auto_step((15, 20), 5) if asked.fast else auto_step()
+        longer.to_csv(results / "step-auto.csv", index=False, float_format="%.6g")
     print(f"wrote {write_page(results, fast=asked.fast)}")
 
 

@@ -16,11 +16,12 @@ DIM = 3
 MARKS = (25, 50, 100, 200, 400)
 
 
-def auto_step(marks: tuple[int, ...] = MARKS, steps: int = 5) -> pd.DataFrame:
+def auto_step(marks: tuple[int, ...] = MARKS, steps: int = 20) -> pd.DataFrame:
     """Processor seconds of a step, one row for each number of rewards: both learn the same ones and choose in turn.
 
-    ``auto`` refines its members every fifth reward, so the mean of five steps has one refinement in it. The rival fits
-    and searches in ``choose``; time is its last input. Processor time of one thread, so other work counts little.
+    ``auto`` refines its members every fifth reward, where 200 are held every twentieth, so the mean of twenty steps has
+    at least one refinement in it. The rival fits and searches in ``choose``; time is its last input. Processor time of
+    one thread, so other work counts little.
     """
     generator = torch.Generator().manual_seed(0)
     domain = Domain(torch.tensor([[0.0] * DIM, [1.0] * DIM], dtype=torch.float64))

@@ -640,6 +640,7 @@ SPECS: dict[str, Spec] = {
             "prior": bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3)),
             "share": bad.rate,
             "behind": bad.numbers(lambda x: x > 0),
+            "at_once": bad.numbers(lambda x: x > 0),
             "memory": bad.rate,
         },
     ),

@@ -13,7 +13,7 @@ from gpytorch.kernels import MaternKernel
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.points.member_kernels import covariance
 from bandits_torch.models.points.member_mixture import MemberMixture
-from bandits_torch.models.points.member_refinement import log_posterior, refine
+from bandits_torch.models.points.member_refinement import HeldRows, log_posterior, refine
 from bandits_torch.models.points.point_members import PointMembers
 from tests.reference.plain_points import Process
 
@@ -74,6 +74,27 @@ def test_moments_are_those_of_gpytorchs_kernels():
         torch.testing.assert_close(mean[0, p], c @ torch.linalg.solve(K, Y[:, 0, p]), rtol=1e-7, atol=1e-8)
         expected = 2 - (c * torch.linalg.solve(K, c.T).T).sum(-1)
         torch.testing.assert_close(variance[0, p], expected, rtol=1e-7, atol=1e-8)
+
+
+def test_some_members_predict_as_they_do_among_all():
+    model = members(2, capacity=8)
+    filled(11, model)
+    model.follow(torch.tensor([[True, False, False], [False] * 3]), torch.tensor([1, 0]))  # one holds nothing
+    x, time = somewhere(4, 2), 11.0 + torch.rand(2, 4).double()
+    chosen = torch.tensor([[2, 0], [1, 2]])
+    some, run = model.of(chosen), torch.arange(2).unsqueeze(-1)
+    assert some.batch_shape == (2, 2)
+    for own, among_all in zip(some.moments(x, time), model.moments(x, time), strict=True):
+        torch.testing.assert_close(own, among_all[run, chosen], rtol=1e-12, atol=1e-12)
+    between = model.between(x, time, x[:, :2], time[:, :2])[run, chosen]
+    torch.testing.assert_close(some.between(x, time, x[:, :2], time[:, :2]), between, rtol=1e-12, atol=1e-12)
+    gradients = []
+    for m, kept in ((some, slice(None)), (model, (run, chosen))):
+        z, t = x.clone().requires_grad_(), time.clone().requires_grad_()
+        mean, variance = m.moments(z, t)
+        gradients.append(torch.autograd.grad((mean[kept] + variance[kept]).sum(), (z, t)))
+    for own, among_all in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, among_all, rtol=1e-9, atol=1e-10)
 
 
 def test_what_is_dropped_tells_least_and_the_latest_half_stays():
@@ -162,7 +183,7 @@ def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors()
             prior = prior + torch.distributions.Normal(middle, 0.3).log_prob(row[:3]).sum()
             prior = prior + botorchs_noise.noise_prior.log_prob(row[3].exp())
             values.append(float(normal.log_prob(y) + prior))
-        own = log_posterior(theta, model, torch.tensor([3 * s + p] * 2))
+        own = log_posterior(theta, HeldRows.of(model, torch.tensor([3 * s + p] * 2)))
         assert math.isclose(float(own[1] - own[0]), values[1] - values[0], rel_tol=1e-6)
 
 
@@ -175,9 +196,9 @@ def test_refinement_finds_likelier_hyperparameters_each_on_its_own():
     chosen, like = torch.tensor([[0, 2], [1, 2]]), torch.tensor([0, 2])
     rows = torch.tensor([0, 2, 4, 5])
     theta = torch.cat([model.lengthscale.log(), model.noise_variance.log().unsqueeze(-1)], -1).reshape(6, -1)
-    before = log_posterior(theta[rows], model, rows)
+    before = log_posterior(theta[rows], HeldRows.of(model, rows))
     found = refine(model, chosen, like, rounds=15)
-    after = log_posterior(found.reshape(4, -1), model, rows)
+    after = log_posterior(found.reshape(4, -1), HeldRows.of(model, rows))
     assert (after > before).all()
     assert (after[[0, 1, 3]] > before[[0, 1, 3]] + 10).all()  # the other forgets too fast for this function
     alone = refine(model, chosen[:, 1:], like, rounds=15)
@@ -297,7 +318,9 @@ def test_the_gradient_of_the_likelihood_is_that_of_differences(noise):
     theta = torch.cat(
         [-1 + 0.4 * torch.randn(4, 3, generator=g), torch.full((4, 1), math.log(noise))], -1
     ).double()
-    assert torch.autograd.gradcheck(lambda t: log_posterior(t, model, row), theta.requires_grad_(), rtol=1e-5)
+    assert torch.autograd.gradcheck(
+        lambda t: log_posterior(t, HeldRows.of(model, row)), theta.requires_grad_(), rtol=1e-5
+    )
 
 
 def test_targets_that_are_all_0_have_no_gradient():
@@ -305,7 +328,9 @@ def test_targets_that_are_all_0_have_no_gradient():
     filled(6, model)
     model.targets.zero_()
     theta = torch.full((1, 4), -1.0).double().requires_grad_()
-    (gradient,) = torch.autograd.grad(log_posterior(theta, model, torch.tensor([0])).sum(), theta)
+    (gradient,) = torch.autograd.grad(
+        log_posterior(theta, HeldRows.of(model, torch.tensor([0]))).sum(), theta
+    )
     assert bool(gradient.isnan().any())
 
 
@@ -319,7 +344,7 @@ def test_the_least_capacity_holds_the_latest_two():
 
 def test_kernels_kept_are_those_computed_anew_to_the_last_bit():
     model = members(replicates=3, capacity=23)
-    names = ("in_space", "in_time", "inverse", "weights")
+    names = ("in_space", "prior", "inverse", "weights")
     for steps in (1, 2, 9, 23, 40):  # below and above what is held, odd lengths for the tails of vector loops
         model.reset()
         filled(steps, model, seed=steps)

@@ -432,6 +432,7 @@ def test_parts_that_do_not_fit_are_refused_by_name():
         "prior": {"prior": -one},
         "share": {"prior": one, "share": 1.0},
         "behind": {"prior": one, "behind": 0.0},
+        "at_once": {"prior": one, "at_once": -1.0},
         "memory": {"prior": one, "memory": 1.0},
     }.items():
         with pytest.raises(ValueError, match=name):

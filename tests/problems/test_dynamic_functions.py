@@ -5,6 +5,7 @@ import torch
 from botorch.test_functions import Ackley, Griewank, Hartmann, Levy, Shekel, StyblinskiTang
 
 from bandits_torch.problems import PROBLEMS, make
+from bandits_torch.problems.dynamic_functions import DynamicFunction
 from bandits_torch.streams import ReplicateStreams
 
 FUNCTIONS = {
@@ -106,3 +107,12 @@ def test_dtype_can_be_changed():
     assert problem.expected(4, X).dtype == torch.float32
     assert problem.best(4).dtype == torch.float32
     torch.testing.assert_close(problem.best(4).double(), before, rtol=1e-5, atol=1e-5)
+
+
+def test_a_function_whose_optima_nobody_wrote_down_is_taken_too():
+    function = Hartmann(dim=4, dtype=torch.float64)
+    with pytest.raises(NotImplementedError):
+        _ = function.optimizers
+    problem = DynamicFunction(function, horizon=20)
+    X = problem.domain.sample(2**12, seed=5).unsqueeze(1)
+    assert float(problem.best(10)) >= float(problem.expected(10, X).max())

@@ -58,7 +58,7 @@ class PlainPointAveraging:
 
     Args:
         processes: a list of ``Process``, of equal weight.
-        rules: share, behind, memory of the score; forget (of the scale), tail, clip; capacity.
+        rules: share, behind, memory and at_once of the score; forget (of the scale), tail, clip; capacity.
     """
 
     def __init__(self, processes, **rules):
@@ -120,7 +120,8 @@ class PlainPointAveraging:
             (1 - rules["share"]) * w * math.exp(f) / mixed + rules["share"] / P
             for w, f in zip(self.w, densities, strict=True)
         ]
-        self.score = [rules["memory"] * c + f for c, f in zip(self.score, densities, strict=True)]
+        least = max(densities) - rules["at_once"]
+        self.score = [rules["memory"] * c + max(f, least) for c, f in zip(self.score, densities, strict=True)]
         self._replace(targets, e)
         if len(self.places) == rules["capacity"]:
             self._drop(now)

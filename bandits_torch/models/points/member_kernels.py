@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -34,10 +36,44 @@ def _matern(squared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return decay, tail, (tail + r.square() / 3) * decay
 
 
-def fading(gap: Tensor, decay: Tensor, smooth: Tensor) -> Tensor:
-    """k_T of gaps: e^{-r}, or (1 + r) e^{-r} where ``smooth``, r = ``decay`` |gap|."""
-    r = decay * gap.abs()
-    return (1 + smooth * r) * (-r).exp()
+class FadingKernels:
+    """k_T of many members, exponential forgetting or Matern 3/2: (1 - eps)^{tau / 2}, or (1 + r) e^{-r},
+    r = sqrt(3) tau / T.
+
+    Args:
+        forgetting_rate: (P,) eps.
+        timescale: (P,) T; infinity: exponential.
+    """
+
+    def __init__(self, forgetting_rate: Tensor, timescale: Tensor) -> None:
+        smooth = timescale.isfinite()
+        decay = torch.where(smooth, math.sqrt(3) / timescale, -0.5 * torch.log1p(-forgetting_rate))
+        self._set(decay, smooth)
+
+    def _set(self, decay: Tensor, smooth: Tensor) -> None:
+        self.decay, self.smooth = decay, smooth
+
+    def of(self, member: Tensor) -> FadingKernels:
+        """Those of these members, of any shape."""
+        made = object.__new__(FadingKernels)
+        made._set(self.decay[member], self.smooth[member])
+        return made
+
+    @property
+    def effective_rate(self) -> Tensor:
+        """eps; of a smooth one that of the exponential one with the same integral."""
+        return -torch.expm1(-torch.where(self.smooth, self.decay, 2 * self.decay))
+
+    def __call__(self, gap: Tensor) -> Tensor:
+        """k_T of gaps, ``... P x b x n`` (a 1 in place of P: the same for all)."""
+        r = self.decay[..., None, None] * gap.abs()
+        return (1 + self.smooth[..., None, None] * r) * (-r).exp()
+
+    def slope(self, gap: Tensor) -> Tensor:
+        """Its derivative by the gap: -c sign(tau) e^{-r} or, smooth, -c r sign(tau) e^{-r}, r = c |tau|."""
+        c = self.decay[..., None, None]
+        r = c * gap.abs()
+        return -c * gap.sign() * torch.where(self.smooth[..., None, None], r, 1.0) * (-r).exp()
 
 
 def noisy(K: Tensor, held: Tensor, noise_variance: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.models.points.member_posterior import MemberPosterior
 
 
 @validation.names_arguments
@@ -44,7 +44,7 @@ class MemberMixture(Model):
 
     def __init__(
         self,
-        members: PointMembers,
+        members: MemberPosterior,
         weights: Tensor,
         scale: Tensor,
         offset: Tensor,
@@ -52,7 +52,7 @@ class MemberMixture(Model):
         pending: Tensor | None = None,
     ) -> None:
         super().__init__()
-        validation.instance("members", members, PointMembers, "PointMembers")
+        validation.instance("members", members, MemberPosterior, "PointMembers")
         both, alone = tuple(members.batch_shape), tuple(members.batch_shape[:1])
         given = {
             "weights": (weights, both),

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bandits_torch.models.points.member_kernels import CONSTANT, matern_parts
+from bandits_torch.models.points.member_kernels import CONSTANT, FadingKernels, matern_parts
 
 _LEAST_VARIANCE = 1e-10
 
 
 class HeldByMembers(Protocol):
-    """What ``PointMembers`` hold, by its names there."""
+    """What ``MemberPosterior`` holds, by its names there."""
 
     inputs: Tensor
     times: Tensor
@@ -22,12 +22,7 @@ class HeldByMembers(Protocol):
     lengthscale: Tensor
     inverse: Tensor
     weights: Tensor
-
-    def over_time(self, gap: Tensor) -> Tensor:
-        """k_T."""
-
-    def over_time_slope(self, gap: Tensor) -> Tensor:
-        """Its derivative."""
+    over_time: FadingKernels
 
 
 class MemberMoments(torch.autograd.Function):
@@ -52,15 +47,15 @@ class MemberMoments(torch.autograd.Function):
         lengthscale = members.lengthscale.unsqueeze(-2)
         points, held = U.unsqueeze(1) / lengthscale, members.inputs.unsqueeze(1) / lengthscale
         decay, tail, matern = matern_parts(points, held)
-        in_space = CONSTANT + matern
         gap = (time.unsqueeze(-1) - members.times.unsqueeze(-2)).unsqueeze(1)  # S x 1 x b x n
         over_time = members.over_time(gap) * members.held.unsqueeze(-2)
+        in_space = CONSTANT + matern
         K = in_space * over_time
         told = K @ members.inverse
         mean = (K @ members.weights.unsqueeze(-1)).squeeze(-1)
         variance = 1.0 + CONSTANT - (told * K).sum(-1)
         ctx.save_for_backward(points, held, decay, tail, in_space, over_time, told, gap, variance)
-        ctx.members = members
+        ctx.over_time = members.over_time
         ctx.weights, ctx.lengthscale, ctx.where = members.weights, lengthscale, members.held
         return mean, variance.clamp_min(_LEAST_VARIANCE)
 
@@ -77,6 +72,6 @@ class MemberMoments(torch.autograd.Function):
             toward = pull @ held - pull.sum(-1, keepdim=True) * points
             dU = (5.0 / 3.0) * (toward / ctx.lengthscale).sum(1)
         if ctx.needs_input_grad[1]:
-            slope = ctx.members.over_time_slope(gap) * ctx.where.unsqueeze(-2)
+            slope = ctx.over_time.slope(gap) * ctx.where.unsqueeze(-2)
             dt = (h * in_space * slope).sum((1, -1))
         return dU, dt, None

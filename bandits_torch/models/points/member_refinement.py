@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -21,7 +22,30 @@ _NOISES = math.log(1e-4), math.log(3.0)
 _NOISE_PRIOR = -4.0, 1.0  # of the logarithm, as BoTorch has it
 
 
-def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class HeldRows:
+    """What some members hold, one after the other, b of them: points (b, n, d) of the unit cube, targets (b, n), those
+    held, and k_T between all, (b, n, n)."""
+
+    inputs: Tensor
+    targets: Tensor
+    held: Tensor
+    over_time: Tensor
+
+    @classmethod
+    def of(cls, members: PointMembers, row: Tensor) -> HeldRows:
+        """Of the members s P + p that ``row`` (b,) names."""
+        P = members.batch_shape[1]
+        s, p = row // P, row % P
+        gap = members.times[s].unsqueeze(-1) - members.times[s].unsqueeze(-2)
+        return cls(members.inputs[s], members.targets[s, p], members.held[s, p], members.over_time.of(p)(gap))
+
+    def at(self, place: Tensor) -> HeldRows:
+        """Those at these places, (c,)."""
+        return HeldRows(*(getattr(self, field.name)[place] for field in fields(self)))
+
+
+def log_posterior(theta: Tensor, rows: HeldRows) -> Tensor:
     """ln p(y | theta) + ln p(theta), up to a constant, (b,).
 
     With A = K + lambda I in the member's unit and the n targets it holds, the unit maximised over,
@@ -35,16 +59,16 @@ def log_posterior(theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
 
     Args:
         theta: (b, d + 1), logarithms of length-scales and noise variance.
-        row: (b,), which member each is for, s P + p.
+        rows: what the member that each is for holds.
     """
-    d = members.dim
+    d = theta.shape[-1] - 1
     logarithms, noise = theta[:, :d], theta[:, d]
     mean = logarithms.mean(-1)
     prior = (logarithms - math.sqrt(2) - 0.5 * math.log(d)).square().sum(-1) / 3
     prior = prior + ((logarithms - mean.unsqueeze(-1)) / ANISOTROPY).square().sum(-1)
     prior = prior + ((noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]).square()
     prior = prior + 2 * theta.sum(-1)  # d ln l / dl = 1 / l
-    return LogLikelihood.apply(theta, members, row) - 0.5 * prior
+    return LogLikelihood.apply(theta, rows) - 0.5 * prior
 
 
 class LogLikelihood(torch.autograd.Function):
@@ -60,13 +84,11 @@ class LogLikelihood(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, theta: Tensor, members: PointMembers, row: Tensor) -> Tensor:
-        """theta (b, d + 1), rows (b,)."""
-        d, P = members.dim, members.batch_shape[1]
-        s, p = row // P, row % P
-        held, over_time = members.held[s, p], members.in_time[s, p]
-        y = (members.targets[s, p] * held).unsqueeze(-1)
-        u, noise = members.inputs[s] / theta[:, None, :d].exp(), theta[:, d].exp()
+    def forward(ctx: Any, theta: Tensor, rows: HeldRows) -> Tensor:
+        """theta (b, d + 1), as many rows."""
+        d, held, over_time = theta.shape[-1] - 1, rows.held, rows.over_time
+        y = (rows.targets * held).unsqueeze(-1)
+        u, noise = rows.inputs / theta[:, None, :d].exp(), theta[:, d].exp()
         decay, tail, matern = matern_parts(u, u)
         L = torch.linalg.cholesky(noisy((CONSTANT + matern) * over_time, held, noise))
         z = torch.linalg.solve_triangular(L, y, upper=False)
@@ -78,7 +100,7 @@ class LogLikelihood(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_value: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, of_value: Tensor) -> tuple[Tensor, None]:
         """The gradient by theta."""
         L, z, u, noise, held, n, squares, slope = ctx.saved_tensors
         alpha = torch.linalg.solve_triangular(L.mT, z, upper=True)
@@ -88,7 +110,7 @@ class LogLikelihood(torch.autograd.Function):
         W = (5.0 / 3.0) * M * slope  # M couples no point that is not held to another
         of_lengths = 2 * (W.sum(-1, keepdim=True) * u.square() - u * (W @ u)).sum(-2)
         gradient = torch.cat([of_lengths, of_noise.unsqueeze(-1)], -1)
-        return of_value.unsqueeze(-1) * gradient, None, None
+        return of_value.unsqueeze(-1) * gradient, None
 
 
 def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> Tensor:
@@ -113,10 +135,16 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
     begun = _logarithms(*members.beginning).clamp(low, high)[chosen.reshape(-1)]
     others = torch.where((chosen == like.unsqueeze(-1)).reshape(-1, 1), begun, others)
     start = torch.cat([own, others])
-    column, D = torch.cat([rows, rows]).to(theta), theta.shape[-1]
+    held, D = HeldRows.of(members, rows), theta.shape[-1]
+    place = torch.arange(len(rows), device=rows.device).repeat(2).to(theta)
+    going_on, of_these = place[:0], held
 
     def value(X: Tensor) -> Tensor:
-        return log_posterior(X[:, 0, :D], members, X[:, 0, D].long())
+        nonlocal going_on, of_these
+        if not torch.equal(X[:, 0, D], going_on):  # searches that have ended are no longer asked for
+            going_on = X[:, 0, D].detach().clone()
+            of_these = held.at(going_on.long())
+        return log_posterior(X[:, 0, :D], of_these)
 
     with (
         warnings.catch_warnings(record=True),
@@ -124,18 +152,18 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
     ):  # that the rounds are up, or a line search ended
         try:
             found, _ = gen_candidates_scipy(
-                torch.cat([start, column.unsqueeze(-1)], -1).unsqueeze(1),
+                torch.cat([start, place.unsqueeze(-1)], -1).unsqueeze(1),
                 value,  # type: ignore[arg-type]
                 torch.cat([low, low.new_zeros(1)]),
-                torch.cat([high, high.new_full((1,), float(S * P))]),
+                torch.cat([high, high.new_full((1,), float(len(rows)))]),
                 options={"maxiter": rounds},
-                fixed_features={D: column},
+                fixed_features={D: place},
             )
         except OptimizationGradientError:
             return own.reshape(*chosen.shape, D)
     with torch.no_grad():
         tried = torch.stack([own, *found[:, 0, :D].chunk(2)])  # 3 x SK x D
-        values = torch.stack([log_posterior(t, members, rows) for t in tried])
+        values = torch.stack([log_posterior(t, held) for t in tried])
         best = values.nan_to_num(nan=-torch.inf).argmax(0)
     return tried[best, torch.arange(len(rows), device=best.device)].reshape(*chosen.shape, D)
 

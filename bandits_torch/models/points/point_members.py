@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,14 +10,14 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
-from bandits_torch.models.algebra.cholesky import bordered
-from bandits_torch.models.points.member_kernels import covariance, fading, noisy
-from bandits_torch.models.points.member_moments import MemberMoments
+from bandits_torch.models.points.member_kernels import FadingKernels, covariance, noisy
+from bandits_torch.models.points.member_posterior import MemberPosterior
+from bandits_torch.models.points.moving_tables import moved, without
 
 _STATE = ("inputs", "times", "targets", "held", "lengthscale", "noise_variance")
 
 
-class PointMembers(Described):
+class PointMembers(MemberPosterior, Described):
     """P Gaussian processes over points and time, S replicates of each, from the same observations.
 
     Member p has, on the unit cube that the domain's box is scaled to, in a unit of its own,
@@ -40,7 +39,8 @@ class PointMembers(Described):
 
     with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
     exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and
-    at eps = 0 the only one. Where the member is right the means differ by normal numbers, variance s^2_held - s^2_all.
+    at eps = 0 the only one. Where the member is right the means differ by normal numbers,
+    variance s^2_held - s^2_all.
     (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
     (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
 
@@ -58,7 +58,7 @@ class PointMembers(Described):
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
         beginning: (P, d) and (P,), what both were at first.
-        in_space, in_time: (S, P, n, n) 1 + k and k_T between all points observed.
+        in_space, prior: (S, P, n, n) 1 + k and (1 + k) k_T between all points observed.
         inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
 
     Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
@@ -100,10 +100,14 @@ class PointMembers(Described):
         validation.shape_is(
             "lengthscale", lengthscale, wide.shape in ((P, 1), (P, d)), f"({P},) or ({P}, {d})"
         )
-        for name, value in (("noise_variance", noise_variance), ("timescale", timescale)):
-            validation.shape_is(
-                name, value, validation.tensor(name, value).shape == (P,), f"({P},), a number for each member"
-            )
+        of_members = {
+            "noise_variance": noise_variance,
+            "forgetting_rate": forgetting_rate,
+            "timescale": timescale,
+        }
+        for name, value in of_members.items():
+            shape = validation.tensor(name, value).shape
+            validation.shape_is(name, value, shape == (P,), f"({P},), a number for each member")
         for name, value in (("lengthscale", lengthscale), ("noise_variance", noise_variance)):
             ok = bool((value.isfinite() & (value > 0)).all())
             validation.require(ok, name, value, "finite and > 0")
@@ -114,34 +118,20 @@ class PointMembers(Described):
         side = self.bounds[1] - self.bounds[0]
         self._side = torch.where(side > 0, side, 1.0)
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
-        self.smooth = self.timescale.isfinite()
-        decay = -0.5 * torch.log1p(-self.forgetting_rate)
-        self._decay = torch.where(self.smooth, math.sqrt(3) / self.timescale, decay)
+        self.over_time = FadingKernels(self.forgetting_rate, self.timescale)
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self.reset()
 
     # -- what it is ------------------------------------------------------------------------------------
 
-    inputs: Tensor
-    times: Tensor
     targets: Tensor
-    held: Tensor
-    lengthscale: Tensor
-    noise_variance: Tensor
     in_space: Tensor
-    in_time: Tensor
-    inverse: Tensor
-    weights: Tensor
+    prior: Tensor
 
     @property
     def batch_shape(self) -> torch.Size:
         """(S, P)."""
         return torch.Size((self.replicates, len(self.forgetting_rate)))
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.bounds.shape[-1]
 
     @property
     def num_held(self) -> Tensor:
@@ -151,115 +141,71 @@ class PointMembers(Described):
     @property
     def effective_rate(self) -> Tensor:
         """eps, (P,); of a smooth kernel over time that of the exponential one with the same integral."""
-        return -torch.expm1(-torch.where(self.smooth, self._decay, 2 * self._decay))
-
-    def unit_cube(self, X: Tensor) -> Tensor:
-        """Points ``... x d`` of the box, scaled to the unit cube."""
-        return (X.double() - self.bounds[0]) / self._side
-
-    def over_time(self, gap: Tensor) -> Tensor:
-        """k_T of gaps ``(S, P, ...)`` (a 1 in place of P: the same for all)."""
-        shape = (-1, *[1] * (gap.dim() - 2))
-        return fading(gap, self._decay.reshape(shape), self.smooth.reshape(shape))
-
-    def over_time_slope(self, gap: Tensor) -> Tensor:
-        """The derivative of k_T by the gap, of gaps as in ``over_time``: -c sign(tau) e^{-r} or, smooth, -c r sign(tau)
-        e^{-r}, with r = c |tau|."""
-        shape = (-1, *[1] * (gap.dim() - 2))
-        c, smooth = self._decay.reshape(shape), self.smooth.reshape(shape)
-        r = c * gap.abs()
-        return -c * gap.sign() * torch.where(smooth, r, 1.0) * (-r).exp()
-
-    # -- predicting ------------------------------------------------------------------------------------
-
-    def moments(self, X: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean, and variance in the member's squared unit, of points (S, b, d) at times (S, b): (S, P, b) each."""
-        mean, variance = MemberMoments.apply(self.unit_cube(X), time, self)
-        return mean, variance
-
-    def between(self, X: Tensor, time: Tensor, Z: Tensor, then: Tensor) -> Tensor:
-        """Posterior covariance of points X (S, b, d) at times (S, b) with Z (S, k, d) at (S, k): (S, P, b, k)."""
-        prior = covariance(self.unit_cube(X).unsqueeze(1), self.unit_cube(Z).unsqueeze(1), self.lengthscale)
-        gap = time.unsqueeze(-1) - then.unsqueeze(-2)
-        told = self._with_held(X, time) @ self.inverse @ self._with_held(Z, then).mT
-        return prior * self.over_time(gap.unsqueeze(1)) - told
-
-    def _with_held(self, X: Tensor, time: Tensor) -> Tensor:
-        """Prior covariance of points (S, b, d) at times (S, b) with what is held, (S, P, b, n)."""
-        prior = covariance(self.unit_cube(X).unsqueeze(1), self.inputs.unsqueeze(1), self.lengthscale)
-        gap = time.unsqueeze(-1) - self.times.unsqueeze(-2)  # S x b x n
-        return prior * self.over_time(gap.unsqueeze(1)) * self.held.unsqueeze(-2)
+        return self.over_time.effective_rate
 
     # -- learning --------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def observe(self, x: Tensor, target: Tensor, time: float, weights: Tensor) -> None:
         """Learn one target per member, (S, P), of one point per replicate, (S, d); ``weights``: (S, P), of members."""
-        if self.inputs.shape[1] == self.capacity:
-            self._drop(time, weights)
-        now = self.times.new_full((self.replicates, 1), time)
-        self.inputs = torch.cat([self.inputs, self.unit_cube(x).unsqueeze(1)], 1)
-        self.times = torch.cat([self.times, now], 1)
-        self.targets = torch.cat([self.targets, target.double().unsqueeze(-1)], -1)
-        self.held = torch.cat([self.held, self.held.new_ones(*self.batch_shape, 1)], -1)
-        points, latest = self.inputs.unsqueeze(1), self.inputs[:, None, -1:]
-        gap = (self.times[:, -1:] - self.times).unsqueeze(1)
-        in_space, in_time = covariance(points, latest, self.lengthscale), self.over_time(gap).unsqueeze(-1)
-        for name, column in (("in_space", in_space), ("in_time", in_time)):
-            before, own = column[..., :-1, :], column[..., -1:, :]
-            setattr(self, name, bordered(getattr(self, name), before, before.mT, own))
+        full = self.inputs.shape[1] == self.capacity
+        dropped = self._least_telling(time, weights) if full else None
+        new, now = self.unit_cube(x).unsqueeze(1), self.times.new_full((self.replicates, 1), time)
+        holds = self.held.new_ones(*self.batch_shape, 1)
+        self.inputs = torch.cat([without(self.inputs, dropped, 1), new], 1)
+        self.times = torch.cat([without(self.times, dropped, 1), now], 1)
+        self.targets = torch.cat([without(self.targets, dropped, 2), target.double().unsqueeze(-1)], 2)
+        self.held = torch.cat([without(self.held, dropped, 2), holds], 2)
+        gap = (self.times[:, -1:] - self.times).unsqueeze(-1).unsqueeze(1)
+        in_space = covariance(self.inputs.unsqueeze(1), new.unsqueeze(1), self.lengthscale)
+        self.prior = moved(self.prior, dropped, in_space * self.over_time(gap))
+        self.in_space = moved(self.in_space, dropped, in_space)
         self.inverse, self.weights = self._factored(...)
 
     def information(self, time: float) -> Tensor:
         """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
         noise = self.noise_variance.unsqueeze(-1)
         c = (1 / self.inverse.diagonal(dim1=-2, dim2=-1) - noise).clamp_min(0.0)
-        rho = self.over_time((time - self.times).unsqueeze(1))
+        age = (time - self.times)[:, None, None]
+        rho = self.over_time(age).squeeze(-2)
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
 
-    def _drop(self, time: float, weights: Tensor) -> None:
-        """Drop the observation of the older half that tells least."""
+    def _least_telling(self, time: float, weights: Tensor) -> list[int]:
+        """The observation of the older half that tells least, of each replicate."""
         n = self.inputs.shape[1]
         told = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
-        left = torch.arange(n - 1, device=told.device) + (
-            torch.arange(n - 1, device=told.device) >= told.argmin(-1, keepdim=True)
-        )
-        self.times = self.times.gather(1, left)
-        self.inputs = self.inputs.gather(1, left.unsqueeze(-1).expand(-1, -1, self.dim))
-        of_members = left.unsqueeze(1).expand(-1, self.batch_shape[1], -1)
-        self.targets, self.held = self.targets.gather(-1, of_members), self.held.gather(-1, of_members)
-        row, column = of_members.unsqueeze(-1), of_members.unsqueeze(-2).expand(-1, -1, n - 1, -1)
-        for name in ("in_space", "in_time"):
-            rows = getattr(self, name).gather(-2, row.expand(-1, -1, -1, n))
-            setattr(self, name, rows.gather(-1, column))
+        return told.argmin(-1).tolist()
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
         """Factor anew, after observations or hyperparameters changed; with ``where`` (S, P), in those members alone,
         which hold as many observations as they did."""
+        gap = self.times.unsqueeze(-1) - self.times.unsqueeze(-2)
         if where is None:
             points = self.inputs.unsqueeze(1)
             self.in_space = covariance(points, points, self.lengthscale)
-            gap = (self.times.unsqueeze(-1) - self.times.unsqueeze(-2)).unsqueeze(1)
-            self.in_time = self.over_time(gap)
+            self.prior = self.in_space * self.over_time(gap.unsqueeze(1))
             self.inverse, self.weights = self._factored(...)
             return
         run, member = where.nonzero(as_tuple=True)
-        points = self.inputs[run]
-        self.in_space[run, member] = covariance(points, points, self.lengthscale[run, member])
+        points, gap = self.inputs[run], gap[run]
+        in_space = covariance(points, points, self.lengthscale[run, member])
+        self.in_space[run, member] = in_space
+        self.prior[run, member] = in_space * self.over_time.of(member)(gap)
         self.inverse[run, member], self.weights[run, member] = self._factored((run, member))
 
     def _factored(self, which: Any) -> tuple[Tensor, Tensor]:
         """A^{-1} and A^{-1} y of the members that this index (run, member) chooses; of all: ``...``."""
         held = self.held[which]
-        A = noisy(self.in_space[which] * self.in_time[which], held, self.noise_variance[which])
+        A = noisy(self.prior[which], held, self.noise_variance[which])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
         return inverse, (inverse @ (self.targets[which] * held).unsqueeze(-1)).squeeze(-1)
 
     def means_held(self, time: float) -> Tensor:
         """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
-        over_time = self.over_time((time - self.times).unsqueeze(1)) * self.held
-        return (self.in_space @ (over_time * self.weights).unsqueeze(-1)).squeeze(-1)
+        age = (time - self.times)[:, None, :, None]
+        weights = (self.held * self.weights).unsqueeze(-1)
+        return (self.in_space @ (self.over_time(age) * weights)).squeeze(-1)
 
     @property
     def squares(self) -> Tensor:
