@@ -24,7 +24,7 @@ class PointSearch:
         num_restarts: local searches per replicate, warm starts included.
         raw_samples: Sobol points evaluated to find starts.
         warm_start: whether a search also starts at the previous step's optimum.
-        options: of ``optimize_acqf``, such as ``{"maxiter": 50}``.
+        options: of ``optimize_acqf``, such as ``{"maxiter": 50, "factr": 1e10}``.
         initial: number of Sobol points played first, regardless of the acquisition function: a design from which
             hyperparameters are learned.
 
@@ -97,6 +97,8 @@ class PointSearch:
         begin = begin.reshape(-1, 1, begin.shape[-1])
         fixed = {i: v.repeat(rounds) if Domain.differs(v) else v for i, v in fixed.items()}
         options = dict(self.options)
+        if domain.inequality_constraints:
+            options.pop("factr", None)  # of L-BFGS-B alone
         if replicates > 1:
             member = torch.arange(replicates, dtype=like.dtype, device=like.device).repeat(rounds)
             fixed[bounds.shape[-1]] = member

@@ -24,6 +24,7 @@ from bandits_torch.policies.typical_clock import TypicalClock
 
 _LIGHT = 0.01  # of all weight: members that have less together are left out of a search
 _MANY = 50  # observations: with twice as many held, refinements begin to be rarer
+_ENOUGH = 1e10  # roundings of a bound: a round of a search that gains less is the last
 _LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
 
 
@@ -49,7 +50,8 @@ class PointAveraging(Policy):
         members: over the domain's box; S replicates.
         width: multiplies the mixture's standard deviation.
         share, behind: of ``FixedShare``.
-        search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first.
+        search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first, and local
+            searches end where a round gains less than 2e-6 of the bound.
         refine_every, refined, rounds: see above; ``refined`` 0: never.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the unit it has, from
             the first.
@@ -92,7 +94,8 @@ class PointAveraging(Policy):
         self.domain, self.members, self.dim, self.num_arms = domain, members, domain.dim, 0
         self.replicates, self.num_members = members.batch_shape
         self.width = validation.non_negative("width", width)
-        self.search = PointSearch(initial=2 * (self.dim + 1)) if search is None else search
+        own = PointSearch(initial=2 * (self.dim + 1), options={"maxiter": 50, "factr": _ENOUGH})
+        self.search = own if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         ones = members.bounds.new_ones(self.num_members)
         behind = validation.positive_or_infinite("behind", behind)

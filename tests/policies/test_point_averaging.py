@@ -3,6 +3,7 @@
 import copy
 import functools
 import math
+import warnings
 from itertools import pairwise
 
 import pytest
@@ -177,6 +178,19 @@ def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
     ):
         with pytest.raises(ValueError, match=name):
             recipes.auto(problem.domain, **given)
+
+
+def test_a_domain_with_constraints_is_searched_without_a_warning():
+    below = (torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -1.0)  # x_0 + x_1 <= 1
+    square = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
+    policy = recipes.auto(Domain(square, inequality_constraints=[below]), seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(10):
+            choice = policy.choose(float(step))
+            assert float(choice.arm.sum()) <= 1 + 1e-9
+            policy.learn(Observation(float(step), choice.arm, choice.arm.sum(-1), choice.why))
+    assert float(choice.arm.sum()) > 0.99
 
 
 def noisy(seed=0):
