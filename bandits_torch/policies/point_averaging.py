@@ -19,7 +19,7 @@ from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
-from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.policies.sharing import FixedShare, heaviest
 from bandits_torch.policies.typical_clock import TypicalClock
 
 _LIGHT = 0.01  # of all weight: members that have less together are left out of a search
@@ -165,7 +165,7 @@ class PointAveraging(Policy):
 
         It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
         """
-        member, weights = heaviest(self.sharing.weights)
+        member, weights = heaviest(self.sharing.weights, _LIGHT)
         scale = self.scale.scale.gather(-1, member)
         unit = (weights * scale).sum(-1).sqrt()
         origin = torch.zeros_like(unit)
@@ -303,16 +303,3 @@ class PointAveraging(Policy):
         for name in ("members", "sharing", "scale", "clock"):
             getattr(self, name).load_state_dict(state[name])
         self._start, self._steps, self._latest = state["start"], state["steps"], state["latest"].clone()
-
-
-def heaviest(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The fewest members that have all but ``_LIGHT`` of the weight, (S, K), and their share of it.
-
-    K is the most that a replicate needs; the others have more, whose share is 0.
-    """
-    sorted_weights, member = weights.sort(-1, descending=True)
-    before = sorted_weights.cumsum(-1) - sorted_weights
-    share = torch.where(before < 1 - _LIGHT, sorted_weights, 0.0)
-    most = int((share > 0).sum(-1).max())
-    share = share[:, :most]
-    return member[:, :most], share / share.sum(-1, keepdim=True)

@@ -130,3 +130,16 @@ def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Te
     off = mean - centre
     spread = torch.addcmul(variance, off, off)
     return centre.squeeze(-2), (w @ spread).squeeze(-2)
+
+
+def heaviest(weights: Tensor, light: float) -> tuple[Tensor, Tensor]:
+    """The fewest members that have all but ``light`` of the weight (S, P), (S, K), and their share of it.
+
+    K is the most that a replicate needs; the others have more, whose share is 0.
+    """
+    in_order, member = weights.sort(-1, descending=True)
+    before = in_order.cumsum(-1) - in_order
+    share = torch.where(before < 1 - light, in_order, 0.0)
+    most = int((share > 0).sum(-1).max())
+    share = share[:, :most]
+    return member[:, :most], share / share.sum(-1, keepdim=True)

@@ -15,7 +15,8 @@ from bandits_torch.domain import Domain
 from bandits_torch.loop import run
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies import Observation
-from bandits_torch.policies.point_averaging import PointAveraging, heaviest
+from bandits_torch.policies.point_averaging import PointAveraging
+from bandits_torch.policies.sharing import heaviest
 from bandits_torch.problems import make
 from bandits_torch.recipes.point_averaging import auto_over_points
 from tests.reference.plain_points import PlainPointAveraging, Process
@@ -116,7 +117,7 @@ def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together
     weights = torch.tensor(
         [[0.004, 0.5, 0.003, 0.4, 0.09, 0.003], [0.995, *[0.001] * 5]], dtype=torch.float64
     )
-    member, share = heaviest(weights)
+    member, share = heaviest(weights, 0.01)
     assert member[0].tolist() == [1, 3, 4]
     torch.testing.assert_close(share[0], torch.tensor([0.5, 0.4, 0.09]).double() / 0.99)
     assert member[1, 0] == 0
