@@ -37,7 +37,7 @@ class FixedShare(ReplicateState):
         share: a, in [0, 1).
         behind: nats; infinity: nobody is ever due.
         memory: in [0, 1), of the score.
-        at_once: nats; less than ``behind``: no single observation makes a member due.
+        at_once: nats; less than ``behind``: no observation alone makes a member due.
 
     Attributes:
         log_weight: (S, P).
