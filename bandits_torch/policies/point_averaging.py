@@ -115,9 +115,8 @@ class PointAveraging(Policy):
 
     def mixture(self) -> MemberMixture:
         """What the members predict together, in units of reward, as a BoTorch model over [x, time on the clock]."""
-        return self._mixture(self.scale.offset[:, 0], torch.ones_like(self.scale.offset[:, 0]))
-
-    def _mixture(self, offset: Tensor, unit: Tensor) -> MemberMixture:
+        offset = self.scale.offset[:, 0]
+        unit = torch.ones_like(offset)
         return MemberMixture(
             self.members, self.sharing.weights, self.scale.scale, offset, unit, self._pending
         )

@@ -21,12 +21,8 @@ _FEW_RATES = (0.0, 0.01, 0.1)
 _LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit interval, times sqrt(d)
 _FEW_LENGTHSCALES = (0.05, 0.2, 0.8)
 _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
-_TIMESCALES, _SMOOTH_NOISES, _SMOOTH_WEIGHT = (
-    (15.0, 40.0, 120.0),
-    (0.01, 0.1),
-    0.25,
-)  # smooth drift, in typical gaps
-_SMOOTH_LENGTHSCALES = (0.1, 0.4)
+_TIMESCALES = (15.0, 40.0, 120.0)  # of smooth drift, in typical gaps
+_SMOOTH_NOISES, _SMOOTH_LENGTHSCALES, _SMOOTH_WEIGHT = (0.01, 0.1), (0.1, 0.4), 0.25
 _FEW_NOISES = (0.01, 0.3)
 _TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
 _STRENGTH, _FIRM = 10.0, 1000.0  # of the unit told, in observations; where the noise is as told, too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,28 +37,28 @@ def _matern(squared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return decay, tail, (tail + r.square() / 3) * decay
 
 
+@dataclass(frozen=True, eq=False)
 class FadingKernels:
-    """k_T of many members, exponential forgetting or Matern 3/2: (1 - eps)^{tau / 2}, or (1 + r) e^{-r},
-    r = sqrt(3) tau / T.
+    """k_T of many members, e^{-r} or, where smooth, (1 + r) e^{-r}, r = c tau.
 
-    Args:
-        forgetting_rate: (P,) eps.
-        timescale: (P,) T; infinity: exponential.
+    Attributes:
+        decay: (P,) c.
+        smooth: (P,) booleans.
     """
 
-    def __init__(self, forgetting_rate: Tensor, timescale: Tensor) -> None:
-        smooth = timescale.isfinite()
-        decay = torch.where(smooth, math.sqrt(3) / timescale, -0.5 * torch.log1p(-forgetting_rate))
-        self._set(decay, smooth)
+    decay: Tensor
+    smooth: Tensor
 
-    def _set(self, decay: Tensor, smooth: Tensor) -> None:
-        self.decay, self.smooth = decay, smooth
+    @classmethod
+    def told(cls, forgetting_rate: Tensor, timescale: Tensor) -> FadingKernels:
+        """Exponential forgetting, (1 - eps)^{tau / 2}; where a time-scale T is finite Matern 3/2, c = sqrt(3) / T."""
+        smooth = timescale.isfinite()
+        exponential = -0.5 * torch.log1p(-forgetting_rate)
+        return cls(torch.where(smooth, math.sqrt(3) / timescale, exponential), smooth)
 
     def of(self, member: Tensor) -> FadingKernels:
         """Those of these members, of any shape."""
-        made = object.__new__(FadingKernels)
-        made._set(self.decay[member], self.smooth[member])
-        return made
+        return FadingKernels(self.decay[member], self.smooth[member])
 
     @property
     def effective_rate(self) -> Tensor:

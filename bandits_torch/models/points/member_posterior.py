@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from bandits_torch.models.points.member_kernels import FadingKernels, covariance
-from bandits_torch.models.points.member_moments import MemberMoments
+from bandits_torch.models.points.member_kernels import CONSTANT, FadingKernels, covariance, matern_parts
+
+_LEAST_VARIANCE = 1e-10
 
 
 class MemberPosterior:
@@ -76,3 +80,55 @@ class MemberPosterior:
             setattr(made, name, getattr(self, name)[run, member])
         made.over_time = self.over_time.of(member)
         return made
+
+
+class MemberMoments(torch.autograd.Function):
+    """Mean and variance of ``PointMembers`` at points of the unit cube, (S, P, b) each.
+
+        mu = k^T alpha,    v = k(x, x) - k^T A^{-1} k,    k_n = (1 + m(r_n)) k_T(tau_n) where n is held, else 0.
+
+    Backward, with g the gradients of mu and v, h_n = g_mu alpha_n - 2 g_v (A^{-1} k)_n, and m the Matern kernel of
+    smoothness 5/2, m'(r) = -(r/3)(1 + r) e^{-r} at r = sqrt(5 sum_j (x_j - z_j)^2 / l_j^2):
+
+        dx_j = sum_pn h_n k_T(tau_n) (-5/3) (1 + r_n) e^{-r_n} (x_j - z_nj) / l_j^2,
+        dt   = sum_pn h_n (1 + m(r_n)) k_T'(tau_n).
+
+    What autograd would do in some sixty operations on small tensors takes a dozen.
+
+    Cost: O(S P b n^2). Gradients of gradients are not there; nothing but points and times has any.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, U: Tensor, time: Tensor, members: MemberPosterior) -> tuple[Tensor, Tensor]:
+        """Points (S, b, d), times (S, b)."""
+        lengthscale = members.lengthscale.unsqueeze(-2)
+        points, held = U.unsqueeze(1) / lengthscale, members.inputs.unsqueeze(1) / lengthscale
+        decay, tail, matern = matern_parts(points, held)
+        gap = (time.unsqueeze(-1) - members.times.unsqueeze(-2)).unsqueeze(1)  # S x 1 x b x n
+        over_time = members.over_time(gap) * members.held.unsqueeze(-2)
+        in_space = CONSTANT + matern
+        K = in_space * over_time
+        told = K @ members.inverse
+        mean = (K @ members.weights.unsqueeze(-1)).squeeze(-1)
+        variance = 1.0 + CONSTANT - (told * K).sum(-1)
+        ctx.save_for_backward(points, held, decay, tail, in_space, over_time, told, gap, variance)
+        ctx.over_time = members.over_time
+        ctx.weights, ctx.lengthscale, ctx.where = members.weights, lengthscale, members.held
+        return mean, variance.clamp_min(_LEAST_VARIANCE)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_mean: Tensor, of_variance: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        """Gradients of points and times."""
+        points, held, decay, tail, in_space, over_time, told, gap, variance = ctx.saved_tensors
+        of_variance = of_variance * (variance > _LEAST_VARIANCE)
+        h = of_mean.unsqueeze(-1) * ctx.weights.unsqueeze(-2) - (2 * of_variance).unsqueeze(-1) * told
+        dU = dt = None
+        if ctx.needs_input_grad[0]:
+            pull = h * over_time * (tail * decay)
+            toward = pull @ held - pull.sum(-1, keepdim=True) * points
+            dU = (5.0 / 3.0) * (toward / ctx.lengthscale).sum(1)
+        if ctx.needs_input_grad[1]:
+            slope = ctx.over_time.slope(gap) * ctx.where.unsqueeze(-2)
+            dt = (h * in_space * slope).sum((1, -1))
+        return dU, dt, None

@@ -39,8 +39,7 @@ class PointMembers(MemberPosterior, Described):
 
     with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
     exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and
-    at eps = 0 the only one. Where the member is right the means differ by normal numbers,
-    variance s^2_held - s^2_all.
+    at eps = 0 the only one. Where the member is right the means differ by normal numbers, variance s^2_held - s^2_all.
     (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
     (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
 
@@ -118,7 +117,7 @@ class PointMembers(MemberPosterior, Described):
         side = self.bounds[1] - self.bounds[0]
         self._side = torch.where(side > 0, side, 1.0)
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
-        self.over_time = FadingKernels(self.forgetting_rate, self.timescale)
+        self.over_time = FadingKernels.told(self.forgetting_rate, self.timescale)
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self.reset()
 
@@ -127,11 +126,6 @@ class PointMembers(MemberPosterior, Described):
     targets: Tensor
     in_space: Tensor
     prior: Tensor
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """(S, P)."""
-        return torch.Size((self.replicates, len(self.forgetting_rate)))
 
     @property
     def num_held(self) -> Tensor:
@@ -235,8 +229,8 @@ class PointMembers(MemberPosterior, Described):
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the start, hyperparameters too; with ``where`` (S,), in those replicates."""
-        shape = self.batch_shape
-        lengthscale, noise = (value.expand(shape[0], *value.shape).clone() for value in self.beginning)
+        lengthscale, noise = (value.expand(self.replicates, *value.shape).clone() for value in self.beginning)
+        shape = noise.shape
         if where is not None:
             all_members = where.unsqueeze(-1).expand(shape)
             self.held = self.held & ~all_members.unsqueeze(-1)
