@@ -12,6 +12,7 @@ from benchmarks.speed.page import markdown
 
 OPENING = 10
 OURS = "ours"
+TRACKER, LATE = "exact tracker", "the same, {} shots late"  # what ``limit`` plays
 
 _HEAD = """# Xopt on a beam line that drifts
 
@@ -24,6 +25,16 @@ the screen, measured with noise of 0.05. A shot's error is its value without noi
 0.7 is a beam twice as large as it could be. All generators begin with the same ten random shots, have Xopt's or our
 default settings, and live on one simulated clock of a second a shot. Seconds are the generator's processor time
 (proposing and taking in the result, one thread), without the simulation.
+
+"""
+
+_LIMIT = """
+## How far that is from what can be had
+
+`python -m benchmarks.xopt.limit`, on the same seeds, over the shots that all generators have and over 2 000: a tracker
+that knows the beam line exactly, begins at its best strengths and follows the exact gradient; and the same strengths
+as many shots late as it may take to learn where they are. It never searches for another valley, so it is no strict
+bound. But a generator begins with nothing known and sees one noisy number a shot.
 
 """
 
@@ -64,7 +75,7 @@ def write_page(out: Path) -> Path:
     text += f"## The same {most} shots for all\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
     text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"
-    text += _verdict(table, most, means) + _long(table)
+    text += _verdict(table, most, means) + _long(table) + _limit(out / "limit.csv")
     path = out / "RESULTS.md"
     with atomic_write(path) as file:
         file.write(text.encode())
@@ -102,3 +113,16 @@ def _long(table: pd.DataFrame) -> str:
         error, rate = part.groupby("seed")["error"].mean().mean(), 1 / part["seconds"].mean()
         rows.append([f"{low} to {high - 1}", f"{error:.3f}", f"{rate:.1f}"])
     return "\n## Ours, further on\n\n" + markdown(["shots", "error", "shots a second"], rows)
+
+
+def _limit(path: Path) -> str:
+    """What the drift alone costs one who knows all else."""
+    if not path.exists():
+        return ""
+    limit = pd.read_csv(path)
+    each = limit.groupby("what", sort=False)[["early", "all"]].agg(["mean", "sem"])
+    rows = [
+        [str(what), *(f"{row[span, 'mean']:.3f} ± {2 * row[span, 'sem']:.3f}" for span in ("early", "all"))]
+        for what, row in each.iterrows()
+    ]
+    return _LIMIT + markdown(["strengths", "error, first shots", "all shots"], rows)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bandits_torch.integrations.population import gains
-from bandits_torch.integrations.population.population import Population
+from bandits_torch.integrations.population.population import Population, _View
 from bandits_torch.integrations.population.ranges import Categories, Numbers, Space
 from tests.reference import plain_gains
 
@@ -135,6 +135,52 @@ def told(population):
         population.meet(f"m{k}", {"x": x}, 0.0, 0.0)
         population.report(f"m{k}", {"x": x}, 5.0, -abs(x - 5.0))
     return population
+
+
+def test_what_is_maximised_is_the_bound_of_the_processes_about_the_prior_mean():
+    population = told(one_number(width=0.7, seed=2))
+    columns, time, score = zip(*(stretch for stretch, _ in population.gains), strict=True)
+    rates = [rate for _, rate in population.gains]
+    others = [population.now[name] for name in ("m0", "m2", "m3")]
+    view = _View(population, population.now["m1"], others)
+    X = torch.tensor([[0.0], [0.3], [1.0]]).double()
+    _, found = view.scored(X, {"x": 4.0})
+
+    def off(x):
+        return (2 * x - 1) ** 2
+
+    def scaled(scores):
+        low, high = np.quantile(score, [0.05, 0.95])
+        return np.clip((np.array(scores) - low) / (high - low or 1.0), -0.5, 1.5)
+
+    inputs = torch.tensor([[c[0], s] for c, s in zip(columns, scaled(score), strict=True)]).double()
+    then = torch.tensor(time).double() / 5.0
+    target = plain_gains.normal_scores(then.tolist(), rates) + [off(c[0]) for c in columns]
+    pending = [[o.columns[0], scaled([o.score])[0], o.time / 5.0] for o in others]
+    model = gains.mixture_of_gains(
+        inputs, then, torch.tensor(target), torch.tensor([pending]).double(), seed=2
+    )
+    here = population.now["m1"]
+    for x, value in zip(X[:, 0].tolist(), found.tolist(), strict=True):
+        at = torch.tensor([[x, scaled([here.score])[0], here.time / 5.0]]).double()[:, None, None]
+        posterior = model.posterior(at)
+        bound = float(posterior.mean) + 0.7 * float(posterior.variance) ** 0.5
+        assert value == pytest.approx(bound - off(x), rel=1e-6)
+
+
+def test_where_nothing_is_known_the_ends_of_a_range_are_not_tried_first():
+    for seed in range(10):
+        population = Population(Space({"lr": Numbers(1e-4, 1.0, "both")}), 1.0, seed=seed)
+        draw = np.random.default_rng(seed)
+        for member in "abcdefgh":
+            population.meet(member, {"lr": 1e-4}, 0.0, 0.0)
+            population.report(member, {"lr": 1e-4}, 1.0, draw.normal())
+        assert 1e-3 < population.propose("a", "b", {"lr": 1e-4})["lr"] < 0.3
+
+
+def test_an_end_of_a_range_that_is_best_is_found():
+    chosen = trained(one_number(width=0.5), lambda k: 10.0, rounds=25)
+    assert np.median(np.array(chosen[15:])) > 9
 
 
 def test_what_others_are_training_is_not_proposed_again():

@@ -120,3 +120,13 @@ def test_every_other_sample_is_even_on_the_linear_scale():
 def test_what_is_no_range_is_refused_by_name(build, said):
     with pytest.raises(ValueError, match=said):
         build()
+
+
+def test_the_middle_of_numbers_is_0_their_ends_are_1_and_categories_count_for_nothing():
+    space = Space({"x": Numbers(0.0, 1.0), "kind": Categories(("a", "b")), "rate": Numbers(1e-4, 1.0, "log")})
+    values = [(0.5, "a", 1e-2), (0.5, "b", 1e-2), (0.0, "a", 1.0), (1.0, "b", 1e-2), (0.75, "a", 1e-2)]
+    X = torch.tensor([space.encode({"x": x, "kind": kind, "rate": rate}) for x, kind, rate in values])
+    expected = torch.tensor([0.0, 0.0, 1.0, 0.5, 0.125])
+    assert torch.allclose(space.off_middle(X.double()), expected.double())
+    categories = Space({"kind": Categories(("a", "b"))})
+    assert categories.off_middle(torch.eye(2).double()).tolist() == [0.0, 0.0]

@@ -24,6 +24,7 @@ _NEIGHBOURHOODS = (
     0.02,
 )  # of the cube's side: neighbours of what was tried, then of the best, closer
 _BEST, _AROUND = 4, 8  # so many best candidates, so many neighbours of each
+_ENDS = 1.0  # what the ends of all ranges are expected to lose, in deviations of the gains of a time
 
 
 class Stretch(NamedTuple):
@@ -46,11 +47,13 @@ class Population:
     A member's gain is its change of score per unit of time since it last reported. Gains are Gaussian processes over
     hyperparameters, score and time (``mixture_of_gains``), and what is proposed maximises
 
-        m(x) + width sqrt(v(x))
+        m0(x) + m(x) + width sqrt(v(x)),    m0(x) = -mean of (2 x_j - 1)^2 over the ranges of numbers,
 
     at the score and time of the member whose weights are taken over; v counts the stretches that others are training
-    now as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). Candidates are Sobol points, what was
-    tried, and neighbours of the best, all moved to where values are, so integers and categories are never relaxed.
+    now as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). m0 is the prior mean: who gives a
+    range expects the best within it, and without it an upper bound begins at the ends, of which least is known.
+    Candidates are Sobol points, what was tried, and neighbours of the best, all moved to where values are, so integers
+    and categories are never relaxed.
     Until two gains are known, proposals are Sobol points.
 
     Args:
@@ -151,14 +154,14 @@ class _View:
         self.space, interval = population.space, population.interval
         held = [stretch for stretch, _ in population.gains]
         scores = torch.tensor([stretch.score for stretch in held]).double()
-        ends = scores.new_tensor([0.05, 0.95])
-        self._low, high = scores.quantile(ends)
+        self._low, high = scores.quantile(scores.new_tensor([0.05, 0.95]))
         self._side = high - self._low if high > self._low else scores.new_ones(())
         gain = torch.tensor([rate for _, rate in population.gains]).double()
         inputs = self._inputs(held, interval)
         time = inputs[:, -1]
         pending = self._inputs(others, interval).unsqueeze(0) if others else None
-        target = levelled(time, gain)
+        ends = _ENDS * self.space.off_middle(torch.tensor([stretch.columns for stretch in held]).double())
+        target = levelled(time, gain) + ends
         model = mixture_of_gains(inputs[:, :-1], time, target, pending, seed=population.seed)
         self._acquisition = UpperConfidenceBound(model, population.width)
         self._here = self._inputs([at], interval)[:, -2:]
@@ -176,7 +179,7 @@ class _View:
         """Points (n, D) moved to where values are, and the acquisition function there, (n,)."""
         X = self.space.snap(X, like)
         inputs = torch.cat([self.space.features(X), self._here.expand(len(X), 2)], -1)
-        return X, self._acquisition(inputs[:, None, None]).reshape(-1)
+        return X, self._acquisition(inputs[:, None, None]).reshape(-1) - _ENDS * self.space.off_middle(X)
 
 
 def _beside(X: Tensor, distance: float, generator: torch.Generator) -> Tensor:

@@ -145,10 +145,13 @@ class Space:
         self.dim = sum(part.columns for part in self.ranges.values())
         validation.require(self.dim > 0, "ranges", self.ranges, "such that there is something to choose")
         self._both: list[tuple[int, Numbers]] = []
+        self._numbers: list[int] = []
         start = 0
         for part in self.ranges.values():
-            if isinstance(part, Numbers) and part.scale == "both" and part.columns:
-                self._both.append((start, part))
+            if isinstance(part, Numbers) and part.columns:
+                self._numbers.append(start)
+                if part.scale == "both":
+                    self._both.append((start, part))
             start += part.columns
 
     def encode(self, values: Mapping[str, Any]) -> list[float]:
@@ -172,6 +175,13 @@ class Space:
     def features(self, X: Tensor) -> Tensor:
         """What a model sees of points (n, D): their columns, and the linear one of each range on both scales."""
         return torch.cat([X, *(part.linear(X[:, c : c + 1]) for c, part in self._both)], -1)
+
+    def off_middle(self, X: Tensor) -> Tensor:
+        """How far points (n, D) are from the middle of the ranges of numbers, (n,): the mean of (2 x_j - 1)^2, 0 in the
+        middle of all and 1 where all are at their ends; 0 where there are categories alone."""
+        if not self._numbers:
+            return X.new_zeros(len(X))
+        return (2 * X[:, self._numbers] - 1).square().mean(-1)
 
     def sample(self, n: int, seed: int) -> Tensor:
         """n scrambled Sobol points (n, D); on ranges of both scales every other one is even on the linear one."""

@@ -1,0 +1,76 @@
+"""What the drift alone costs: ``python -m benchmarks.xopt.limit``.
+
+A tracker that knows the beam line exactly, noise and errors apart, begins at the best strengths and descends along the
+exact gradient, 12 steps of Adam at every shot. It stays in its valley, as any method does that cannot afford to search
+anew; the least that errors are counted from may lie in another by then. And the same strengths, played as many
+shots too late as it takes to learn where they are. results/limit.csv has a row for each seed and each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import torch
+import typer
+
+from benchmarks.tables import keep
+from benchmarks.xopt.lattice import LIMIT, DriftingLattice
+from benchmarks.xopt.page import LATE, OPENING, TRACKER
+
+LAGS = (5, 10, 20)  # shots
+_RATE, _STEPS, _DRAWS = 0.05, 12, 20_000
+HERE = Path(__file__).parent
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def errors(seed: int, shots: int) -> pd.DataFrame:
+    """Error of every shot after the opening, of the tracker and of its strengths so many shots late."""
+    lattice = DriftingLattice(seed)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = (2 * torch.rand(_DRAWS, 4, generator=generator, dtype=torch.float64) - 1) * LIMIT
+    with torch.no_grad():
+        k = drawn[lattice.value(drawn, torch.tensor(0)).argmin()].clone().requires_grad_(True)
+    optimiser, path = torch.optim.Adam([k], lr=_RATE), []
+    for shot in range(shots):
+        for _ in range(_STEPS):
+            optimiser.zero_grad()
+            lattice.value(k, torch.tensor(shot)).backward()
+            optimiser.step()
+            with torch.no_grad():
+                k.clamp_(-LIMIT, LIMIT)
+        path.append(k.detach().clone())
+    played = torch.stack(path)
+    first = max(OPENING, *LAGS)
+    shot = torch.arange(first, shots)
+    least, of = lattice.least(shots)[first:], {TRACKER: played[first:]}
+    of |= {LATE.format(lag): played[first - lag : shots - lag] for lag in LAGS}
+    with torch.no_grad():
+        found = {name: lattice.value(points, shot) - least for name, points in of.items()}
+    return pd.DataFrame(found).assign(shot=shot.numpy())
+
+
+@app.command()
+def main(
+    shots: Annotated[int, typer.Option(help="Of each run.")] = 2_000,
+    same: Annotated[int, typer.Option(help="Shots that every generator has, for a mean of their own.")] = 150,
+    seeds: Annotated[int, typer.Option(help="Runs.")] = 5,
+    first: Annotated[int, typer.Option(help="The first seed.")] = 10,
+    out: Annotated[Path, typer.Option(help="Folder of the table.")] = HERE / "results",
+) -> None:
+    """Play, and keep each seed as soon as it is there."""
+    torch.set_num_threads(1)
+    for seed in range(first, first + seeds):
+        error = errors(seed, shots)
+        early = error[error["shot"] < same]
+        rows = [
+            (seed, name, early[name].mean(), error[name].mean()) for name in error.columns if name != "shot"
+        ]
+        table = pd.DataFrame(rows, columns=["seed", "what", "early", "all"])
+        keep(out / "limit.csv", table, ("seed", "what"))
+        print(table.to_string(index=False), flush=True)
+
+
+if __name__ == "__main__":
+    app()
