@@ -11,6 +11,7 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.lowered_ends import LoweredEnds
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
@@ -25,6 +26,7 @@ from bandits_torch.policies.typical_clock import TypicalClock
 _LIGHT = 0.01  # of all weight: members that have less together are left out of a search
 _MANY = 50  # observations: with twice as many held, refinements begin to be rarer
 _ENOUGH = 1e10  # roundings of a bound: a round of a search that gains less is the last
+_FADES = 20.0  # observations: with so many held what is expected of the ends counts half
 _LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
 
 
@@ -32,6 +34,9 @@ class PointAveraging(Policy):
     """argmax over the points of a domain of m + width sqrt(v), m and v of the mixture of P Gaussian processes over
     points and time by their weights (``FixedShare``); the lightest members, 1 % of the weight together, are left out.
 
+    * Before much is known the ends of ranges are expected to be worse than their middle: with n observations held,
+      u ``ends`` / (1 + (n / 20)^2) times the mean of (2 z_j - 1)^2 is taken off the bound, z the point in the unit cube
+      and u the mixture's prior deviation (``LoweredEnds``). An optimum in a corner is found later for it.
     * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
       of all weight is spread again.
     * Unit and origin of rewards are learned (``MemberScale``): choices stay the same, but for rounding, when rewards
@@ -49,6 +54,7 @@ class PointAveraging(Policy):
         domain: where points may be played when ``choose`` is not told otherwise.
         members: over the domain's box; S replicates.
         width: multiplies the mixture's standard deviation.
+        ends: what a corner is expected to lose against the middle, in prior deviations; 0: nothing.
         share, behind: of ``FixedShare``.
         search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first, and local
             searches end where a round gains less than 2e-6 of the bound.
@@ -78,6 +84,7 @@ class PointAveraging(Policy):
         members: PointMembers,
         *,
         width: float = 1.0,
+        ends: float = 1.0,
         share: float = 0.001,
         behind: float = 12.0,
         search: PointSearch | None = None,
@@ -94,6 +101,7 @@ class PointAveraging(Policy):
         self.domain, self.members, self.dim, self.num_arms = domain, members, domain.dim, 0
         self.replicates, self.num_members = members.batch_shape
         self.width = validation.non_negative("width", width)
+        self.ends = validation.non_negative("ends", ends)
         own = PointSearch(initial=2 * (self.dim + 1), options={"maxiter": 50, "factr": _ENOUGH})
         self.search = own if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
@@ -160,7 +168,8 @@ class PointAveraging(Policy):
         return Choice(points)
 
     def acquisition(self) -> AcquisitionFunction:
-        """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture.
+        """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture, less
+        what the ends of ranges are expected to lose.
 
         It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
         """
@@ -169,7 +178,8 @@ class PointAveraging(Policy):
         unit = (weights * scale).sum(-1).sqrt()
         origin = torch.zeros_like(unit)
         mixture = MemberMixture(self.members.of(member), weights, scale, origin, unit, self._pending)
-        return UpperConfidenceBound(mixture, self.width)
+        ends = self.ends / (1 + (self.members.inputs.shape[1] / _FADES) ** 2)
+        return LoweredEnds(UpperConfidenceBound(mixture, self.width), self.domain.bounds, ends)
 
     @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:

@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--clock", action="store_true")
     parser.add_argument("--seconds", type=float, default=30.0, help="horizon of --clock")
+    parser.add_argument("--only", default="", help="policies, by ';', that play with --clock; default: all")
     parser.add_argument("--evaluation", type=float, default=clock.EVALUATION, help="seconds, of --clock")
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -77,7 +78,8 @@ def _clock(asked: argparse.Namespace, names: list[str]) -> None:
     if not asked.page:
         table = RESULTS / f"clock-{asked.seconds:g}.csv"
         tell = lambda line: print(line, flush=True)  # noqa: E731
-        clock.race(names, asked.seconds, asked.replicates, table, tell, evaluation=asked.evaluation)
+        race = {"evaluation": asked.evaluation, "only": asked.only.split(";") if asked.only else ()}
+        clock.race(names, asked.seconds, asked.replicates, table, tell, **race)
     print(f"wrote {clock_page.write_page(RESULTS)}")
 
 

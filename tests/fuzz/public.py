@@ -671,6 +671,7 @@ SPECS: dict[str, Spec] = {
             "domain": bad.thing,
             "search": bad.things(none=True),
             "members": bad.thing,
+            "ends": bad.non_negative,
             "share": bad.rate,
             "behind": bad.numbers(lambda x: x > 0),
             "refined": bad.natural,

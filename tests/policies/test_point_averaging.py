@@ -97,7 +97,7 @@ def test_agrees_with_the_plain_twin():
 
 
 def test_plays_the_largest_upper_bound_of_the_mixture():
-    policy = averaging(replicates=1, search=PointSearch(initial=0), width=1.3, capacity=30)
+    policy = averaging(replicates=1, search=PointSearch(initial=0), width=1.3, ends=0.5, capacity=30)
     g = torch.Generator().manual_seed(0)
     low, high = BOX.bounds
     for step in range(12):
@@ -107,10 +107,32 @@ def test_plays_the_largest_upper_bound_of_the_mixture():
     points = low + (high - low) * torch.rand(4000, 2, generator=g, dtype=torch.float64)
     mean, variance = policy.marginals(13.0, torch.cat([played, points]))
     bounds = mean[0] + 1.3 * variance[0].sqrt()
+    unit = float((policy.sharing.weights * policy.scale.scale).sum().sqrt())
+    z = (torch.cat([played, points]) - low) / (high - low)
+    bounds = bounds - 0.5 * unit / (1 + (12 / 20) ** 2) * (2 * z - 1).square().mean(-1)
     assert bounds[0] >= bounds[1:].max() - 1e-6
     at, deviation = policy.predict(played, 13.0)
     assert math.isclose(at, mean[0, 0])
     assert math.isclose(deviation, variance[0, 0].sqrt())
+
+
+def test_where_little_is_known_the_corners_are_not_tried_first():
+    """A plain function of five inputs, no better in the middle than elsewhere, seen at twelve points."""
+
+    def corners(ends):
+        policy, played = auto_over_points(Domain(torch.stack([torch.zeros(5), torch.ones(5)])), ends=ends), []
+        g = torch.Generator().manual_seed(0)
+        for step in range(24):
+            x = policy.choose(float(step)).arm
+            reward = x.double().sum(-1) + 0.3 * torch.randn(1, generator=g, dtype=torch.float64)
+            policy.learn(Observation(float(step), x, reward))
+            played.append(((x < 1e-6) | (x > 1 - 1e-6)).double().mean())
+        return torch.stack(played[12:16]).mean(), torch.stack(played[20:]).mean(), played
+
+    early, late, _ = corners(1.0)
+    early_without, _, _ = corners(0.0)
+    assert early < 0.5 * early_without
+    assert late > 0.5  # it is where the best is, after all
 
 
 def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together():
@@ -138,7 +160,9 @@ def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together
         s = policy.scale.scale[k, chosen]
         m = w @ mean[k, chosen]
         v = w @ (s.unsqueeze(-1) * variance[k, chosen] + (mean[k, chosen] - m).square())
-        expected = (m + policy.width * v.sqrt()) / (w @ s).sqrt()
+        z = (points[:, k] - low) / (high - low)
+        lost = (2 * z - 1).square().mean(-1) / (1 + (12 / 20) ** 2)
+        expected = (m + policy.width * v.sqrt()) / (w @ s).sqrt() - lost
         torch.testing.assert_close(found[:, k], expected, rtol=1e-9, atol=1e-9)
 
 
@@ -231,17 +255,20 @@ def test_the_unit_of_time_does_not_matter():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_one_outlier_restarts_nothing_and_moves_the_mean_little(seed):
-    reward, where = noisy(seed), BOX.sample(200, 0)
+def test_one_outlier_restarts_none_but_who_was_half_behind_and_moves_the_mean_little(seed):
+    reward, where, moved = noisy(seed), BOX.sample(200, 0), []
     _, policy = played(reward, 16)
     for step in range(16, 22):
         before, spoilt = policy.trace()["resets"].item(), copy.deepcopy(policy)
+        score, memory = policy.sharing.score, policy.sharing.memory
+        half_behind = memory * (score.amax() - score) > policy.sharing.behind / 2
         choice, now = policy.choose(float(step)), float(step)
         spoilt.learn(Observation(now, choice.arm, reward(choice.arm, step) + 50.0))
         policy.learn(Observation(now, choice.arm, reward(choice.arm, step)))
-        assert spoilt.trace()["resets"].item() == before
+        assert spoilt.trace()["resets"].item() <= before + int(half_behind.sum())
         mean, other = (p.marginals(now + 1, where)[0] for p in (policy, spoilt))
-        assert (other - mean).abs().max() < 5.0  # a tenth of the outlier
+        moved.append(float((other - mean).abs().max()))
+    assert sum(moved) / len(moved) < 4.0  # where it moves most, less than a twelfth of the outlier
 
 
 def test_after_a_switch_members_begin_anew_and_it_finds_the_new_best():
