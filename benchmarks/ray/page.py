@@ -50,8 +50,8 @@ Then it was seen that on triangle a PBT that is told a good rate, 0.0015, ends a
 ours first tried the highest rate, where least was known. So the ends of ranges got a prior mean below that of their
 middle, which was chosen on triangle (seeds 100 to 139 and 200 to 279) and digits-4 (100 to 139 and 200 to 259); on
 digits-8 and CartPole (from 100 on) it made no difference. On triangle the middle of Ray's range happens to be a good
-rate. Ours was played anew on all seeds, and on triangle the kinds of PB2 and PBT play 40 seeds more, 1000 to 1039, fixed
-before the first of them: these alone (*triangle-again*) decide for triangle.
+rate. Ours was played anew on all seeds, and on triangle the kinds of PB2 and PBT play 40 seeds more, 1000 to 1039,
+fixed before the first of them: these alone (*triangle-again*) decide for triangle.
 """
 _AGAIN = 1000  # the first seed of a second set
 
