@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
@@ -25,7 +26,7 @@ class LoweredEnds(AcquisitionFunction):
         super().__init__(model=acquisition.model)
         self.acquisition, self.loss = acquisition, loss
         low, high = bounds
-        self._middle, self._half = (low + high) / 2, (high - low).clamp_min(1e-300) / 2
+        self._middle, self._half = (low + high) / 2, torch.where(high > low, (high - low) / 2, 1.0)
 
     def forward(self, X: Tensor) -> Tensor:
         """Values of a at X, lowered."""
