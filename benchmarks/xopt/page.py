@@ -120,7 +120,7 @@ def _limit(path: Path) -> str:
     if not path.exists():
         return ""
     limit = pd.read_csv(path)
-    each = limit.groupby("what", sort=False)[["early", "all"]].agg(["mean", "sem"])
+    each = limit.groupby("what")[["early", "all"]].agg(["mean", "sem"]).sort_values(("early", "mean"))
     rows = [
         [str(what), *(f"{row[span, 'mean']:.3f} ± {2 * row[span, 'sem']:.3f}" for span in ("early", "all"))]
         for what, row in each.iterrows()

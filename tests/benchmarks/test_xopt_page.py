@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from benchmarks.xopt.page import write_page
+from benchmarks.xopt.page import LATE, TRACKER, write_page
 
 
 def table(ours, seconds):
@@ -36,3 +36,15 @@ def test_what_is_asked_is_met_or_missed_by_the_table(tmp_path, ours, seconds, er
         "--shots 40 --rival-shots 20 --first 0 --seeds 2`. Shots of ours: 40 on seed 0, 40 on seed 1." in text
     )
     assert "99" not in text.split("## The same")[1]  # the opening counts for nobody
+
+
+def test_the_page_says_what_the_drift_alone_costs(tmp_path):
+    table(0.6, 0.2).to_csv(tmp_path / "shots.csv", index=False)
+    assert "exact tracker" not in write_page(tmp_path).read_text(encoding="utf-8")
+    late = LATE.format(5)
+    rows = [(0, TRACKER, 0.1, 0.2), (1, TRACKER, 0.3, 0.2), (0, late, 0.5, 0.6), (1, late, 0.5, 0.8)]
+    limit = pd.DataFrame(rows, columns=["seed", "what", "early", "all"])
+    limit.to_csv(tmp_path / "limit.csv", index=False)
+    text = write_page(tmp_path).read_text(encoding="utf-8")
+    assert "| exact tracker | 0.200 ± 0.200 | 0.200 ± 0.000 |" in text
+    assert "| the same, 5 shots late | 0.500 ± 0.000 | 0.700 ± 0.200 |" in text
