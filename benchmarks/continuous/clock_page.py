@@ -15,8 +15,9 @@ _HEAD = """# The clock counts
 
 Written by `python -m benchmarks.continuous --clock`; run it again rather than edit it. The functions move on while a
 policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on the machine: a second
-of a processor does less then, for all alike. Most of these functions have their optimum near the middle of their range,
-and `auto` expects less of ends than of the middle while little is known: `PROTOCOL.md` has what that is worth elsewhere.
+of a processor does less then, for all alike. Most of these functions have their optimum near the middle of their
+range, and `auto` expects less of ends than of the middle while little is known: `PROTOCOL.md` has what that is worth
+elsewhere.
 """
 
 

@@ -98,9 +98,9 @@ fitted anew every step. Standard errors over few replicates are rough. Ours know
 problem tells: a guess of the kernel, the noise, the forgetting rate, four candidate priors. Their width, the kernel
 over time and the prior that holds length-scales together were settled on the same functions with other seeds (100 to
 103); that restarts bring a fit was added after three replicates of `et_gp_ucb` had been seen, and it played them again.
-`{AUTO}` is told the bounds alone, and begins with its own 2 (d + 1) Sobol points. While little is known it expects less of
-the ends of ranges than of their middle, where most of these functions have their optimum; `PROTOCOL.md` has what that is
-worth elsewhere.
+`{AUTO}` is told the bounds alone, and begins with its own 2 (d + 1) Sobol points. While little is known it expects
+less of the ends of ranges than of their middle, where most of these functions have their optimum; `PROTOCOL.md` has
+what that is worth elsewhere.
 
 ![Mean cumulative regret]( regret.png)
 
