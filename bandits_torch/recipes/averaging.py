@@ -52,6 +52,7 @@ def auto(
     A kernel or a noise variance that is told is used; members that do without it stay, so being wrong costs little.
     Up to 500 arms, so do members with a kernel of shorter range (``sharper``: length-scales divided by 3 and 5).
     Where no kernel is told, a quarter of the weight is on members whose rewards drift smoothly (``SmoothMembers``).
+    Over a ``Domain`` less is expected of the ends of ranges than of their middle, until more is known.
 
     Args:
         kernel: None: not known; else as for the other recipes.
