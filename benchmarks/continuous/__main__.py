@@ -78,8 +78,10 @@ def _clock(asked: argparse.Namespace, names: list[str]) -> None:
     if not asked.page:
         table = RESULTS / f"clock-{asked.seconds:g}.csv"
         tell = lambda line: print(line, flush=True)  # noqa: E731
-        race = {"evaluation": asked.evaluation, "only": asked.only.split(";") if asked.only else ()}
-        clock.race(names, asked.seconds, asked.replicates, table, tell, **race)
+        only = filter(None, asked.only.split(";"))
+        clock.race(
+            names, asked.seconds, asked.replicates, table, tell, evaluation=asked.evaluation, only=only
+        )
     print(f"wrote {clock_page.write_page(RESULTS)}")
 
 

@@ -160,8 +160,8 @@ class _View:
         inputs = self._inputs(held, interval)
         time = inputs[:, -1]
         pending = self._inputs(others, interval).unsqueeze(0) if others else None
-        ends = _ENDS * self.space.off_middle(torch.tensor([stretch.columns for stretch in held]).double())
-        target = levelled(time, gain) + ends
+        off_middle = self.space.off_middle(inputs)  # the cube's columns come first in these
+        target = levelled(time, gain) + _ENDS * off_middle
         model = mixture_of_gains(inputs[:, :-1], time, target, pending, seed=population.seed)
         self._acquisition = UpperConfidenceBound(model, population.width)
         self._here = self._inputs([at], interval)[:, -2:]
