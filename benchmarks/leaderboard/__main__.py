@@ -14,13 +14,13 @@ from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.running import cells, play
 
 HERE = Path(__file__).parent
-_FAST = {"horizon": 30, "replicates": 3}
+_FAST = {"horizon": 30, "replicates": 3, "more": 2}
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()
 def main(
-    fast: Annotated[bool, typer.Option(help="30 steps, 3 replicates: does everything run?")] = False,
+    fast: Annotated[bool, typer.Option(help="30 steps, 3 to 5 replicates: does everything run?")] = False,
     resume: Annotated[
         bool, typer.Option(help="Continue: cells that have ended are not played again.")
     ] = False,
@@ -47,7 +47,8 @@ def main(
     for name in names if found is None else []:
         if name in settings.NEED_DATA:
             console.print(f"{name}: skipped, no data (give their folder with --data)", style="yellow")
-    size = _FAST if fast else {"horizon": settings.HORIZON, "replicates": settings.REPLICATES}
+    whole = {"horizon": settings.HORIZON, "replicates": settings.REPLICATES, "more": settings.MORE}
+    size = _FAST if fast else whole
     folder = out or (Path("leaderboard-fast") if fast else HERE / "results")
     kept = cache or folder / "cells"
     todo = cells(names, chosen or None, found, **size)

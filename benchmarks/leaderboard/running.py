@@ -23,7 +23,10 @@ _SECONDS_BETWEEN_SAVES = 30
 
 
 class Tables:
-    """``totals.csv`` and ``curves.csv`` of a folder: rows of cells that are played again replace the old ones."""
+    """``totals.csv`` and ``curves.csv`` of a folder: rows of cells that are played again replace the old ones.
+
+    Curves are those of the first block of replicates.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,8 +34,11 @@ class Tables:
 
     def add(self, cell: Cell, history: History) -> None:
         """Put a cell's rows in."""
-        self.totals = _replaced(self.totals, cell, _totals(cell, history))
-        self.curves = _replaced(self.curves, cell, _curve(cell, history))
+        first = cell.block.first_replicate
+        block = range(first, first + history.replicates)
+        self.totals = _replaced(self.totals, cell, _totals(cell, history), self.totals["replicate"].isin(block))
+        if first == 0:
+            self.curves = _replaced(self.curves, cell, _curve(cell, history))
 
     def save(self) -> None:
         """Write each file, whole or not at all."""
@@ -51,18 +57,22 @@ def cells(
     data: Path | None,
     horizon: int,
     replicates: int,
+    more: int = 0,
 ) -> list[Cell]:
     """Every policy that races in these environments, or those of them that are asked for.
 
-    Policy by policy, the dear ones last, so that an interrupted run has whole columns to compare.
+    A block of replicates and, in ranked environments that are drawn, a second one of ``more``. Policy by policy, the
+    dear ones last, so that an interrupted run has whole columns to compare.
     """
-    known, block = settings.environments(data), Block(replicates, horizon, 0, settings.SEED)
+    known, first = settings.environments(data), Block(replicates, horizon, 0, settings.SEED)
+    both = [first, Block(more, horizon, replicates, settings.SEED)] if more else [first]
     made = [
         Cell(name, policy, known[name], make, block)
         for name in environments
         if name in known
         for policy, make in settings.policies_of(name).items()
         if policies is None or policy in policies
+        for block in (both if name in settings.DRAWN else [first])
     ]
     turn = list(settings.POLICIES)
     return sorted(made, key=lambda cell: turn.index(cell.policy) if cell.policy in turn else -1)
@@ -93,8 +103,12 @@ def play(
         tables.save()
 
 
-def _replaced(table: pd.DataFrame, cell: Cell, rows: pd.DataFrame) -> pd.DataFrame:
-    kept = table[(table["environment"] != cell.problem) | (table["policy"] != cell.policy)]
+def _replaced(
+    table: pd.DataFrame, cell: Cell, rows: pd.DataFrame, among: pd.Series | bool = True
+) -> pd.DataFrame:
+    """The table with these rows in place of the cell's, or of those ``among`` them."""
+    old = (table["environment"] == cell.problem) & (table["policy"] == cell.policy) & among
+    kept = table[~old]
     return rows if kept.empty else pd.concat([kept, rows], ignore_index=True)
 
 
