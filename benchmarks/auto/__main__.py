@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 def main(
     environments: Annotated[str, typer.Option(help="Comma-separated; default: the leaderboard's.")] = "",
     policies: Annotated[str, typer.Option(help="Separated by semicolons; default: both of auto's.")] = "",
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = settings.SEED,
+    seed: Annotated[int, typer.Option(help="Of everything random; not that of the leaderboard.")] = 1_000,
     replicates: Annotated[int, typer.Option(help="Side by side.")] = settings.REPLICATES,
     horizon: Annotated[int, typer.Option(help="Steps.")] = settings.HORIZON,
     data: Annotated[Path, typer.Option(help="Folder of the real data.")] = Path("shared/data"),
@@ -29,7 +29,7 @@ def main(
     one_by_one: Annotated[bool, typer.Option(help="A table of its own for each replicate (firm).")] = False,
     page: Annotated[bool, typer.Option(help="Write the page from the table alone.")] = False,
 ) -> None:
-    """Play, and write what came of it."""
+    """Play, and write what came of it. The leaderboard's own runs are those of ``benchmarks.leaderboard``."""
     names = [name for name in (environments or ",".join(settings.RANKED)).split(",") if not page]
     for environment in names:
         for policy in policies.split(";") if policies else POLICIES:

@@ -23,10 +23,10 @@ tried before, is in `../PROTOCOL.md`. Regret is cumulative and dynamic.
 """
 _BOARD = """## The leaderboard's environments
 
-The {others} policies of the leaderboard as published there (seed 0, 25 replicates), and `auto` on the same. Rank 1 is
-the least of one of its classes and the others: the two do not rank each other. Ratios: regret over that of the best
-other policy of each environment. Level: at most two standard errors (of the difference) above the best other.
-Environments of development in italics.
+From the leaderboard's table (seed 0, {replicates} replicates where they are drawn): {others} other policies, and
+`auto`. Rank 1 is the least of one of its classes and the others: the two do not rank each other. Ratios: regret over that
+of the best other policy of each environment. Level: at most two standard errors (of the difference) above the best
+other. Environments of development in italics.
 
 """
 _OTHERS = """## Other environments
@@ -52,24 +52,22 @@ as a ratio to that when told rightly.
 def write_page(folder: Path) -> Path:
     """Write the page into the folder of the table."""
     ours = pd.read_csv(folder / "totals.csv")
-    parts = [_INTRODUCTION, *_board(ours), *_limit(folder), *_others(ours), *_misled(ours)]
+    parts = [_INTRODUCTION, *_board(), *_limit(folder), *_others(ours), *_misled(ours)]
     with atomic_write(folder / "RESULTS.md") as file:
         file.write("\n".join(parts).encode())
     return folder / "RESULTS.md"
 
 
-def _board(ours: pd.DataFrame) -> list[str]:
-    board = pd.read_csv(LEADERBOARD)
-    board = board[board["environment"].isin(settings.RANKED) & ~board["policy"].isin(list(POLICIES))]
-    ours = ours[(ours["seed"] == settings.SEED) & ours["environment"].isin(settings.RANKED)]
-    played = [name for name in settings.RANKED if (ours["environment"] == name).any()]
-    if not played:
-        return []
-    lines = [_BOARD.format(others=board["policy"].nunique())]
+def _board() -> list[str]:
+    everyone = pd.read_csv(LEADERBOARD)
+    everyone = everyone[everyone["environment"].isin(settings.RANKED)]
+    is_own = everyone["policy"].isin(list(POLICIES))
+    board, ours = everyone[~is_own], everyone[is_own]
+    lines = [_BOARD.format(others=board["policy"].nunique(), replicates=board["replicate"].nunique())]
     rows, summary = [], []
     for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
         own = ours[ours["policy"] == policy]
-        here = [name for name in played if (own["environment"] == name).any()]
+        here = [name for name in settings.RANKED if (own["environment"] == name).any()]
         facts = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
         groups = {"all": here, "development": DEVELOPMENT, "validation": VALIDATION}
         for title, names in groups.items():
@@ -107,7 +105,7 @@ def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str
     means = others.mean()
     who = str(means.idxmin())
     regret = own["regret"].to_numpy()
-    difference = regret - others[who].to_numpy()[: len(regret)]
+    difference = regret - others[who].to_numpy()
     error = difference.std(ddof=1) / len(regret) ** 0.5
     mean, random = float(regret.mean()), float(means["random"])
     return {
@@ -126,8 +124,6 @@ def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str
 def _others(ours: pd.DataFrame) -> list[str]:
     rows = []
     for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
-        if environment in settings.RANKED and seed == settings.SEED:
-            continue
         means = cell.groupby("policy")["regret"].mean()
         if "random" not in means:
             continue

@@ -11,7 +11,7 @@ from bandits_torch.files import atomic_write
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.figures import plot_environments, plot_ranks
 from benchmarks.leaderboard.running import Tables
-from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, cube, ranking, shares, summary
+from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, ranking, regrets, shares, summary
 from benchmarks.speed.page import markdown
 
 _NAMED = 7  # policies in colour, the best by rank, and random
@@ -29,18 +29,19 @@ Molene records overlap, so their standard errors are too small; on Beijing's the
 """
 _RANKING = """## Ranking
 
-By mean regret on {environments} environments, {policies} policies, {replicates} replicates each. Rank 1 is the least
-regret of an environment; ties share. Interval: {level:.0%} of {resamples} bootstrap samples of environments and, within
-them, of replicates (the same for all policies): where the mean rank would lie on another choice of environments like
-these. Share: mean regret as a share of random's, averaged over the environments. First: where it is best.
+By mean regret on {environments} environments, {policies} policies, {replicates} replicates where they are drawn. Rank 1
+is the least regret of an environment; ties share. Interval: {level:.0%} of {resamples} bootstrap samples of
+environments and, within them, of replicates (the same for all policies): where the mean rank would lie on another
+choice of environments like these. Share: mean regret as a share of random's, averaged over the environments. First:
+where it is best.
 
 ![Mean ranks](ranks.png)
 
 """
 _REGRET = """## Regret by environment
 
-Mean regret ± standard error, and in brackets milliseconds a step for all replicates together, on one core that
-other work shared.
+Mean regret ± standard error, and in brackets milliseconds a step for the first 25 replicates together, on one core that
+other work shared; the curves are those of these 25.
 Policies from best to worst by mean rank.
 
 ![Regret over the steps](environments.png)
@@ -139,7 +140,7 @@ def _cell(table: pd.DataFrame, environment: str, policy: str) -> str:
 
 
 def _shares(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> str:
-    values = shares(cube(totals, environments, policies), policies.index("random"))
+    values = shares(regrets(totals, environments, policies), policies.index("random"))
     rows = [[f"`{p}`", *(f"{value:.0%}" for value in values[:, i])] for i, p in enumerate(policies)]
     return markdown(["policy", *environments], rows)
 

@@ -36,7 +36,9 @@ class Tables:
         """Put a cell's rows in."""
         first = cell.block.first_replicate
         block = range(first, first + history.replicates)
-        self.totals = _replaced(self.totals, cell, _totals(cell, history), self.totals["replicate"].isin(block))
+        self.totals = _replaced(
+            self.totals, cell, _totals(cell, history), self.totals["replicate"].isin(block)
+        )
         if first == 0:
             self.curves = _replaced(self.curves, cell, _curve(cell, history))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
@@ -10,32 +12,34 @@ RESAMPLES = 4000
 LEVEL = 0.95
 
 
-def cube(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> np.ndarray:
-    """Totals as (environments, policies, replicates).
+def regrets(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> list[np.ndarray]:
+    """Totals of each environment, (policies, replicates); environments may differ in how many replicates they have.
 
-    ValueError where a total is missing, or the environments differ in their replicates.
+    ValueError where a total is missing.
     """
-    table = totals.pivot(index=["environment", "policy"], columns="replicate", values="regret")
-    wanted = pd.MultiIndex.from_product([environments, policies])
-    values = table.reindex(wanted).to_numpy()
-    missing = sorted({str(key) for key, row in zip(wanted, values, strict=True) if np.isnan(row).any()})
+    missing, made = [], []
+    for environment in environments:
+        own = totals[(totals["environment"] == environment) & totals["policy"].isin(policies)]
+        table = own.pivot(index="policy", columns="replicate", values="regret").reindex(policies)
+        missing += [str((environment, name)) for name in table.index[table.isna().any(axis=1)]]
+        made.append(table.to_numpy())
     if missing:
         raise ValueError(
-            f"totals must have every replicate of every policy, missing some of {', '.join(missing)}"
+            f"totals must have every replicate of every policy, missing some of {', '.join(sorted(missing))}"
         )
-    return values.reshape(len(environments), len(policies), -1)
+    return made
 
 
-def mean_ranks(values: np.ndarray) -> np.ndarray:
+def mean_ranks(values: Sequence[np.ndarray]) -> np.ndarray:
     """Average over environments of the rank (1: least) of each policy's mean regret; ties share their ranks.
 
-    values: (environments, policies, replicates); returns (policies,).
+    values: of each environment (policies, replicates); returns (policies,).
     """
-    return rankdata(values.mean(-1), axis=-1).mean(0)
+    return rankdata(_means(values), axis=-1).mean(0)
 
 
 def rank_intervals(
-    values: np.ndarray, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
+    values: Sequence[np.ndarray], resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
 ) -> np.ndarray:
     """Percentile bootstrap intervals of ``mean_ranks``, (policies, 2).
 
@@ -43,22 +47,29 @@ def rank_intervals(
     for all policies, as they met the same functions and noise. So an interval says where the mean rank would lie on
     another choice of environments like these. With one environment it is about replicates alone.
     """
-    E, P, S = values.shape
+    E, P = len(values), len(values[0])
     generator = np.random.default_rng(seed)
+    times = generator.multinomial(E, [1 / E] * E, size=resamples)  # an environment is drawn, (resamples, E)
     total = np.zeros((resamples, P))
-    for _ in range(E):  # an environment that is drawn twice has its replicates drawn twice
-        drawn = generator.integers(E, size=resamples)
-        replicates = generator.integers(S, size=(resamples, 1, S))
-        means = np.take_along_axis(values[drawn], replicates, axis=2).mean(-1)
-        total += rankdata(means, axis=-1)
+    for own, drawn in zip(values, times.T, strict=True):
+        S = own.shape[-1]
+        for turn in range(drawn.max(initial=0)):  # drawn twice, its replicates are drawn twice
+            at = np.flatnonzero(drawn > turn)
+            replicates = generator.integers(S, size=(len(at), S))
+            total[at] += rankdata(own[:, replicates].mean(-1).T, axis=-1)
     means = total / E
     tail = 50 * (1 - level)
     return np.percentile(means, [tail, 100 - tail], axis=0).T
 
 
-def shares(values: np.ndarray, random: int) -> np.ndarray:
+def _means(values: Sequence[np.ndarray]) -> np.ndarray:
+    """Of each environment and policy, (environments, policies)."""
+    return np.stack([own.mean(-1) for own in values])
+
+
+def shares(values: Sequence[np.ndarray], random: int) -> np.ndarray:
     """Mean regret of each policy as a share of that of the policy number ``random``, (environments, policies)."""
-    means = values.mean(-1)
+    means = _means(values)
     return means / means[:, [random]]
 
 
@@ -67,9 +78,9 @@ def ranking(totals: pd.DataFrame, environments: list[str], policies: list[str]) 
 
     ``share`` is the mean over environments; ``first`` in how many environments no mean regret is less.
     """
-    values = cube(totals, environments, policies)
+    values = regrets(totals, environments, policies)
     low, high = rank_intervals(values).T
-    means = values.mean(-1)
+    means = _means(values)
     columns = {
         "mean_rank": mean_ranks(values),
         "low": low,
@@ -81,8 +92,8 @@ def ranking(totals: pd.DataFrame, environments: list[str], policies: list[str]) 
 
 
 def summary(totals: pd.DataFrame) -> pd.DataFrame:
-    """By environment and policy: mean regret, its standard error, milliseconds a step."""
-    groups = totals.groupby(["environment", "policy"], sort=False)
+    """By environment and policy: mean regret, its standard error, milliseconds a step of the first replicates."""
+    groups = totals.sort_values("replicate", kind="stable").groupby(["environment", "policy"], sort=False)
     regret = groups["regret"]
     return pd.DataFrame(
         {

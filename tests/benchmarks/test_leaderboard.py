@@ -19,7 +19,7 @@ from benchmarks.leaderboard import __main__ as command
 from benchmarks.leaderboard import running, settings
 from benchmarks.leaderboard.environments import Cached, Centred, Record
 from benchmarks.leaderboard.page import write_page
-from benchmarks.leaderboard.statistics import cube, mean_ranks, rank_intervals, ranking, shares
+from benchmarks.leaderboard.statistics import mean_ranks, rank_intervals, ranking, regrets, shares
 from tests.reference import plain_ranks
 
 
@@ -76,13 +76,28 @@ def test_replicates_are_drawn_together_for_all_policies():
     assert rank_intervals(both).tolist() == [[1, 1], [2, 2]]
 
 
-def test_the_table_of_totals_becomes_a_cube_in_the_order_asked_for(values):
+def test_regrets_of_environments_come_in_the_order_asked_for(values):
     environments, policies = list("abcdef"), ["random", "v", "w", "x", "y"]
     totals = totals_of(values, environments, policies)
-    np.testing.assert_array_equal(cube(totals, environments[::-1], policies[1:3]), values[::-1, 1:3])
+    np.testing.assert_array_equal(regrets(totals, environments[::-1], policies[1:3]), values[::-1, 1:3])
     lost = totals[(totals["policy"] != "w") | (totals["environment"] != "c") | (totals["replicate"] != 4)]
     with pytest.raises(ValueError, match=r"missing some of \('c', 'w'\)"):
-        cube(lost, environments, policies)
+        regrets(lost, environments, policies)
+    with pytest.raises(ValueError, match=r"missing some of \('c', 'w'\)"):
+        regrets(totals[(totals["policy"] != "w") | (totals["environment"] != "c")], environments, policies)
+
+
+def test_environments_may_differ_in_how_many_replicates_they_have(values):
+    """The first three have four replicates, the others seven."""
+    environments, policies = list("abcdef"), ["random", "v", "w", "x", "y"]
+    totals = totals_of(values, environments, policies)
+    totals = totals[(totals["replicate"] < 4) | totals["environment"].isin(["d", "e", "f"])]
+    uneven = regrets(totals, environments, policies)
+    assert [own.shape for own in uneven] == [(5, 4)] * 3 + [(5, 7)] * 3
+    lists = [own.tolist() for own in uneven]
+    np.testing.assert_allclose(mean_ranks(uneven), plain_ranks.mean_ranks(lists), rtol=0, atol=1e-12)
+    plain = np.array(plain_ranks.rank_intervals(lists, 3000))
+    assert np.abs(rank_intervals(uneven, 3000) - plain).max() < 0.2
 
 
 def test_shares_are_of_randoms_mean():
@@ -180,6 +195,7 @@ def small(monkeypatch):
     """Two small environments, one of them in need of data that are not there."""
     monkeypatch.setattr(settings, "_MADE_UP", {"a": ProblemSetting("gp", {"num_arms": 6})})
     monkeypatch.setattr(settings, "RANKED", ("a", "far"))
+    monkeypatch.setattr(settings, "DRAWN", ("a",))
     monkeypatch.setattr(settings, "NEED_DATA", ("far",))
     monkeypatch.setattr(command, "_near_by", lambda: None)
 
@@ -197,7 +213,8 @@ def test_from_command_to_page_and_on_from_there(small, tmp_path, monkeypatch):
     assert {"ranks.png", "environments.png"} <= {path.name for path in tmp_path.iterdir()}
     totals = pd.read_csv(tmp_path / "totals.csv")
     assert list(totals.columns) == list(running.TOTALS)
-    assert len(totals) == (2 + 3) * 3
+    assert len(totals) == 2 * (3 + 2) + 3 * 3  # a second block where replicates are drawn and ranked
+    assert sorted(totals.query("environment == 'a' and policy == 'random'")["replicate"]) == [0, 1, 2, 3, 4]
 
     refused = call(*asked, "--policies", "random,gp_ucb,igp_ucb")
     assert refused.exit_code == 2
@@ -223,14 +240,26 @@ def test_a_cell_that_fails_is_named_and_the_page_written(small, tmp_path, monkey
 
 def test_rows_that_are_played_again_replace_the_old_ones(small, tmp_path):
     for horizon in (5, 8):
-        todo = running.cells(["a"], ["random", "gp_ucb"], None, horizon, 2)
-        assert [failure for _, failure in running.play(todo, tmp_path, tmp_path / "cells", False)] == [
-            None,
-            None,
-        ]
-    totals = running.Tables(tmp_path).totals
-    assert len(totals) == 4
-    assert set(totals["horizon"]) == {8}
+        todo = running.cells(["a"], ["random", "gp_ucb"], None, horizon, 2, 1)
+        played = running.play(todo, tmp_path, tmp_path / "cells", False)
+        assert [failure for _, failure in played] == [None] * 4
+    tables = running.Tables(tmp_path)
+    assert len(tables.totals) == 6
+    assert set(tables.totals["horizon"]) == {8}
+    assert tables.curves.groupby("policy")["step"].count().to_dict() == {"random": 8, "gp_ucb": 8}
+    first = running.cells(["a"], ["random"], None, 6, 2)  # of its rows these two alone
+    list(running.play(first, tmp_path, tmp_path / "cells", False))
+    now = running.Tables(tmp_path).totals.query("policy == 'random'").set_index("replicate")["horizon"]
+    assert now.to_dict() == {0: 6, 1: 6, 2: 8}
+
+
+def test_replicates_of_the_second_block_are_those_of_one_large_block(small, tmp_path):
+    for folder, sizes in (("two", (2, 3)), ("one", (5,))):
+        todo = running.cells(["a"], ["gp_ts"], None, 12, *sizes)
+        list(running.play(todo, tmp_path / folder, tmp_path / folder / "cells", False))
+    two, one = (running.Tables(tmp_path / folder).totals["regret"] for folder in ("two", "one"))
+    np.testing.assert_allclose(two, one, rtol=1e-9)
+    assert two.nunique() == 5
 
 
 def test_misspelt_names_are_refused(tmp_path):

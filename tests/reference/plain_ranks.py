@@ -11,7 +11,7 @@ def rank(values, i):
 
 
 def mean_ranks(cube):
-    """cube[e][p] is a list over replicates; the mean over e of the rank of p's mean."""
+    """cube[e][p] is a list over replicates, as long as e likes; the mean over e of the rank of p's mean."""
     each = []
     for environment in cube:
         means = [sum(row) / len(row) for row in environment]
