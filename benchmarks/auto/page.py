@@ -24,8 +24,8 @@ tried before, is in `../PROTOCOL.md`. Regret is cumulative and dynamic.
 _BOARD = """## The leaderboard's environments
 
 From the leaderboard's table (seed 0, {replicates} replicates where they are drawn): {others} other policies, and
-`auto`. Rank 1 is the least of one of its classes and the others: the two do not rank each other. Ratios: regret over that
-of the best other policy of each environment. Level: at most two standard errors (of the difference) above the best
+`auto`. Rank 1 is the least of one of its classes and the others: the two do not rank each other. Ratios: regret over
+that of the best other policy of each environment. Level: at most two standard errors (of the difference) above the best
 other. Environments of development in italics.
 
 """
