@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,19 +68,27 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     the processes cannot import them.
 
     Not joblib: when this process is terminated or killed, its workers finish the cells they are at, and there is no
-    public way to have them watch their parent.
+    public way to have them watch their parent. And outcomes come by files: a process that ends while it sends a long
+    message leaves the pool waiting for the rest of it, for good.
     """
     _require_importable(cells)
     context = multiprocessing.get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(min(jobs, len(cells)), context, _end_with, (theirs,))
+    folder = tempfile.TemporaryDirectory(prefix="bandits_torch-")
     try:
         with _interrupts_held_back():
-            waiting = {pool.submit(_play_packed, cell, threads): cell for cell in cells}
+            files = [Path(folder.name) / str(number) for number in range(len(cells))]
+            waiting = {
+                pool.submit(_play_into, file, cell, threads): (file, cell)
+                for file, cell in zip(files, cells, strict=True)
+            }
         for future in as_completed(waiting):
-            cell = waiting[future]
+            file, cell = waiting[future]
             try:
-                outcome = pickle.loads(future.result())  # noqa: S301  # our own process wrote it
+                future.result()
+                outcome = pickle.loads(file.read_bytes())  # noqa: S301  # our own process wrote it
+                file.unlink()
             except Exception as error:  # the cell could not be sent, or its process died
                 outcome = _failure(error, "the process died" if _died(error) else traceback.format_exc())
             yield cell, outcome
@@ -86,6 +96,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
         ours.close()
         pool.shutdown(cancel_futures=True)
         theirs.close()
+        folder.cleanup()
 
 
 def _end_with(parent: Connection) -> None:
@@ -177,6 +188,11 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
 def _play_packed(cell: Cell, threads: int) -> bytes:
     """``play``, its outcome as plain bytes: tensors sent as such would be passed on by open files."""
     return pickle.dumps(play(cell, threads))
+
+
+def _play_into(file: Path, cell: Cell, threads: int) -> None:
+    """``_play_packed`` into a file."""
+    file.write_bytes(_play_packed(cell, threads))
 
 
 def _require_importable(cells: Sequence[Cell]) -> None:

@@ -1,9 +1,12 @@
 """sweep: the same results wherever its cells run, interrupted or not, and no cell lost for another's fault."""
 
 import builtins
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -19,6 +22,7 @@ from bandits_torch.problems import make
 from bandits_torch.recipes import build
 from tests.reference.stubs import TableProblem
 
+ROOT = Path(__file__).parent.parent.parent
 PROBLEMS = {
     "switch": ProblemSetting("switching", {"num_arms": 12}),
     "drift": ProblemSetting("tv-gp", {"num_arms": 12, "forgetting_rate": 0.1}),
@@ -50,6 +54,23 @@ class Counted:
         BUILT.append((problem, block))
         if self.raises:
             raise getattr(builtins, self.raises)("by order")
+        return RandomPolicy(problem.num_arms, block.replicates, first_replicate=block.first_replicate)
+
+
+@dataclass(frozen=True)
+class EndsWhileItSends:
+    """Random arms, in a process that would end half-way through any long message to its parent."""
+
+    def __call__(self, problem, block):
+        send = Connection._send
+
+        def end_half_way(connection, message, *rest):
+            if len(message) > 4096:  # what a pipe takes at once or not at all
+                send(connection, message[: len(message) // 2], *rest)
+                os._exit(1)
+            send(connection, message, *rest)
+
+        Connection._send = end_half_way
         return RandomPolicy(problem.num_arms, block.replicates, first_replicate=block.first_replicate)
 
 
@@ -116,6 +137,21 @@ def test_processes_give_what_the_local_runner_gives_bit_for_bit(monkeypatch):
     monkeypatch.setattr(engines, "cores", lambda: 2)
     local = sweep(PROBLEMS, POLICIES, 25, replicates=3, block=2)
     all_same(local, sweep(PROBLEMS, POLICIES, 25, replicates=3, block=2, engine="processes", jobs=2))
+
+
+def test_a_process_that_ends_while_it_sends_leaves_nobody_waiting():
+    """Nothing long is sent: the pool would wait for the rest of it, and so would a sweep that is to end."""
+    script = """
+from bandits_torch.experiments.sweep import sweep
+from tests.experiments.test_sweep import EndsWhileItSends, Table
+
+done = sweep({"table": Table()}, {"ends": EndsWhileItSends()}, 5000, engine="processes", jobs=1)
+print(tuple(done["table"]["ends"].rewards.shape))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, cwd=ROOT
+    )
+    assert ran.stdout.strip() == "(1, 5000)", ran.stderr
 
 
 def test_an_interrupted_sweep_continues_where_it_stood(tmp_path):
