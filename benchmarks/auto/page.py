@@ -98,19 +98,19 @@ def _row(name: str, facts: pd.Series) -> list[str]:
 
 
 def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str, object]:
-    own = own[own["environment"] == environment].sort_values("replicate")
+    own = own[own["environment"] == environment]
     others = board[board["environment"] == environment].pivot(
         index="replicate", columns="policy", values="regret"
     )
     means = others.mean()
     who = str(means.idxmin())
-    regret = own["regret"].to_numpy()
-    difference = regret - others[who].to_numpy()
-    error = difference.std(ddof=1) / len(regret) ** 0.5
+    regret = own.set_index("replicate")["regret"]
+    difference = (regret - others[who]).dropna()
+    error = difference.std() / len(difference) ** 0.5
     mean, random = float(regret.mean()), float(means["random"])
     return {
         "regret": mean,
-        "error": float(regret.std(ddof=1) / len(regret) ** 0.5),
+        "error": float(regret.std() / len(regret) ** 0.5),
         "share": mean / random,
         "who": who,
         "best": float(means.min()),
