@@ -38,6 +38,15 @@ def test_what_is_asked_is_met_or_missed_by_the_table(tmp_path, ours, seconds, er
     assert "99" not in text.split("## The same")[1]  # the opening counts for nobody
 
 
+@pytest.mark.parametrize("absent", ["ours", "Xopt, time-dependent UCB"])
+def test_there_is_no_verdict_while_only_some_have_played(tmp_path, absent):
+    played = table(0.4, 0.05)
+    played[played["player"] != absent].to_csv(tmp_path / "shots.csv", index=False)
+    text = write_page(tmp_path).read_text(encoding="utf-8")
+    assert "| Xopt, UCB | 2 |" in text
+    assert "Asked" not in text
+
+
 def test_the_page_says_what_the_drift_alone_costs(tmp_path):
     table(0.6, 0.2).to_csv(tmp_path / "shots.csv", index=False)
     assert "exact tracker" not in write_page(tmp_path).read_text(encoding="utf-8")
