@@ -78,11 +78,8 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     folder = tempfile.TemporaryDirectory(prefix="bandits_torch-")
     try:
         with _interrupts_held_back():
-            files = [Path(folder.name) / str(number) for number in range(len(cells))]
-            waiting = {
-                pool.submit(_play_into, file, cell, threads): (file, cell)
-                for file, cell in zip(files, cells, strict=True)
-            }
+            pairs = [(Path(folder.name) / str(number), cell) for number, cell in enumerate(cells)]
+            waiting = {pool.submit(_play_into, *pair, threads): pair for pair in pairs}
         for future in as_completed(waiting):
             file, cell = waiting[future]
             try:

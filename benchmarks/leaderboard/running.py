@@ -15,6 +15,7 @@ from bandits_torch.experiments.sweep import run_cells
 from bandits_torch.files import atomic_write
 from bandits_torch.history import History, standard_error
 from benchmarks.leaderboard import settings
+from benchmarks.tables import replaced
 
 TOTALS = ("environment", "policy", "replicate", "horizon", "regret", "ms_per_step")
 CURVES = ("environment", "policy", "step", "mean_cumulative_regret", "standard_error")
@@ -34,13 +35,9 @@ class Tables:
 
     def add(self, cell: Cell, history: History) -> None:
         """Put a cell's rows in."""
-        first = cell.block.first_replicate
-        block = range(first, first + history.replicates)
-        self.totals = _replaced(
-            self.totals, cell, _totals(cell, history), self.totals["replicate"].isin(block)
-        )
-        if first == 0:
-            self.curves = _replaced(self.curves, cell, _curve(cell, history))
+        self.totals = replaced(self.totals, _totals(cell, history), ("environment", "policy", "replicate"))
+        if cell.block.first_replicate == 0:
+            self.curves = replaced(self.curves, _curve(cell, history), ("environment", "policy"))
 
     def save(self) -> None:
         """Write each file, whole or not at all."""
@@ -103,15 +100,6 @@ def play(
                 saved = monotonic()
     finally:
         tables.save()
-
-
-def _replaced(
-    table: pd.DataFrame, cell: Cell, rows: pd.DataFrame, among: pd.Series | bool = True
-) -> pd.DataFrame:
-    """The table with these rows in place of the cell's, or of those ``among`` them."""
-    old = (table["environment"] == cell.problem) & (table["policy"] == cell.policy) & among
-    kept = table[~old]
-    return rows if kept.empty else pd.concat([kept, rows], ignore_index=True)
 
 
 def _totals(cell: Cell, history: History) -> pd.DataFrame:
