@@ -4,8 +4,8 @@ Environments. 500 steps, 100 replicates, 100 arms, noise of scale 0.1 where noth
 data are played for as long as 25 starts can be spread over what is left of them. The number of steps was set by what
 the dearest recipes cost; algorithms that learn in long blocks would gain on the others with more. There were 25
 replicates first. Then it was seen that a policy that never looks again can be caught at an inferior arm for good, in
-one run of thirty or so, and lose more there than in all others together: 25 runs often have none of these. So 75 more
-of every policy were played, a number fixed before the first of them, wherever replicates are drawn.
+one run of thirty to a hundred, and lose as much there as in twenty others: 25 runs often have none of these. So 75
+more of every policy were played, a number fixed before the first of them, wherever replicates are drawn.
 
 What policies know. Each recipe gets what ``problem.knowledge`` says an honest user would know: kernel, noise
 variance, a bound on the norm, the forgetting rate, the variation budget. Environments whose prior mean is not zero are
