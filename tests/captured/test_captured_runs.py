@@ -246,7 +246,7 @@ def test_auto_is_rescaled_in_time_after_a_long_pause(monkeypatch):
         monkeypatch.setattr(type(problem), "time", lambda self, step: step + 1e4 * (step > 60))
         launched = Launched(policy)
         monkeypatch.setattr("bandits_torch.captured.playing.launcher", lambda device, one=launched: one)
-        histories.append(run(policy, problem, 100, seed=7, capture=capture))
+        histories.append(run(policy, problem, 160, seed=7, capture=capture))
     same(*histories)
     assert launched.again > 0
 

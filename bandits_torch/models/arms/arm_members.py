@@ -25,8 +25,8 @@ class ArmMembers(RecursiveMembers):
 
         m += c (y - mean_i) / (s sqrt(a)),   d += c^2 / (s a),   W gets the row c / sqrt(s a),
 
-    and W^T W is added to R every 16 observations. So a step reads a row of R and the rows of W, O(P N), and passes over
-    R for a sixteenth of the members, as one matrix product.
+    and W^T W is added to R every 24 observations. So a step reads a row of R and the rows of W, O(P N), and passes over
+    R for 1 / 24 of the members, as one matrix product.
 
     Args:
         arms: ``(N, d)`` features, carried along; or N.
@@ -82,7 +82,7 @@ class ArmMembers(RecursiveMembers):
     def _column(self, arm: Tensor, fade: Tensor) -> Tensor:
         """C_i / sqrt(a), a = ``fade``: (S, P, N)."""
         root = fade.sqrt().unsqueeze(-1)
-        weights = self.pending[:, self._run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 16)
+        weights = self.pending[:, self._run, :, arm].transpose(0, 1).unsqueeze(-2)  # (P, S, 1, 24)
         known = self._counted(self.rows[:, self._run, arm])
         known.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1), self.pending.flatten(0, 1))
         prior = self.covariances[self.kernel, arm.unsqueeze(-1)]

@@ -43,7 +43,7 @@ class LowRankMembers(ArmMembers):
         """(I - a (R + W^T W)) b / sqrt(a), b the row of B of the arm of each replicate: (S, P, r)."""
         root = fade.sqrt().unsqueeze(-1)
         b = self.covariances[:, arm][self.kernel]  # (P, S, r)
-        weights = self.pending @ b.unsqueeze(-1)  # (P, S, 16, 1)
+        weights = self.pending @ b.unsqueeze(-1)  # (P, S, 24, 1)
         held = self._counted((self.rows @ b.unsqueeze(-1)).squeeze(-1))
         known = held + (weights.mT @ self.pending).squeeze(-2)
         return (b.transpose(0, 1) / root) - known.transpose(0, 1) * root

@@ -13,7 +13,7 @@ from bandits_torch.description import Described
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
 
-PENDING = 16  # observations between two passes over a member's matrix
+PENDING = 24  # observations between two passes over a member's matrix
 
 
 class MembersOverArms(Described, torch.nn.Module, ABC):
@@ -86,7 +86,7 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
 
 class RecursiveMembers(MembersOverArms):
     """``MembersOverArms`` by a recursion that lets time pass by itself: what a member holds stays as it is, in a frame
-    that moves, and a sixteenth of the members is brought back from their frames at every step.
+    that moves, and 1 / 24 of the members is brought back from their frames at every step.
 
     Member p has the covariance K_g(p) over arms and the noise variance lambda_p.
 
@@ -101,7 +101,7 @@ class RecursiveMembers(MembersOverArms):
 
     Attributes:
         mean, reduction: (S, P, ..., N) what was learned of mean and variance, in a member's frame.
-        rows, pending: (P, S, ..., n, n) and (P, S, 16, ..., n), what was learned of the covariance. Members first:
+        rows, pending: (P, S, ..., n, n) and (P, S, 24, ..., n), what was learned of the covariance. Members first:
             those whose turn it is lie together.
         fade: (P, ...) the frame of each member.
     """

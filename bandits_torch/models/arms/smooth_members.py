@@ -31,7 +31,7 @@ class SmoothMembers(RecursiveMembers):
 
         m += G^{-1} c (y - mean_i) / s,    W gets the row G^{-1} c / sqrt(s),
 
-    and R <- G (R + W^T W) G^T, G = I for a sixteenth of the members at every step.
+    and R <- G (R + W^T W) G^T, G = I for 1 / 24 of the members at every step.
 
     Args:
         timescale: (P,) > 0, length-scale of the kernel over time.
@@ -39,7 +39,7 @@ class SmoothMembers(RecursiveMembers):
 
     ``forgetting_rate`` is 1 - e^{-c}, that of the exponential forgetting whose kernel has the same integral.
 
-    Cost: O(S P N) a step, and O(S P N^2) for a sixteenth of the members. Memory O(4 S P N^2 + G N^2).
+    Cost: O(S P N) a step, and O(S P N^2) for 1 / 24 of the members. Memory O(4 S P N^2 + G N^2).
     Raises ValueError as ``ArmMembers`` does.
 
     Source: Matern 3/2 as a state of two numbers (Hartikainen & Sarkka 2010, section 4.1; here in units in which its
@@ -164,7 +164,7 @@ class SmoothMembers(RecursiveMembers):
         G, rows = self.fade[members], self.rows[members]
         batch = rows.shape[:2]
         moved = _kron(G).repeat_interleave(batch[1], 0) @ rows.flatten(0, 1).flatten(-2)
-        W = (G[:, None, None] @ self.pending[members]).transpose(2, 3)  # (p, S, 2, 16, N)
+        W = (G[:, None, None] @ self.pending[members]).transpose(2, 3)  # (p, S, 2, 24, N)
         left = W.unsqueeze(3).expand(*batch, 2, 2, *W.shape[-2:]).flatten(0, 3)
         right = W.unsqueeze(2).expand(*batch, 2, 2, *W.shape[-2:]).flatten(0, 3)
         blocks = rows.flatten(0, 2)
