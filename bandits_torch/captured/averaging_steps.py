@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
-from bandits_torch.models.arms.members_over_arms import PENDING, MembersOverArms
+from bandits_torch.models.arms.recursive_members import PENDING, RecursiveMembers
+from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _LONGEST, ModelAveraging
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD
@@ -33,7 +34,7 @@ class AveragingSteps(CapturedSteps):
     """
 
     def __init__(self, policy: ModelAveraging) -> None:
-        if not isinstance(policy.model, MembersOverArms):
+        if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         self._states = [(state, state.tensors) for state in (policy.frame, policy.scale, policy.sharing)]

@@ -17,7 +17,7 @@ from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arms import inputs, settings
 from bandits_torch.models.arms.arm_members import ArmMembers
 from bandits_torch.models.arms.low_rank_members import LowRankMembers
-from bandits_torch.models.arms.members_over_arms import RecursiveMembers
+from bandits_torch.models.arms.recursive_members import RecursiveMembers
 from bandits_torch.models.arms.smooth_members import SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arms.members_over_arms import RecursiveMembers
+from bandits_torch.models.arms.recursive_members import RecursiveMembers
 
 _FADED = 1e-8  # a factor below which what is held is rescaled
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.members_over_arms import RecursiveMembers
+from bandits_torch.models.arms.recursive_members import RecursiveMembers
 
 _FADED = 1e-8  # determinant of a frame below which what is held is brought back
 

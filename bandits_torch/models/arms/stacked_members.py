@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.members_over_arms import MembersOverArms, RecursiveMembers
+from bandits_torch.models.arms.members_over_arms import MembersOverArms
+from bandits_torch.models.arms.recursive_members import RecursiveMembers
 
 
 class StackedMembers(MembersOverArms):
@@ -40,7 +41,7 @@ class StackedMembers(MembersOverArms):
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
-        """In the order of their members."""
+        """What is held by each recursion, in the order of their members."""
         return tuple(self.stacked)  # type: ignore[arg-type]
 
     @property
