@@ -91,10 +91,10 @@ class AveragingSteps(CapturedSteps):
         return after
 
     def given(self, times: Sequence[float]) -> Given:
-        """How much members fade from step to step, at which steps the plausible ones are checked, and below how many
-        arms tried a new one is."""
+        """How much members fade from step to step, at which steps the plausible ones are checked, which width
+        bounds have, and below how many arms tried a new one is."""
         policy, model = self.policy, self.model
-        fades, gaps, checks, few = self._fade_now(), [], [], []
+        fades, gaps, checks, widths, few = self._fade_now(), [], [], [], []
         last = cast(float, model.now)
         for j, time in enumerate(times):
             now = policy.clock.tick(time)
@@ -102,6 +102,7 @@ class AveragingSteps(CapturedSteps):
             last = now
             fades = self._fade_after(fades, j, gaps[-1])
             checks.append(bool(policy.plausible) and policy._count == policy._next_check)
+            widths.append(policy._width_after(policy._count))
             if policy._count == policy._next_check:
                 policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
             policy._count += 1
@@ -117,6 +118,7 @@ class AveragingSteps(CapturedSteps):
         self._checks = any(checks)
         if self._checks:
             given["check"] = torch.tensor(checks).to(device)
+        given["width"] = torch.tensor(widths, dtype=passed.dtype).to(device)
         if policy.try_all:
             given["few"] = torch.tensor(few).to(device)
         return given
@@ -137,9 +139,10 @@ class AveragingSteps(CapturedSteps):
             part.fade.copy_(part.moved(part.fade, given[_kept(k)][j]))
         members = policy._members(None)
         mixed, spread = mixture_moments(sharing.weights, *members)
-        index = mixed + policy.width * spread.sqrt()
+        width = given["width"][j]
+        index = mixed + width * spread.sqrt()
         if "check" in given:
-            index = torch.where(given["check"][j], policy._optimistic(*members), index)
+            index = torch.where(given["check"][j], policy._optimistic(*members, width), index)
         if "few" in given:
             fresh = ~policy._pulled if available is None else ~policy._pulled & available
             few = policy._pulled.sum(-1, keepdim=True) < given["few"][j]

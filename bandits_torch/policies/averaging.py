@@ -23,6 +23,7 @@ from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
+_WIDE_EVERY = 10  # observations
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
 
 
@@ -38,6 +39,9 @@ class ModelAveraging(Policy):
     100) the arm is that of the largest mu_p + width sigma_p under any member whose evidence, ln(w_p / pi_p), is within
     ``plausible`` nats of the best.
 
+    Members can be right and a fixed width still too small to ever look where rewards have risen unseen. With ``wide``
+    every tenth arm is that of a bound of at least this width.
+
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
     members learn the five again from there (``FirstRewards``); their weights stay. So no single reward, nor two of the
@@ -50,6 +54,7 @@ class ModelAveraging(Policy):
         scale: whether origin and unit are learned (``MemberScale``); default: both are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
         plausible: nats; 0: no checks.
+        wide: the least width after 10, 20, ... observations; 0: ``width``, as always.
         try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have:
             what keeps the index from arms never played is a scale learned from the others. For arms that are few, or
             that tell nothing of each other.
@@ -80,6 +85,7 @@ class ModelAveraging(Policy):
         scale: MemberScale | None = None,
         width: float = 1.25,
         plausible: float = 4.0,
+        wide: float = 0.0,
         try_all: bool = False,
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
@@ -99,6 +105,7 @@ class ModelAveraging(Policy):
         validation.require(fits, "sharing and scale", shapes, f"of shape {tuple(model.batch_shape)}")
         self.width = validation.non_negative("width", width)
         self.plausible = validation.non_negative("plausible", plausible)
+        self.wide = validation.non_negative("wide", wide)
         self.try_all = try_all
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
@@ -138,13 +145,14 @@ class ModelAveraging(Policy):
             self.choices.check_available(available)
         members = self._members(time)
         count = self._count + len(self._told_ahead or ())
+        width = self._width_after(count)
         if self.plausible and count == self._next_check:
-            index = self._optimistic(*members)
+            index = self._optimistic(*members, width)
         else:
             mean, variance = mixture_moments(self.sharing.weights, *members)
             if self._told_ahead:
                 variance = (variance - torch.stack(self._told_ahead).square().sum(0)).clamp_min(0.0)
-            index = mean + self.width * variance.sqrt()
+            index = mean + width * variance.sqrt()
         if self.try_all:
             fresh = ~self._pulled if available is None else ~self._pulled & available
             few = self._pulled.sum(-1, keepdim=True) < _FRESH * math.sqrt(count + 1)
@@ -215,11 +223,15 @@ class ModelAveraging(Policy):
             self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
         self._count += 1
 
-    def _optimistic(self, mean: Tensor, variance: Tensor) -> Tensor:
+    def _width_after(self, count: int) -> float:
+        """The width of the choice after so many observations."""
+        return max(self.width, self.wide) if count and count % _WIDE_EVERY == 0 else self.width
+
+    def _optimistic(self, mean: Tensor, variance: Tensor, width: float | Tensor) -> Tensor:
         """The largest bound of each arm under any plausible member, (S, N)."""
         evidence = self.sharing.log_weight - self.sharing.log_prior
         implausible = evidence < evidence.amax(-1, keepdim=True) - self.plausible
-        bounds = mean + self.width * variance.sqrt()
+        bounds = mean + width * variance.sqrt()
         return bounds.masked_fill(implausible.unsqueeze(-1), -torch.inf).amax(-2)
 
     def _members(self, time: float | None) -> tuple[Tensor, Tensor]:

@@ -31,6 +31,7 @@ from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
+_WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
@@ -60,7 +61,8 @@ def auto(
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
             covariance (``estimate_covariance``) and means are what is told.
-        width: multiplies the mixture's standard deviation; by default 1.25, over a ``Domain`` 1.
+        width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
+            every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
@@ -102,6 +104,7 @@ def auto(
         setup.replicates,
         {
             "width": 1.25 if width is None else width,
+            "wide": _WIDE if width is None and kernel is not None else 0.0,
             "plausible": plausible,
             "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
         },

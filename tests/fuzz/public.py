@@ -662,7 +662,7 @@ SPECS: dict[str, Spec] = {
     ),
     "policies.ModelAveraging": Spec(
         {"model": over_priors},
-        {"width": bad.non_negative, "plausible": bad.non_negative}
+        {"width": bad.non_negative, "plausible": bad.non_negative, "wide": bad.non_negative}
         | dict.fromkeys(["sharing", "scale", "forgetting_rate", "typical_gap"]),
     ),
     "policies.PointAveraging": Spec(

@@ -29,6 +29,7 @@ RULES = {
     "tail": 6.0,
     "clip": 2.5,
     "width": 1.3,
+    "wide": 3.0,
     "plausible": 2.0,
 }
 KERNELS = torch.stack([smooth(N), torch.eye(N).double() + 1.0])
@@ -69,6 +70,7 @@ def members(strengths, offsets):
             clip=RULES["clip"],
         ),
         width=RULES["width"],
+        wide=RULES["wide"],
         plausible=RULES["plausible"],
     )
     plain = [
@@ -425,6 +427,7 @@ def test_parts_that_do_not_fit_are_refused_by_name():
         "sharing": {"model": model, "sharing": FixedShare(one[:3], S)},
         "width": {"model": model, "width": -1.0},
         "plausible": {"model": model, "plausible": -1.0},
+        "wide": {"model": model, "wide": -1.0},
     }.items():
         with pytest.raises(ValueError, match=name):
             ModelAveraging(**arguments)

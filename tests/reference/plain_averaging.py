@@ -23,7 +23,7 @@ class PlainAveraging:
 
     Args:
         members: a list of ``Member``.
-        rules: share, behind, memory of the score; forget (of the scale), tail, clip; width, plausible.
+        rules: share, behind, memory of the score; forget (of the scale), tail, clip; width, wide, plausible.
     """
 
     def __init__(self, members, **rules):
@@ -67,7 +67,12 @@ class PlainAveraging:
         if self.count == self.next_check:
             return self.optimistic(now)
         m, v = self.predict(now)
-        return m + self.rules["width"] * v.sqrt()
+        return m + self.width() * v.sqrt()
+
+    def width(self):
+        """Every tenth bound is at least ``wide``."""
+        tenth = self.count > 0 and self.count % 10 == 0
+        return max(self.rules["width"], self.rules["wide"]) if tenth else self.rules["width"]
 
     def optimistic(self, now):
         """The largest bound of each arm under any member within ``plausible`` nats of the best by evidence."""
@@ -77,7 +82,7 @@ class PlainAveraging:
             if evidence[p] >= max(evidence) - self.rules["plausible"]:
                 mean, variance = self.moments(p, now)
                 deviation = (self.scale(p) * variance).sqrt()
-                bounds.append(mean + self.offset(p) + self.rules["width"] * deviation)
+                bounds.append(mean + self.offset(p) + self.width() * deviation)
         return torch.stack(bounds).amax(0)
 
     def density(self, p, e, v):
