@@ -39,8 +39,8 @@ class ModelAveraging(Policy):
     100) the arm is that of the largest mu_p + width sigma_p under any member whose evidence, ln(w_p / pi_p), is within
     ``plausible`` nats of the best.
 
-    Members can be right and a fixed width still too small to ever look where rewards have risen unseen. With ``wide``
-    every tenth arm is that of a bound of at least this width.
+    Where all members are right, the width can still be too small ever to look where rewards have risen unseen. With
+    ``wide`` every tenth arm is that of a bound of at least this width.
 
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
