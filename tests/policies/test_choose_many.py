@@ -226,7 +226,7 @@ def test_a_mixture_conditions_its_own_covariance(kind):
 def test_checks_of_a_mixture_come_once_however_many_are_pending():
     policy = taught(all_recipes.build("auto", 1, T)[0], 4)
     asked = []
-    policy._optimistic = lambda mean, variance: asked.append(1) or mean.amax(-2)
+    policy._optimistic = lambda mean, variance, width: asked.append(1) or mean.amax(-2)
     policy.choose_many(5.0, 8)  # the observations 5 to 12, of which the one after 8 is a check
     assert len(asked) == 1
 
