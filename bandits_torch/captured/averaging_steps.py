@@ -37,7 +37,8 @@ class AveragingSteps(CapturedSteps):
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
-        self._states = [(state, state.tensors) for state in (policy.frame, policy.scale, policy.sharing)]
+        states = (policy.frame, policy.scale, policy.sharing, *filter(None, [policy.looks]))
+        self._states = [(state, state.tensors) for state in states]
         self._plain_steps = 0  # after one the policy has other tensors
 
     # -- between blocks --------------------------------------------------------------------------------
@@ -92,9 +93,9 @@ class AveragingSteps(CapturedSteps):
 
     def given(self, times: Sequence[float]) -> Given:
         """How much members fade from step to step, at which steps the plausible ones are checked, which width
-        bounds have, and below how many arms tried a new one is."""
+        bounds have, below how many arms tried a new one is, and the root of the number of observations."""
         policy, model = self.policy, self.model
-        fades, gaps, checks, widths, few = self._fade_now(), [], [], [], []
+        fades, gaps, checks, widths, few, roots = self._fade_now(), [], [], [], [], []
         last = cast(float, model.now)
         for j, time in enumerate(times):
             now = policy.clock.tick(time)
@@ -106,6 +107,7 @@ class AveragingSteps(CapturedSteps):
             if policy._count == policy._next_check:
                 policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
             policy._count += 1
+            roots.append(math.sqrt(policy._count))
             few.append(_FRESH * math.sqrt(policy._count))
         self._fade = self._fade_after(fades, len(times), 0.0)
         device = model.arms.device
@@ -121,6 +123,8 @@ class AveragingSteps(CapturedSteps):
         given["width"] = torch.tensor(widths, dtype=passed.dtype).to(device)
         if policy.try_all:
             given["few"] = torch.tensor(few).to(device)
+        if policy.looks is not None:
+            given["root"] = torch.tensor(roots, dtype=passed.dtype).to(device)
         return given
 
     def key(self) -> Hashable:
@@ -147,6 +151,8 @@ class AveragingSteps(CapturedSteps):
             fresh = ~policy._pulled if available is None else ~policy._pulled & available
             few = policy._pulled.sum(-1, keepdim=True) < given["few"][j]
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
+        if policy.looks is not None:
+            index = policy.looks.first(index, mixed, given["root"][j], available)
         arm = best_available(index.mT, available)[1]
         reward = pull(arm)
         own = reward.to(model.noise_variance)
@@ -158,6 +164,7 @@ class AveragingSteps(CapturedSteps):
         unit = policy._units() if policy._mixed else None
         density, learned = scale.update(seen - mean, variance + model.noise_variance, unit)
         due = sharing.update(density, None, log_unit)
+        policy._examine(arm)
         _write_back(held)
         if self.static or bool(due.any()):
             model.reset(due)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from bandits_torch.models.arms.members_over_arms import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD, FirstRewards
+from bandits_torch.policies.looking_again import LookingAgain
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
 from bandits_torch.policies.reward_frame import RewardFrame
@@ -42,6 +44,10 @@ class ModelAveraging(Policy):
     Where all members are right, the width can still be too small ever to look where rewards have risen unseen. With
     ``wide`` every tenth arm is that of a bound of at least this width.
 
+    All that is about arms that are played. With ``look_again`` an arm that was not examined for too long is played
+    whatever the members believe of it: after t observations for more than about ``look_again`` sqrt(t), half or double
+    of it by how much worse the arm is believed to be (``LookingAgain``, which says what examined means).
+
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
     members learn the five again from there (``FirstRewards``); their weights stay. So no single reward, nor two of the
@@ -58,6 +64,8 @@ class ModelAveraging(Policy):
         try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have:
             what keeps the index from arms never played is a scale learned from the others. For arms that are few, or
             that tell nothing of each other.
+        look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never, and then an arm that becomes best while
+            nobody plays it, or one like it, may never be found.
         forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
@@ -65,7 +73,7 @@ class ModelAveraging(Policy):
     An observation older than the latest is learned as if it were made now.
     ``trace``: effective_rate (the mean of the members' rates by weight), effective_members (exp of the weights'
     entropy), noise_scale (standard deviation of the noise, by weight), scale (sqrt of the factor of the covariances, by
-    weight), resets (members reset so far).
+    weight), resets (members reset so far), longest_unseen (observations; only with ``look_again``).
 
     No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds.
 
@@ -87,6 +95,7 @@ class ModelAveraging(Policy):
         plausible: float = 4.0,
         wide: float = 0.0,
         try_all: bool = False,
+        look_again: float = 0.0,
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
     ) -> None:
@@ -107,6 +116,13 @@ class ModelAveraging(Policy):
         self.plausible = validation.non_negative("plausible", plausible)
         self.wide = validation.non_negative("wide", wide)
         self.try_all = try_all
+        self.looks: LookingAgain | None = None
+        if validation.non_negative("look_again", look_again):
+            if not isinstance(model, MembersOverArms):
+                raise ValueError(
+                    f"look_again is {look_again}, expected 0 with a model that is no MembersOverArms"
+                )
+            self.looks = LookingAgain(look_again, model)
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
@@ -144,12 +160,12 @@ class ModelAveraging(Policy):
         if available is not None:
             self.choices.check_available(available)
         members = self._members(time)
+        mean, variance = mixture_moments(self.sharing.weights, *members)
         count = self._count + len(self._told_ahead or ())
         width = self._width_after(count)
         if self.plausible and count == self._next_check:
             index = self._optimistic(*members, width)
         else:
-            mean, variance = mixture_moments(self.sharing.weights, *members)
             if self._told_ahead:
                 variance = (variance - torch.stack(self._told_ahead).square().sum(0)).clamp_min(0.0)
             index = mean + width * variance.sqrt()
@@ -157,6 +173,8 @@ class ModelAveraging(Policy):
             fresh = ~self._pulled if available is None else ~self._pulled & available
             few = self._pulled.sum(-1, keepdim=True) < _FRESH * math.sqrt(count + 1)
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
+        if self.looks is not None:
+            index = self.looks.first(index, mean, math.sqrt(count + 1), available)
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 
@@ -166,21 +184,28 @@ class ModelAveraging(Policy):
 
         With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise
         L, a pull of arm i leaves K(x, y) - K(x, i) K(i, y) / (K(i, i) + L): what members disagree on at i is to be
-        learned from i, too. Mean and weights wait. The next check counts pending pulls. O(S P N) each.
+        learned from i, too. Mean and weights wait. The next check counts pending pulls, and arms are
+        examined by them. O(S P N) each.
         """
 
         @torch.no_grad()
         def expect(pending: Pending) -> None:
             told.append(self._learned_from(pending.arm, time, told))
             self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
+            self._examine(pending.arm)
 
         told: list[Tensor] = []
-        pulled = self._pulled
+        pulled, looks = self._pulled, copy.copy(self.looks)
         self._told_ahead = told
         try:
             yield expect
         finally:
-            self._told_ahead, self._pulled = None, pulled
+            self._told_ahead, self._pulled, self.looks = None, pulled, looks
+
+    def _examine(self, arm: Tensor) -> None:
+        """These arms (S,) are played, or will be."""
+        if self.looks is not None:
+            self.looks.examine(arm, self.sharing.weights)
 
     def _learned_from(self, arm: Tensor, time: float, told: list[Tensor]) -> Tensor:
         """u, (S, N): the covariance of every arm with this one (S,) over the deviation of its reward."""
@@ -217,6 +242,7 @@ class ModelAveraging(Policy):
             learned = torch.where(due, seen - mean, learned)
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
         self._pulled.scatter_(-1, arm.unsqueeze(-1), True)
+        self._examine(arm)
         if holding:
             self._first.hold(arm, reward, time)
         if self._count == self._next_check:
@@ -265,18 +291,23 @@ class ModelAveraging(Policy):
         weights, scale = self.sharing.weights, self._factors()
         unit = self.frame.factor.squeeze(-1) if self._all_framed else 1.0  # a square of it may overflow
         noise = (weights * scale * self.model.noise_variance).sum(-1)
-        return {
+        told: dict[str, Tensor | float] = {
             "effective_rate": (weights * self.forgetting_rate).sum(-1),
             "effective_members": self.sharing.effective_members,
             "noise_scale": noise.sqrt() * unit,
             "scale": (weights * scale).sum(-1).sqrt() * unit,
             "resets": self.sharing.resets,
         }
+        if self.looks is not None:
+            told["longest_unseen"] = self.looks.longest
+        return told
 
     def reset(self, where: Tensor | None = None) -> None:
         """Forget everything; with ``where`` (S,), in those replicates, and clock, origin and unit of rewards go on."""
         self.sharing.reset(where)
         self.scale.reset(where)
+        if self.looks is not None:
+            self.looks.reset(where)
         if where is not None:
             self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
             self._pulled = self._pulled & ~where.unsqueeze(-1)
@@ -296,6 +327,7 @@ class ModelAveraging(Policy):
             "pulled": self._pulled.clone(),
             **self._first.state_dict(),
             **self.clock.state_dict(),
+            "looks": None if self.looks is None else self.looks.state_dict(),
             "count": self._count,
             "next_check": self._next_check,
         }
@@ -309,4 +341,6 @@ class ModelAveraging(Policy):
         self._pulled = state["pulled"].clone()
         self._first.load_state_dict(state)
         self.clock.load_state_dict(state)
+        if self.looks is not None:
+            self.looks.load_state_dict(state["looks"])
         self._count, self._next_check = state["count"], state["next_check"]

@@ -31,6 +31,7 @@ from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
+_LOOK_AGAIN = 11.0  # c of ``LookingAgain``
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
@@ -44,6 +45,7 @@ def auto(
     share: float = 0.001,
     behind: float = 12.0,
     plausible: float = PLAUSIBLE,
+    look_again: float | None = None,
 ) -> Policy:
     """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
 
@@ -64,6 +66,7 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
+        look_again: of ``ModelAveraging``, by default 11; 0: never. Not for a ``Domain`` yet.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -76,6 +79,7 @@ def auto(
     """
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
+        validation.require(look_again is None, "look_again", look_again, "left as it is over a Domain")
         return _over_points(setup, history, 1.0 if width is None else width, share, behind)
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
@@ -106,6 +110,7 @@ def auto(
             "width": 1.25 if width is None else width,
             "wide": _WIDE if width is None and kernel is not None else 0.0,
             "plausible": plausible,
+            "look_again": _LOOK_AGAIN if look_again is None else look_again,
             "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
         },
         {"share": share, "behind": behind},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from bandits_torch import validation
@@ -30,6 +31,15 @@ class LowRankMembers(ArmMembers):
         fits = covariances.dim() == 3 and covariances.shape[1] == n
         validation.shape_is("covariances", covariances, fits, f"(G, {n}, r), roots")
         return covariances.shape[-1], covariances.square().sum(-1)
+
+    def _centred(self, covariances: Tensor) -> Tensor:
+        """Roots of the correlations of f less its mean over arms, (G, N, r)."""
+        return torch.nn.functional.normalize(covariances - covariances.mean(-2, keepdim=True), dim=-1)
+
+    def likeness(self, arm: Tensor) -> Tensor:
+        """Squared prior correlation of every arm with one per replicate once the mean over arms is off: (S, P, N)."""
+        correlation = self._likeness[:, arm] @ self._likeness.mT  # (G, S, N)
+        return correlation.square()[self.kernel].transpose(0, 1)
 
     def _between(self, arms: Tensor) -> Tensor:
         rows = self.covariances[:, arms]

@@ -51,6 +51,11 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N)."""
 
     @abstractmethod
+    def likeness(self, arm: Tensor) -> Tensor:
+        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), once the mean over all arms is
+        taken off what arms earn: (S, P, N). A level that all arms share says nothing of one of them."""
+
+    @abstractmethod
     def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
 

@@ -46,6 +46,7 @@ class RecursiveMembers(MembersOverArms):
     covariances: Tensor
     kernel: Tensor
     prior_variance: Tensor
+    _likeness: Tensor
     _least: Tensor
     _run: Tensor
 
@@ -78,6 +79,7 @@ class RecursiveMembers(MembersOverArms):
         fits = mean.shape in ((), (n,), (count, n))
         validation.shape_is("prior_mean", mean, fits, f"(), ({n},) or ({count}, {n})")
         self.register_buffer("prior_mean", mean.expand(count, n).clone(), persistent=False)
+        self.register_buffer("_likeness", self._centred(covariances.to(features)), persistent=False)
         self.register_buffer("prior_variance", prior_variance.to(features)[self.kernel], persistent=False)
         batch, whole = (replicates, count), self.whole(features)
         of_mean, of_variance, of_covariance = self._held_of_an_arm
@@ -108,6 +110,14 @@ class RecursiveMembers(MembersOverArms):
             except ValueError as error:
                 raise ValueError(f"covariances[{group}]: {error}") from error
         return n, covariances.diagonal(dim1=-2, dim2=-1)
+
+    def _centred(self, covariances: Tensor) -> Tensor:
+        """What ``likeness`` is read off: the squared correlations of f less its mean over arms, (G, N, N)."""
+        rows = covariances.mean(-1, keepdim=True)
+        centred = covariances - rows - rows.mT + rows.mean(-2, keepdim=True)
+        variance = centred.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+        sizes = variance.unsqueeze(-1) * variance.unsqueeze(-2)
+        return torch.where(sizes > 0, centred.square() / sizes, 0.0)
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
@@ -150,6 +160,10 @@ class RecursiveMembers(MembersOverArms):
             self.now = time if self.now is None else max(self.now, time)
 
     # -- learning --------------------------------------------------------------------------------------
+
+    def likeness(self, arm: Tensor) -> Tensor:
+        """Squared prior correlation of every arm with one per replicate once the mean over arms is off: (S, P, N)."""
+        return self._likeness[:, arm][self.kernel].transpose(0, 1)
 
     def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
         """``at`` before the first observation."""

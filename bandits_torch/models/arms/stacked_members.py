@@ -75,6 +75,10 @@ class StackedMembers(MembersOverArms):
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N)."""
         return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
 
+    def likeness(self, arm: Tensor) -> Tensor:
+        """Squared prior correlation of every arm with one per replicate once the mean over arms is off: (S, P, N)."""
+        return torch.cat([part.likeness(arm) for part in self.parts], 1)
+
     def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
         for part, (own,) in self._each(reward.expand(self.batch_shape)):
