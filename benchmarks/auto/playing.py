@@ -18,6 +18,7 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Knowledge, Problem
 from benchmarks.auto.environments import Simulated
 from benchmarks.auto.records import DEVELOPED_ON, Developed, Firm, Unseen
+from benchmarks.auto.risers import RISERS, Riser
 from benchmarks.leaderboard import settings
 
 DEVELOPMENT = (
@@ -65,6 +66,21 @@ def _in_other_units(knowledge: Knowledge) -> Knowledge:
 
 
 @dataclass(frozen=True)
+class WithHistory:
+    """``auto`` told 200 rewards of every arm from the time before; its problem is a ``Riser``'s."""
+
+    riser: str
+
+    def __call__(self, problem: Problem, block: Block) -> Policy:
+        """The policy of these replicates."""
+        past = Riser(self.riser).history(block)
+        return recipes.auto(problem.arms, history=past, replicates=block.replicates)
+
+
+HISTORY = "auto, told the history"
+
+
+@dataclass(frozen=True)
 class Misled:
     """``auto`` told the kernel, with a mistake in what is told."""
 
@@ -103,6 +119,8 @@ def make_problem(environment: str, block: Block, data: Path) -> Problem:
         return Unseen(environment, str(data))(block)
     if environment in DEVELOPED_ON:
         return Developed(environment, str(data))(block)
+    if environment in RISERS:
+        return Riser(environment)(block)
     simulated = {name for names in SIMULATED.values() for name in names}
     if environment in simulated:
         return Simulated(environment)(block)
@@ -110,22 +128,26 @@ def make_problem(environment: str, block: Block, data: Path) -> Problem:
 
 
 def play(environment: str, policy: str, block: Block, data: Path) -> pd.DataFrame:
-    """A row per replicate: total regret and time of a step."""
+    """A row per replicate: total regret (of a hidden riser that of the 500 steps after) and time of a step."""
     torch.manual_seed(block.seed)
+    riser = Riser(environment) if environment in RISERS else None
+    if riser is not None:
+        block = Block(block.replicates, riser.horizon, block.first_replicate, block.seed)
     problem = make_problem(environment, block, data)
     steps = min(block.horizon, problem.horizon or block.horizon)
     block = Block(block.replicates, steps, block.first_replicate, block.seed)
-    made = (settings.POLICIES | POLICIES | MISTAKES)[policy]
+    made = (settings.POLICIES | POLICIES | MISTAKES | {HISTORY: WithHistory(environment)})[policy]
     history = run(
         made(problem, block), problem, steps, seed=block.seed, first_replicate=block.first_replicate
     )
+    regret = history.regret.sum(-1) if riser is None else riser.counted(history.regret, block)
     return pd.DataFrame(
         {
             "environment": environment,
             "policy": policy,
             "replicate": range(block.first_replicate, block.first_replicate + block.replicates),
             "seed": block.seed,
-            "regret": history.regret.sum(-1).numpy(),
+            "regret": regret.numpy(),
             "ms_per_step": history.ms_per_step,
         },
         columns=list(COLUMNS),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.experiments.cells import Block
@@ -84,7 +85,7 @@ class Riser:
         )
         return Rise(before, after, torch.tensor(quiet))
 
-    def _told(self, block: Block) -> tuple[Tensor, object, float, float]:
+    def _told(self, block: Block) -> tuple[Tensor, Kernel, float, float]:
         """Arms, kernel, noise's scale and prior mean."""
         if self.shape == "region-of-100":
             arms, kernel, _ = _arms(block)

@@ -195,7 +195,7 @@ def test_the_best_arm_is_found_however_the_arms_are_ordered(order):
     g = torch.Generator().manual_seed(order)
     means = torch.arange(6).double()
     means = means if order == 0 else means[torch.randperm(6, generator=g)]
-    played, _ = chosen(6, means + 0.1 * torch.randn(300, 6, generator=g).double())
+    played, _ = chosen(6, means + 0.1 * torch.randn(300, 6, generator=g).double(), look_again=0.0)
     assert sum(float(5 - means[arm]) for arm in played) < 40
     assert played[-30:] == [int(means.argmax())] * 30
 
@@ -436,7 +436,14 @@ def test_what_it_came_to_believe_is_in_the_trace():
     rates = []
     for problem in (still, drifting):
         history = run(recipes.auto(problem.arms, replicates=3), problem, 150)
-        assert set(history.trace) == {"effective_rate", "effective_members", "noise_scale", "scale", "resets"}
+        assert set(history.trace) == {
+            "effective_rate",
+            "effective_members",
+            "noise_scale",
+            "scale",
+            "resets",
+            "longest_unseen",
+        }
         rates.append(float(history.trace["effective_rate"][:, -50:].mean()))
     assert rates[0] < 0.02
     assert rates[1] > 0.04
