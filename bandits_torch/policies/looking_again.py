@@ -42,6 +42,8 @@ class LookingAgain(ReplicateState):
 
     Cost: O(S P N) an observation. Source: the rule and its constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how
     they were chosen. Forced exploration on a schedule that thins out: Besson et al. 2022 (GLR-klUCB).
+
+    Raises ValueError unless c > 0, and for another kind of model.
     """
 
     unseen: Tensor

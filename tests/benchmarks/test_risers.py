@@ -9,7 +9,7 @@ from benchmarks.auto.risers import RISERS, Riser
 
 @pytest.mark.parametrize("name", RISERS)
 def test_what_rises_was_not_best_and_is_best_after_the_quiet_time(name):
-    riser, block = Riser(name), Block(6, 0, 0, 3)
+    riser, block = Riser(name), Block(6, 1, 0, 3)
     problem, rise = riser(block), riser.rise(block)
     for s in range(6):
         quiet = int(rise.quiet[s])
@@ -22,7 +22,7 @@ def test_what_rises_was_not_best_and_is_best_after_the_quiet_time(name):
 
 
 def test_regret_is_counted_on_the_steps_after_the_change_alone():
-    riser, block = Riser("one-of-8 after 100"), Block(4, 0, 0, 3)
+    riser, block = Riser("one-of-8 after 100"), Block(4, 1, 0, 3)
     quiet = riser.rise(block).quiet
     steps = torch.arange(1, riser.horizon + 1)
     assert riser.counted(steps.expand(4, -1).double(), block).tolist() == [
@@ -32,6 +32,6 @@ def test_regret_is_counted_on_the_steps_after_the_change_alone():
 
 def test_a_replicate_alone_is_the_replicate_in_the_batch():
     for name in RISERS[::3]:
-        whole, alone = Riser(name).rise(Block(3, 0, 0, 3)), Riser(name).rise(Block(1, 0, 2, 3))
+        whole, alone = Riser(name).rise(Block(3, 1, 0, 3)), Riser(name).rise(Block(1, 1, 2, 3))
         for ours, one in zip(whole, alone, strict=True):
             assert torch.allclose(ours[2:], one)
