@@ -31,7 +31,7 @@ from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
-_LOOK_AGAIN = 11.0  # c of ``LookingAgain``
+_LOOK_AGAIN, _LOOK_AGAIN_RELATED = 11.0, 22.0  # c of ``LookingAgain``
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
@@ -66,7 +66,8 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        look_again: of ``ModelAveraging``, by default 11; 0: never. Not for a ``Domain`` yet.
+        look_again: of ``ModelAveraging``, by default 11, and 22 where a kernel is told that relates arms (a squared
+            correlation of 1/2 or more); 0: never. Not for a ``Domain``.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -101,20 +102,33 @@ def auto(
         noise = settings.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
+    groups = families(features, kernel, noise_variance)
+    if look_again is None:
+        related = setup.kernel is not None and _related(groups[0].shape)
+        look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
     return _policy(
         features,
-        families(features, kernel, noise_variance),
+        groups,
         prior_mean,
         setup.replicates,
         {
             "width": 1.25 if width is None else width,
             "wide": _WIDE if width is None and kernel is not None else 0.0,
             "plausible": plausible,
-            "look_again": _LOOK_AGAIN if look_again is None else look_again,
+            "look_again": look_again,
             "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
         },
         {"share": share, "behind": behind},
     )
+
+
+def _related(covariance: Tensor) -> bool:
+    """Whether a play of one arm says much of another, by a covariance (N, N) or the root of one, (N, r)."""
+    n, columns = covariance.shape
+    if n != columns:
+        return True
+    variance = covariance.diagonal()
+    return bool((covariance.square() >= 0.5 * variance.unsqueeze(-1) * variance).sum() > n)
 
 
 def _is_zero(prior_mean: Number) -> bool:

@@ -147,3 +147,11 @@ def test_what_it_cannot_do_is_refused_by_name():
     model = arm_gp_over_priors(4, priors, 0.1, replicates=1)
     with pytest.raises(ValueError, match="look_again"):
         ModelAveraging(model, look_again=11.0)
+
+
+@pytest.mark.parametrize(("shared", "every"), [(0.0, 11.0), (0.6, 11.0), (0.8, 22.0)])
+def test_where_a_kernel_is_told_that_relates_arms_it_looks_half_as_often(shared, every):
+    kernel = (1 - shared) * torch.eye(5).double() + shared
+    assert recipes.auto(5, kernel=kernel, noise_variance=0.1).looks.every == every
+    assert recipes.auto(5, kernel=kernel, noise_variance=0.1, look_again=3.0).looks.every == 3.0
+    assert recipes.auto(5).looks.every == 11.0
