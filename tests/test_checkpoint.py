@@ -16,6 +16,7 @@ from bandits_torch.loop import run
 from bandits_torch.policies.policy import Observation
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policy_files import load_policy, save_policy
+from bandits_torch.problems.replay import Replay
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import write_state
 from tests.reference import all_recipes
@@ -404,3 +405,22 @@ def test_settings_inside_functions_are_compared_too(tmp_path):
     other = recipes.build("gp_pi", problem, replicates=2, horizon=10, seed=3, margin=0.5)
     with pytest.raises(ValueError, match=r"policy.acquisition.margin was 0.01 and is 0.5"):
         run(other, problem, 10, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("change", ["rows reversed", "one number corrected"])
+def test_a_run_on_another_table_is_refused_however_alike_their_sums(change, cut_at, tmp_path):
+    table = torch.rand(300, 3, generator=torch.Generator().manual_seed(1)).double()
+    table[60] = table[-1]  # the first row that is played is that of the reversed table
+    other = table.clone()
+    if change == "rows reversed":
+        other[60:] = table[60:].flip(0)
+    else:
+        other[200, 1] += 1e-9
+    policies = [RandomPolicy(3, seed=4) for _ in range(2)]
+    told = {"noise_fraction": 0.1, "forgetting_rate": 0.01}
+    cut_at(30)
+    with pytest.raises(Cut):
+        run(policies[0], Replay(table, **told), 100, seed=5, checkpoint=tmp_path / "run", every=10)
+    cut_at(None)
+    with pytest.raises(ValueError, match=r"must be of the run asked for: .*problem.digest was"):
+        run(policies[1], Replay(other, **told), 100, seed=5, checkpoint=tmp_path / "run", every=10)

@@ -98,6 +98,9 @@ class BanditSampler(BaseSampler):
         self._study = ""
         self._axes: dict[str, Axis] = {}
         self._asked: dict[int, Tensor] = {}
+        self._begun: dict[
+            int, Any
+        ] = {}  # when each trial asked or learned began: another study's began at other times
 
     @_locked
     def reseed_rng(self) -> None:
@@ -130,10 +133,14 @@ class BanditSampler(BaseSampler):
         _one_objective(study)
         if not search_space:
             return {}
-        trials = study.get_trials(deepcopy=False, states=_SEEN)
+        every = study.get_trials(deepcopy=False)
+        trials = [one for one in every if one.state in _SEEN]
         latest, axes = _parameters(trials, search_space)
-        if (study.study_name, axes) != (self._study, self._axes):
+        begun = {one.number: one.datetime_start for one in every}
+        another = any(number not in begun or begun[number] != start for number, start in self._begun.items())
+        if another or (study.study_name, axes) != (self._study, self._axes):
             self._begin(study.study_name, axes)
+        self._begun[trial.number] = begun[trial.number]
         for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
             self._learn(one, study.direction)
         now = max(self._time_of(trial), self._now)
@@ -176,7 +183,8 @@ class BanditSampler(BaseSampler):
         self._policy: Policy = StandardisedPolicy(policy) if self._standardise else policy
         self._study, self._axes, self._space = study, axes, space
         self._learned: set[int] = set()
-        self._asked, self._now, self._values = {}, -math.inf, (math.inf, -math.inf)
+        self._asked, self._begun = {}, {}
+        self._now, self._values = -math.inf, (math.inf, -math.inf)
 
     def _learn(self, trial: FrozenTrial, direction: StudyDirection) -> None:
         """A completed trial, if it is new."""
@@ -196,6 +204,7 @@ class BanditSampler(BaseSampler):
         time = self._time_of(trial)
         self._policy.learn(Observation(time, self._point(trial), torch.tensor([reward], dtype=torch.float64)))
         self._learned.add(trial.number)
+        self._begun[trial.number] = trial.datetime_start
         self._asked.pop(trial.number, None)
         self._now = max(self._now, time)
 

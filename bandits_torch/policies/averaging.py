@@ -104,8 +104,8 @@ class ModelAveraging(Policy):
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, members")
         self.model, self.num_arms = model, model.num_arms
         self.replicates, self.num_members = model.batch_shape
-        self.choices = Arms(self.num_arms, self.replicates)
         noise = model.noise_variance
+        self.choices = Arms(self.num_arms, self.replicates, noise.dtype)
         ones = noise.new_ones(self.num_members)
         self.sharing = sharing or FixedShare(ones, self.replicates)
         self.scale = scale or MemberScale(torch.inf * ones, ones < 0, self.replicates)

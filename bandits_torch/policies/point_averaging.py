@@ -248,6 +248,7 @@ class PointAveraging(Policy):
             validation.shape_is(name, value, value.shape == shape, f"{shape}")
             validation.require(value.is_floating_point(), name, value.dtype, "floating point")
             validation.finite_tensor(name, value)
+        validation.rewards("reward", observation.reward)
         validation.finite_number("time", observation.time)
         validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
 

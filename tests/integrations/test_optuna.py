@@ -269,3 +269,23 @@ def test_what_is_told_by_functions_is_refused_by_name(options, named):
     study.tell(study.ask({"x": FloatDistribution(0, 1)}), 0.0)
     with pytest.raises(ValueError, match=f"^{named} must be"):
         study.ask({"x": FloatDistribution(0, 1)})
+
+
+def test_a_study_of_the_same_name_that_is_another_is_learned_anew():
+    recorded = Recorded()
+    sampler = BanditSampler(recorded, n_startup_trials=1, seed=0)
+    for best in (0.2, 0.8):  # a cell of a notebook that is run twice
+        study = study_of(sampler, study_name="mine")
+        study.optimize(lambda trial, best=best: (trial.suggest_float("x", 0, 1) - best) ** 2, n_trials=8)
+        learned = [float(one.reward) for one in recorded.learned]
+        assert learned == [-trial.value for trial in study.trials[:-1]]
+
+
+def test_a_study_that_is_deleted_and_made_again_is_another():
+    recorded, storage = Recorded(), optuna.storages.InMemoryStorage()
+    sampler = BanditSampler(recorded, n_startup_trials=1, seed=0)
+    for count in (6, 9):
+        study = study_of(sampler, study_name="mine", storage=storage)
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=count)
+        assert [float(one.reward) for one in recorded.learned] == [-t.value for t in study.trials[:-1]]
+        optuna.delete_study(study_name="mine", storage=storage)

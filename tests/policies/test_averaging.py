@@ -548,3 +548,20 @@ def test_many_arms_are_played_with_members_of_low_rank():
     ):
         assert type(policy.model) is LowRankMembers
         assert float(run(policy, problem, 120).regret.sum(-1).mean()) < 0.3 * random
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [4e38, -4e38, float("inf")])
+def test_a_reward_too_large_for_the_arms_dtype_is_refused_and_changes_nothing(dtype, size):
+    policy = recipes.auto(torch.rand(6, 1, generator=torch.Generator().manual_seed(0), dtype=dtype))
+    reward = torch.tensor([size], dtype=torch.float64)
+    policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), {}))
+    before = policy.marginals(1.0)
+    if dtype == torch.float64 and math.isfinite(size):
+        policy.learn(Observation(1.0, torch.tensor([2]), reward, {}))
+        assert policy.marginals(2.0)[0].isfinite().all()
+        return
+    with pytest.raises(ValueError, match="reward"):
+        policy.learn(Observation(1.0, torch.tensor([2]), reward, {}))
+    for ours, theirs in zip(policy.marginals(1.0), before, strict=True):
+        assert torch.equal(ours, theirs)
