@@ -227,7 +227,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: AskTell(recipes.ucb1(N), rewards="binary"), "policy must be an IndexPolicy"),
         (
             lambda: AskTell(recipes.auto(N), standardise=True),
-            "policy must be one that does not learn the unit",
+            r"another unit later \(it learns the unit by itself\), got .ModelAveraging",
         ),
         (
             lambda: AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1, form="factor"), rewards="binary"),

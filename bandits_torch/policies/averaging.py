@@ -77,6 +77,8 @@ class ModelAveraging(Policy):
 
     _told_ahead: list[Tensor] | None = None  # what each pending pull takes off the variances: u, (S, N)
 
+    needs_unit = "it learns the unit by itself"
+
     def __init__(
         self,
         model: ArmGP | MembersOverArms,

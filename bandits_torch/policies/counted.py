@@ -43,6 +43,7 @@ class LatentRewards(WrappingPolicy):
     """
 
     policy: IndexPolicy
+    needs_unit = "it learns numbers that are 0 or 1, or counts"
 
     def __init__(self, policy: Policy, rewards: str) -> None:
         takes = isinstance(policy, IndexPolicy) and policy.choices.takes_noise

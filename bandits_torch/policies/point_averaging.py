@@ -78,6 +78,8 @@ class PointAveraging(Policy):
     Raises ValueError for members over another box and numbers out of range.
     """
 
+    needs_unit = "it learns the unit by itself"
+
     def __init__(
         self,
         domain: Domain,

@@ -30,6 +30,11 @@ class WrappingPolicy(Policy):
         inside = self.policy
         return inside.innermost if isinstance(inside, WrappingPolicy) else inside
 
+    @property
+    def needs_unit(self) -> str:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.needs_unit
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """As the policy inside."""
