@@ -242,9 +242,15 @@ class AskTell(Described):
         return operator.index(id)
 
     def predict(
-        self, at: float, points: Tensor | None = None, *, context: ArmContext | None = None
+        self,
+        at: float,
+        points: Tensor | None = None,
+        *,
+        context: ArmContext | None = None,
+        latent: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """What is believed of the rewards at time ``at``: mean and standard deviation of every arm, (S, N) each.
+        """What is believed of the expected rewards at time ``at``: mean and standard deviation of every arm, (S, N)
+        each, in units of reward: of a probability for binary rewards, of a rate for counts.
 
         ``at`` may lie ahead: in an hour, tomorrow. How far ahead it tells anything depends on the kernel over time:
         exponential forgetting returns to the prior mean, a cycle comes round again. Open questions play no part.
@@ -254,6 +260,8 @@ class AskTell(Described):
                 under contexts that are not listed, the past is told, too, with all that is known since.
             points: (N, d) points of a domain, where points are played.
             context: under which, for arms whose steps come with one.
+            latent: whether to answer in log-odds or the logarithm of the rate, of which the belief is normal; for
+                binary rewards and counts.
 
         Raises ValueError for a policy without such beliefs (classical ones, the OPKB family, several priors), a time
         not finite or, as said above, past, points over arms and none over a domain. Changes nothing.
@@ -264,14 +272,17 @@ class AskTell(Described):
             expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
             inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
-            marginals = getattr(self.policy, "marginals", None) if hasattr(inside, "marginals") else None
             believes = "one that predicts: an IndexPolicy, or an average over members"
-            validation.require(marginals is not None, "policy", type(inside).__name__, believes)
+            validation.require(hasattr(inside, "marginals"), "policy", type(inside).__name__, believes)
+            beliefs: Any = self.policy
+            known = not latent or isinstance(beliefs, LatentRewards)
+            validation.require(known, "latent", latent, "False for rewards that are numbers")
+            marginals = beliefs.latent_marginals if latent else beliefs.marginals
             if context is not None:
                 validation.instance("context", context, ArmContext, "an ArmContext")
                 takes = isinstance(inside, ContextualPolicy)
                 validation.require(takes, "context", context, f"None: {self.name} takes none")
-            mean, variance = marginals(at, points if context is None else context)  # type: ignore[misc]
+            mean, variance = marginals(at, points if context is None else context)
             return mean, variance.clamp_min(0.0).sqrt()
 
     def drop(self, before: float | None = None, *, ids: Sequence[int] | None = None) -> int:
