@@ -35,6 +35,11 @@ class WrappingPolicy(Policy):
         """As the policy inside."""
         return self.policy.needs_unit
 
+    @property
+    def knows_past(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.knows_past
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """As the policy inside."""
