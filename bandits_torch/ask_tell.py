@@ -90,6 +90,7 @@ class AskTell(Described):
         self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
+        self._latest: float | None = None  # time of the latest reward learned
         self._turn = Turn()
 
     @classmethod
@@ -200,6 +201,7 @@ class AskTell(Described):
             measured = None if measured is None else measured.to(device)
             own = None if noise is None else for_each("noise_variance", noise, S).to(device)
             self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
+            self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
             return True
 
@@ -223,7 +225,7 @@ class AskTell(Described):
                 len(each) == len(ids), name, given[name], f"one for each of the {len(ids)} ids"
             )
         with self._turn:
-            before, still_open = self.policy.state_dict(), dict(self._open)
+            before, still_open, latest = self.policy.state_dict(), dict(self._open), self._latest
             try:
                 return [
                     self.tell(id, reward, outcomes=measured, noise_variance=noise)
@@ -231,7 +233,7 @@ class AskTell(Described):
                 ]
             except Exception:
                 self.policy.load_state_dict(before)
-                self._open = still_open
+                self._open, self._latest = still_open, latest
                 raise
 
     def _known(self, id: Any) -> int:
@@ -242,21 +244,30 @@ class AskTell(Described):
         return operator.index(id)
 
     def predict(
-        self, at: float, points: Tensor | None = None, *, context: ArmContext | None = None
+        self,
+        at: float,
+        points: Tensor | None = None,
+        *,
+        context: ArmContext | None = None,
+        latent: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """What is believed of the rewards at time ``at``: mean and standard deviation of every arm, (S, N) each.
+        """What is believed of the expected rewards at time ``at``: mean and standard deviation of every arm, (S, N)
+        each, in units of reward: of a probability for binary rewards, of a rate for counts.
 
         ``at`` may lie ahead: in an hour, tomorrow. How far ahead it tells anything depends on the kernel over time:
         exponential forgetting returns to the prior mean, a cycle comes round again. Open questions play no part.
 
         Args:
-            at: a time; over arms, if the rewards drift, not before that of the latest reward learned. Over points, and
-                under contexts that are not listed, the past is told, too, with all that is known since.
+            at: a time. One before that of the latest reward learned is told with all that is known since, by a policy
+                that holds all rewards (``Policy.knows_past``): an ``IndexPolicy`` that has forgotten nothing, over
+                points, under contexts that are not listed, or of rewards that do not drift. Others refuse it.
             points: (N, d) points of a domain, where points are played.
             context: under which, for arms whose steps come with one.
+            latent: whether to answer in log-odds or the logarithm of the rate, of which the belief is normal; for
+                binary rewards and counts.
 
         Raises ValueError for a policy without such beliefs (classical ones, the OPKB family, several priors), a time
-        not finite or, as said above, past, points over arms and none over a domain. Changes nothing.
+        not finite or, as said, past, points over arms and none over a domain. Changes nothing.
         """
         with self._turn.any_process():
             at = validation.finite_number("at", at)
@@ -264,14 +275,19 @@ class AskTell(Described):
             expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
             inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
-            marginals = getattr(self.policy, "marginals", None) if hasattr(inside, "marginals") else None
             believes = "one that predicts: an IndexPolicy, or an average over members"
-            validation.require(marginals is not None, "policy", type(inside).__name__, believes)
+            validation.require(hasattr(inside, "marginals"), "policy", type(inside).__name__, believes)
+            told = self._latest is None or at >= self._latest or self.policy.knows_past
+            validation.require(told, "at", at, f"at or after the latest reward learned, {self._latest}")
+            beliefs: Any = self.policy
+            known = not latent or isinstance(beliefs, LatentRewards)
+            validation.require(known, "latent", latent, "False for rewards that are numbers")
+            marginals = beliefs.latent_marginals if latent else beliefs.marginals
             if context is not None:
                 validation.instance("context", context, ArmContext, "an ArmContext")
                 takes = isinstance(inside, ContextualPolicy)
                 validation.require(takes, "context", context, f"None: {self.name} takes none")
-            mean, variance = marginals(at, points if context is None else context)  # type: ignore[misc]
+            mean, variance = marginals(at, points if context is None else context)
             return mean, variance.clamp_min(0.0).sqrt()
 
     def drop(self, before: float | None = None, *, ids: Sequence[int] | None = None) -> int:
@@ -311,12 +327,15 @@ class AskTell(Described):
             questions = [
                 (id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()
             ]
-            return {"policy": self.policy.state_dict(), "asked": self._asked, "open": questions}
+            own = {"asked": self._asked, "open": questions, "latest": self._latest}
+            return {"policy": self.policy.state_dict()} | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the one that gave ``state`` stood. ValueError for a state that is none, with nothing changed
         but the policy."""
-        asked = validation.natural("state['asked']", state["asked"])
+        asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
+        if latest is not None:
+            validation.finite_number("state['latest']", latest)
         questions = {}
         for id, time, arm, why in state["open"]:
             validation.require(type(id) is int and 0 <= id < asked, "state['open']", id, f"below {asked}")
@@ -325,7 +344,7 @@ class AskTell(Described):
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
             self.policy.load_state_dict(state["policy"])
-            self._asked, self._open = asked, questions
+            self._asked, self._open, self._latest = asked, questions, latest
             self._turn.own()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AskTell:

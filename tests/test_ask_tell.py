@@ -186,7 +186,7 @@ def test_points_are_predicted_where_points_are_played():
         (
             "tv_gp_ucb",
             lambda asked: asked.predict(-1.0),
-            "time must be .* at or after the latest observation",
+            "at must be at or after the latest reward learned",
         ),
         ("tv_gp_ucb", lambda asked: asked.predict(3.0, torch.zeros(1, 2)), "points must be None where arms"),
         (

@@ -84,6 +84,9 @@ def test_rewards_of_0_and_1_are_learned_in_their_own_contexts():
     live = AskTell(contextual(contexts=CONTEXTS), rewards="binary")
     play(live, 30, lambda step: int(step % 3 == 0))  # always in the first context, never in the others
     yes, no = (live.predict(30.0, context=at(k))[0].max() for k in (0, 2))
+    assert float(yes) > 0.57
+    assert float(no) < 0.5
+    yes, no = (live.predict(30.0, context=at(k), latent=True)[0].max() for k in (0, 2))
     assert float(yes) > 0.3
     assert float(no) < 0.0
 

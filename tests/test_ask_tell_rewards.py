@@ -10,7 +10,7 @@ from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.counted import as_gaussian
+from bandits_torch.policies.counted import as_gaussian, in_rewards
 from bandits_torch.policies.standardised import StandardisedPolicy
 from bandits_torch.policy_files import load_policy, save_policy
 
@@ -151,11 +151,62 @@ def test_many_rewards_of_an_arm_agree_with_quadrature_to_a_tenth_of_a_deviation(
     asked = AskTell(recipes.gp_ucb(1, torch.eye(1, **DOUBLE), 0.1), rewards=kind)
     for step, reward in enumerate(rewards):
         asked.tell(asked.ask(float(step)).id, reward)
-    mean, variance = (float(x) for x in asked.policy.marginals(0.0))
+    mean, variance = (float(x) for x in asked.policy.latent_marginals(0.0))
     exact = by_quadrature(kind, rewards, 0.0, 1.0)
     assert abs(mean - exact[0]) < 0.1 * math.sqrt(exact[1])
     assert variance == pytest.approx(exact[1], rel=0.1)
     assert exact[1] < 0.3  # much was learned
+
+
+def of_rewards(kind, mean, deviation):
+    """Mean and deviation of a probability or a rate whose f is N(mean, deviation^2), on a grid."""
+    f = mean + deviation * torch.linspace(-20, 20, 400_001, **DOUBLE)
+    share = torch.softmax(-((f - mean) ** 2) / (2 * deviation**2), -1)
+    value = torch.sigmoid(f) if kind == "binary" else f.exp()
+    expected = (share * value).sum()
+    return float(expected), float((share * (value - expected) ** 2).sum().sqrt())
+
+
+@pytest.mark.parametrize(
+    ("kind", "variance"),
+    [(kind, v) for kind in ("binary", "counts") for v in (1e-8, 0.01, 1.0, 9.0)] + [("binary", 400.0)],
+)
+@pytest.mark.parametrize("mean", [-30.0, -4.0, 0.0, 2.5])
+def test_beliefs_in_rewards_are_those_of_quadrature(kind, variance, mean):
+    found = in_rewards(kind, *(torch.tensor([[x]], **DOUBLE) for x in (mean, variance)))
+    exact = of_rewards(kind, mean, math.sqrt(variance))
+    assert float(found[0]) == pytest.approx(exact[0], rel=1e-7)
+    assert float(found[1].sqrt()) == pytest.approx(exact[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_counts_are_predicted_in_counts_and_answers_of_0_and_1_as_probabilities(dtype):
+    """60 counts of 50; 60 answers of which 45 are 1: the belief's deviation is near that of their mean."""
+    prior = (1, torch.full((1, 1), 16.0, dtype=dtype), 0.1)
+    counts = AskTell(recipes.gp_ucb(*prior), rewards="counts")
+    answers = AskTell(recipes.gp_ucb(*prior), rewards="binary")
+    for step in range(60):
+        counts.tell(counts.ask(float(step)).id, 50)
+        answers.tell(answers.ask(float(step)).id, int(step % 4 > 0))
+    mean, deviation = (float(x) for x in counts.predict(60.0))
+    assert mean == pytest.approx(50, rel=0.01)
+    assert deviation == pytest.approx(math.sqrt(50 / 60), rel=0.05)
+    mean, deviation = (float(x) for x in answers.predict(60.0))
+    assert mean == pytest.approx(0.75, abs=0.02)
+    assert deviation == pytest.approx(math.sqrt(0.75 * 0.25 / 60), rel=0.1)
+    for live, expected in ((counts, math.log(50)), (answers, math.log(3))):
+        mean, _ = live.predict(60.0, latent=True)
+        assert float(mean) == pytest.approx(expected, rel=0.1)
+    before = AskTell(recipes.gp_ucb(1, torch.eye(1, dtype=dtype), 0.1), rewards="binary").predict(0.0)
+    assert float(before[0]) == pytest.approx(0.5, abs=1e-6)
+    assert float(before[1]) == pytest.approx(of_rewards("binary", 0.0, 1.0)[1], rel=1e-5)
+
+
+def test_a_latent_scale_of_numbers_is_refused():
+    for standardise in (False, True):
+        live = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=standardise)
+        with pytest.raises(ValueError, match="latent must be False for rewards that are numbers"):
+            live.predict(0.0, latent=True)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +278,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: AskTell(recipes.ucb1(N), rewards="binary"), "policy must be an IndexPolicy"),
         (
             lambda: AskTell(recipes.auto(N), standardise=True),
-            "policy must be one that does not learn the unit",
+            r"another unit later \(it learns the unit by itself\), got .ModelAveraging",
         ),
         (
             lambda: AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1, form="factor"), rewards="binary"),

@@ -32,9 +32,11 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
     Attributes:
         noise_variance: lambda, a tensor that broadcasts to ``batch_shape``.
+        tells_past: whether the posterior at a time before the latest observation is that of all observations.
     """
 
     noise_variance: Tensor
+    tells_past: bool = True
 
     @property
     def num_outputs(self) -> int:

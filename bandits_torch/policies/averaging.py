@@ -85,6 +85,8 @@ class ModelAveraging(Policy):
 
     _told_ahead: list[Tensor] | None = None  # what each pending pull takes off the variances: u, (S, N)
 
+    needs_unit = "it learns the unit by itself"
+
     def __init__(
         self,
         model: ArmGP | MembersOverArms,
@@ -143,7 +145,11 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def predict(self, time: float) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm's expected reward under the mixture at ``time``, (S, N) each."""
+        """Mean and variance of every arm's expected reward under the mixture at ``time``, (S, N) each.
+
+        Raises ValueError for a time before the latest observation.
+        """
+        self.clock.check_not_past(validation.finite_number("time", time))
         mean, variance = mixture_moments(self.sharing.weights, *self._members(time))
         if self._all_framed:
             unit = self.frame.factor

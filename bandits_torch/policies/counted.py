@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from bandits_torch.policies.wrapping import WrappingPolicy
 
 KINDS = ("binary", "counts")
 _STEPS, _NODES = 80, 200  # of the search for a mode; of the quadrature about it
+_REACH = 9.0  # deviations to both sides that an expectation is taken over
 
 
 class LatentRewards(WrappingPolicy):
@@ -32,7 +35,8 @@ class LatentRewards(WrappingPolicy):
     Kernel, prior mean and widths of the policy are those of f, a log-odds or a logarithm of a rate, and its
     ``noise_variance`` is not used. No theorem for the policy's width covers it.
 
-    A pending reward counts as one of noise ``noise_variance``.
+    A pending reward counts as one of noise ``noise_variance``. ``marginals`` are of the expected reward, a probability
+    or a rate; ``latent_marginals`` are of f.
 
     Args:
         policy: an ``IndexPolicy`` over an ``ArmGP`` that takes rewards with a noise variance of their own.
@@ -43,6 +47,7 @@ class LatentRewards(WrappingPolicy):
     """
 
     policy: IndexPolicy
+    needs_unit = "it learns numbers that are 0 or 1, or counts"
 
     def __init__(self, policy: Policy, rewards: str) -> None:
         takes = isinstance(policy, IndexPolicy) and policy.choices.takes_noise
@@ -70,6 +75,16 @@ class LatentRewards(WrappingPolicy):
         z, r = as_gaussian(self.rewards, y, mean, deviation.square())
         self.policy.learn(replace(observation, reward=z.to(y), noise_variance=r.to(y)))
 
+    def latent_marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of f, a log-odds or a logarithm of a rate, (S, N) each."""
+        return super().marginals(time, points)
+
+    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of the expected reward, a probability or a rate, (S, N) each."""
+        mean, variance = self.latent_marginals(time, points)
+        m, v = in_rewards(self.rewards, mean, variance)
+        return m.to(mean), v.to(mean)
+
 
 def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """The observation z and its noise variance r, (S,) each, that change N(mean, variance) as the reward y does."""
@@ -89,6 +104,26 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
     # A reward that tells nothing to the last figure is one of very much noise.
     precision = (1 / narrowed - 1 / variance).clamp_min(1e-12 / variance)
     return (after / narrowed - mean / variance) / precision, 1 / precision
+
+
+def in_rewards(kind: str, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the expected reward, with N(mean, variance) what is believed of f; in float64.
+
+    Counts: those of a log-normal variable, exp(m + v/2) and (exp v - 1) exp(2m + v). Binary: of 1 / (1 + exp(-f)), by
+    the trapezoidal rule, whose step is short beside deviations and beside the width of the curve.
+    """
+    mean, variance = mean.double(), variance.double().clamp_min(0.0)
+    if kind == "counts":
+        rate = (mean + variance / 2).exp()
+        return rate, variance.expm1() * rate.square()
+    deviation = variance.sqrt().unsqueeze(-1)
+    step = min(0.2, 0.5 / max(float(deviation.amax()), 1e-9))
+    half = math.ceil(_REACH / step)
+    z = step * torch.arange(-half, half + 1, dtype=mean.dtype, device=mean.device)
+    share = torch.softmax(-z.square() / 2, -1)
+    p = torch.sigmoid(mean.unsqueeze(-1) + deviation * z)
+    expected = (share * p).sum(-1)
+    return expected, (share * (p - expected.unsqueeze(-1)).square()).sum(-1)
 
 
 def _log_likelihood(kind: str, y: Tensor, f: Tensor) -> Tensor:

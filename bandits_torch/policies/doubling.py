@@ -59,6 +59,11 @@ class DoublingTrick(WrappingPolicy):
         self._around(policy)
         self.outcome_names = policy.outcome_names
 
+    @property
+    def knows_past(self) -> bool:  # type: ignore[override]
+        """As the phase's policy, in the first phase."""
+        return self.phase == 0 and super().knows_past
+
     def choose(self, time: float, available: Any = None) -> Choice:
         """As the phase's policy chooses."""
         choice = self.policy.choose(time, available)

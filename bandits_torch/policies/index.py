@@ -181,6 +181,12 @@ class IndexPolicy(Policy):
         return self.choices.marginals(time, points)
 
     @property
+    def knows_past(self) -> bool:  # type: ignore[override]
+        """Whether the model tells of the past, and of all that was learned nothing is forgotten or counts less."""
+        held = (self.model.num_observations == self._clock) & (self._restarts == 0)
+        return self.model.tells_past and bool(held.all())
+
+    @property
     def restarts(self) -> Tensor:
         """How often each replicate has restarted since the policy was reset, (S,) integers."""
         return self._restarts

@@ -66,6 +66,11 @@ class LimitedPolicy(Policy):
         self._clock: int | Tensor = 0
         self._told: dict[str, Tensor | float] = {}
 
+    @property
+    def needs_unit(self) -> str:  # type: ignore[override]
+        """Limits of the reward are told in units of reward."""
+        return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
+
     # -- learning --------------------------------------------------------------------------------------
 
     @torch.no_grad()

@@ -114,6 +114,8 @@ class Master(Policy):
     Raises ValueError for ``replicates`` or ``num_arms`` below 1.
     """
 
+    needs_unit = "it learns rewards in turn, with the optimism of their choice in units of reward"
+
     def __init__(
         self,
         base: Callable[[int], Policy],

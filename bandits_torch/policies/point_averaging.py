@@ -78,6 +78,8 @@ class PointAveraging(Policy):
     Raises ValueError for members over another box and numbers out of range.
     """
 
+    needs_unit = "it learns the unit by itself"
+
     def __init__(
         self,
         domain: Domain,
@@ -199,7 +201,11 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the mixture at points (N, d), (S, N) each."""
+        """Mean and variance of the mixture at points (N, d), (S, N) each.
+
+        Raises ValueError for a time before the latest observation.
+        """
+        self.clock.check_not_past(validation.finite_number("time", time))
         posterior = self.mixture().posterior(self._inputs(points, time)[:, None, None])
         mean, variance = (
             moment.reshape(len(points), -1).mT for moment in (posterior.mean, posterior.variance)
@@ -223,7 +229,8 @@ class PointAveraging(Policy):
         self._check(observation)
         x, reward = observation.arm.double(), observation.reward.double()
         self._start = observation.time if self._start is None else self._start
-        now = self.clock.tick(observation.time) if self.typical_gap else self._time(observation.time)
+        tick = self.clock.tick(observation.time)
+        now = tick if self.typical_gap else self._time(observation.time)
         self.scale.meet(reward)
         mean, variance = (
             m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))

@@ -89,12 +89,17 @@ class Policy(Described, ABC):
         num_arms: N; 0 on a continuous domain.
         dim: d, the dimension of a point; 0 with arms.
         outcome_names: what it learns beside the reward; others refuse an observation with outcomes.
+        needs_unit: why it cannot be told rewards in another unit later, as ``StandardisedPolicy`` does; empty where it
+            can.
+        knows_past: whether what it believes of a time before the latest reward learned is right: it holds all rewards.
     """
 
     replicates: int
     num_arms: int
     dim: int = 0
     outcome_names: tuple[str, ...] = ()
+    needs_unit: str = ""
+    knows_past: bool = False
 
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:

@@ -44,6 +44,7 @@ class RegretBalancing(Policy):
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
 
+    needs_unit = "its choices carry bounds of the reward, in units of reward"
     opaque = True  # the records of the policies rest on their models and widths
 
     def __init__(

@@ -205,6 +205,12 @@ class SafePointPolicy(LimitedPolicy):
 
     # -- state -----------------------------------------------------------------------------------------
 
+    def reset(self, where: Tensor | None = None) -> None:
+        """See ``LimitedPolicy``; points played are tried no more, but where some replicates go on."""
+        super().reset(where)
+        if where is None:
+            self._played = self._played[:, :0]
+
     def state_dict(self) -> dict[str, Any]:
         """See ``LimitedPolicy``, and the latest points."""
         return super().state_dict() | {"played": self._played.clone()}

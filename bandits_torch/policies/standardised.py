@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 
@@ -28,7 +26,9 @@ class StandardisedPolicy(WrappingPolicy):
     A level or spread that changes later is not followed: take ``recipes.auto``, which learns both for good.
 
     Args:
-        policy: any that learns an observation anew after ``reset``, but those that learn the unit by themselves.
+        policy: any that learns an observation anew after ``reset`` in another unit. Those that cannot say why
+            (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit by
+            themselves.
         warm_up: rewards that unit and origin are learned from.
 
     Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, when the rewards kept
@@ -38,11 +38,14 @@ class StandardisedPolicy(WrappingPolicy):
     below 2.
     """
 
+    needs_unit = "it learns the unit by itself"
+
     def __init__(self, policy: Policy, *, warm_up: int = 64) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
-        itself = isinstance(policy, ModelAveraging | PointAveraging | StandardisedPolicy)
-        expected = "one that does not learn the unit of rewards by itself"
-        validation.require(not itself, "policy", type(policy).__name__, expected)
+        why = policy.needs_unit
+        name = type(policy.innermost if isinstance(policy, WrappingPolicy) else policy).__name__
+        expected = f"one that can be told rewards in another unit later ({why})"
+        validation.require(not why, "policy", name, expected)
         enough = validation.positive_integer("warm_up", warm_up) >= 2
         validation.require(enough, "warm_up", warm_up, "an integer >= 2")
         self.warm_up = warm_up
@@ -57,35 +60,33 @@ class StandardisedPolicy(WrappingPolicy):
         self._count = 0
 
     def learn(self, observation: Observation) -> None:
-        """Learn the reward in the unit of now; then, if it is time, all of them in a new unit."""
+        """Learn the reward in the unit of now; or, if it is time, all of them in a new unit."""
         reward = validation.tensor("reward", observation.reward)
         fits = reward.shape == (self.replicates,)
         validation.shape_is("reward", reward, fits, f"({self.replicates},)")
-        self.policy.learn(self._standard(observation))
-        self._count += 1
-        if self._count > self.warm_up:
-            return
-        self._told.append(observation)
-        if self._count & (self._count - 1) == 0 or self._count == self.warm_up:
-            self._change_unit()
-        if self._count == self.warm_up:
-            self._told = []
+        count = self._count + 1
+        told = []
+        if count <= self.warm_up:
+            validation.rewards("reward", reward)
+            told = [*self._told, observation]
+        if told and (count & (count - 1) == 0 or count == self.warm_up):
+            self._learn_anew(told)
+        else:
+            self.policy.learn(_standard(observation, self.offset, self.scale))
+        self._count, self._told = count, told if count < self.warm_up else []
 
-    def _standard(self, observation: Observation) -> Observation:
-        reward, noise = observation.reward, observation.noise_variance
-        offset, scale = self.offset.to(reward), self.scale.to(reward)
-        noise = None if noise is None else noise / scale.square()
-        return replace(observation, reward=(reward - offset) / scale, noise_variance=noise)
-
-    def _change_unit(self) -> None:
-        rewards = torch.stack([one.reward.double() for one in self._told])
-        self.offset = rewards.mean(0)
-        spread = rewards.std(0, correction=0)
-        rounding = 1e-12 * rewards.abs().amax(0)
-        self.scale = torch.where(spread > rounding, spread, 1.0)
-        self.policy.reset()
-        for one in self._told:
-            self.policy.learn(self._standard(one))
+    def _learn_anew(self, told: list[Observation]) -> None:
+        """Learn all of these in the unit that follows from them; nothing is changed where one is refused."""
+        offset, scale = _unit_of(torch.stack([one.reward.double() for one in told]))
+        before = self.policy.state_dict()
+        try:
+            self.policy.reset()
+            for one in told:
+                self.policy.learn(_standard(one, offset, scale))
+        except Exception:
+            self.policy.load_state_dict(before)
+            raise
+        self.offset, self.scale = offset, scale
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance in units of reward, (S, N) each, of what the policy inside tells them of."""
@@ -120,3 +121,18 @@ class StandardisedPolicy(WrappingPolicy):
         self.policy.load_state_dict(state["policy"])
         self.offset, self.scale = state["offset"].clone(), state["scale"].clone()
         self._told, self._count = [Observation(**one) for one in state["told"]], state["count"]
+
+
+def _unit_of(rewards: Tensor) -> tuple[Tensor, Tensor]:
+    """Offset and scale (S,) of rewards (n, S): their mean and standard deviation."""
+    offset, spread = rewards.mean(0), rewards.std(0, correction=0)
+    rounding = 1e-12 * rewards.abs().amax(0)
+    return offset, torch.where(spread > rounding, spread, 1.0)
+
+
+def _standard(observation: Observation, offset: Tensor, scale: Tensor) -> Observation:
+    """The observation in this unit."""
+    reward, noise = observation.reward, observation.noise_variance
+    offset, scale = offset.to(reward), scale.to(reward)
+    noise = None if noise is None else noise / scale.square()
+    return replace(observation, reward=(reward - offset) / scale, noise_variance=noise)

@@ -38,6 +38,12 @@ class TypicalClock:
         gap = time - self._latest
         return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)
 
+    def check_not_past(self, time: float) -> None:
+        """ValueError for a time before the latest observation, of which nothing is known."""
+        latest = self._latest
+        expected = f"at or after the latest observation, {latest}"
+        validation.require(latest is None or time >= latest, "time", time, expected)
+
     def tick(self, time: float) -> float:
         """An observation is made at ``time``; that on this clock."""
         self._now = self.at(time)

@@ -30,6 +30,16 @@ class WrappingPolicy(Policy):
         inside = self.policy
         return inside.innermost if isinstance(inside, WrappingPolicy) else inside
 
+    @property
+    def needs_unit(self) -> str:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.needs_unit
+
+    @property
+    def knows_past(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.knows_past
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """As the policy inside."""

@@ -213,3 +213,10 @@ def test_bad_settings_are_refused_by_name():
     with pytest.raises(ValueError, match="outcomes must be given"):
         ours.learn(Observation(0.0, START, torch.ones(1).double()))
     assert int(ours.model.num_observations[0]) == 0
+
+
+def test_after_a_reset_no_point_of_before_is_tried():
+    again = policy()
+    play_on(again, 5)
+    again.reset()
+    assert again.state_dict()["played"].shape == policy().state_dict()["played"].shape

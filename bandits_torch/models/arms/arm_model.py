@@ -30,6 +30,11 @@ class ArmModel(OnlineModel):
     _batch_shape: torch.Size
     _candidates: Tensor | None = None
 
+    @property
+    def tells_past(self) -> bool:  # type: ignore[override]
+        """Not under drift: posteriors are of the latest observation's time and later."""
+        return not self.drifts
+
     def _take_settings(
         self,
         arms: Tensor,

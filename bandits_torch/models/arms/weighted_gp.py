@@ -107,6 +107,11 @@ class WeightedGP(ArmModel):
         return self.count
 
     @property
+    def tells_past(self) -> bool:  # type: ignore[override]
+        """Not where old observations count less."""
+        return self.discount == 1
+
+    @property
     def can_forget(self) -> bool:
         """False: forgetting is what the weights do."""
         return False

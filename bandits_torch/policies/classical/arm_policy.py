@@ -50,6 +50,11 @@ class ArmPolicy(Policy):
 
     told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``
 
+    @property
+    def needs_unit(self) -> str:  # type: ignore[override]
+        """A range is told in units of reward."""
+        return "" if self.reward_range is None else "its reward_range is in units of reward"
+
     # -- what subclasses say ---------------------------------------------------------------------------
 
     def _initial(self) -> dict[str, Tensor]:

@@ -154,6 +154,11 @@ class DiscountedThompsonSampling(RandomisedArmPolicy):
         super().__init__(num_arms, replicates, seed=seed, first_replicate=first_replicate, device=device)
         self.noise_variance = None if noise_variance is None else self._checked_noise(noise_variance)
 
+    @property
+    def needs_unit(self) -> str:  # type: ignore[override]
+        """Rewards of 0 and 1 have one."""
+        return "its rewards lie in [0, 1]" if self.likelihood == "bernoulli" else super().needs_unit
+
     def _checked_noise(self, noise_variance: float | Tensor) -> Tensor:
         noise = validation.numbers("noise_variance", noise_variance, self._numbers["clock"])
         for value in noise.flatten().tolist():

@@ -42,6 +42,8 @@ class BlockPolicy(Policy):
         seed, first_replicate: of the arms drawn and of random schedules.
     """
 
+    needs_unit = "it learns rewards in turn, and their unit by reward_scale='warm-up'"
+
     def __init__(
         self,
         features: FeatureSource,

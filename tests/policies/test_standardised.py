@@ -1,0 +1,173 @@
+"""Rewards in units of their own spread: every recipe learns them rightly, or the pair is refused with the reason."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes
+from bandits_torch.ask_tell import AskTell
+from bandits_torch.checkpoint import described
+from bandits_torch.domain import Domain
+from bandits_torch.models.outcome_constraint import OutcomeConstraint
+from bandits_torch.policies.centred import CentredPolicy
+from bandits_torch.policies.counted import LatentRewards
+from bandits_torch.policies.doubling import DoublingTrick
+from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.policies.wrapping import WrappingPolicy
+from tests.reference import all_recipes
+
+ARMS = torch.linspace(0, 1, 9).double().unsqueeze(-1)
+KERNEL = RBFKernel().double()
+KERNEL.lengthscale = 0.3
+KNOWN = (ARMS, KERNEL, 0.05)
+LOW = {"least_reward": -1.0, "forgetting_rate": 0.1}
+WARMTH = OutcomeConstraint("warmth", high=1.0)
+
+REFUSED = {  # why not, by recipe
+    "opkb": "turn",
+    "ada_opkb": "turn",
+    "opnn": "turn",
+    "ada_opnn": "turn",
+    "master_gp_ucb": "turn",
+    "safe_gp_ucb": "limits of the reward",
+    "safe_opt": "limits of the reward",
+    "regret_balancing": "bounds of the reward",
+    "auto": "by itself",
+}
+
+
+def played(policy, problem, steps, offset=0.0, scale=1.0):
+    """The arms played, with rewards of the problem in this unit."""
+    live, arms = AskTell(policy, standardise=True), []
+    generator = torch.Generator().manual_seed(4)
+    for step in range(1, steps + 1):
+        question = live.ask(problem.time(step))
+        arms.append(question.arm.tolist())
+        mean = problem.expected_rewards(step).expand(problem.replicates, -1)
+        noise = 0.1 * torch.randn(problem.replicates, generator=generator, dtype=torch.float64)
+        reward = mean.gather(-1, question.arm.unsqueeze(-1)).squeeze(-1) + noise
+        assert live.tell(question.id, offset + scale * reward)
+    return arms
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_a_recipe_is_played_alike_in_any_unit_or_refused_with_the_reason(name):
+    policy, problem = all_recipes.build(name, 2, 40)
+    if name in REFUSED:
+        with pytest.raises(ValueError, match=f"policy must be .*{REFUSED[name]}"):
+            AskTell(policy, standardise=True)
+        return
+    plain = played(policy, problem, 40)
+    again = played(all_recipes.build(name, 2, 40)[0], problem, 40, offset=2.0**12, scale=2.0**9)
+    assert plain == again
+    assert len({str(arm) for arm in plain}) > 1
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(recipes.safe_gp_ucb(*KNOWN, **LOW), id="arms"),
+        pytest.param(
+            recipes.safe_gp_ucb(
+                Domain(torch.tensor([[0.0], [1.0]]).double()), KERNEL, 0.05, **LOW, search={"raw_samples": 16}
+            ),
+            id="points",
+        ),
+        pytest.param(CentredPolicy(recipes.safe_opt(*KNOWN, **LOW), 0.5), id="centred"),
+        pytest.param(DoublingTrick(lambda T: recipes.opkb(*KNOWN, horizon=T)), id="phases"),
+        pytest.param(recipes.opkb(*KNOWN, horizon=50, prior_mean=3.0), id="opkb with a prior mean"),
+        pytest.param(CentredPolicy(recipes.auto(ARMS), 0.5), id="auto inside"),
+        pytest.param(StandardisedPolicy(recipes.gp_ucb(*KNOWN)), id="twice"),
+        pytest.param(LatentRewards(recipes.gp_ucb(*KNOWN), "binary"), id="0 and 1"),
+        pytest.param(recipes.ucb1(ARMS, reward_range=(0.0, 10.0)), id="range told"),
+        pytest.param(recipes.discounted_ts(ARMS, horizon=50, likelihood="bernoulli"), id="bernoulli"),
+    ],
+)
+def test_what_is_told_the_unit_or_learns_it_is_refused_however_it_is_wrapped(policy):
+    with pytest.raises(ValueError, match="policy must be one that can be told rewards in another unit later"):
+        AskTell(policy, standardise=True)
+
+
+def test_limits_of_outcomes_hold_in_their_own_unit_while_rewards_are_standardised():
+    """Of the plays called certain, no more are above the limit than without it; rewards are in thousands."""
+    warmth = 2.0 * ARMS[:, 0]  # above 1 from the fifth arm on
+    shares = []
+    for standardise in (False, True):
+        policy = recipes.safe_gp_ucb(
+            *KNOWN, constraints=[WARMTH], safe_arms=torch.arange(9) == 0, forgetting_rate=0.0, width=2.0
+        )
+        live, certain, broken = AskTell(policy, standardise=standardise), 0, 0
+        generator = torch.Generator().manual_seed(0)
+        for step in range(60):
+            question = live.ask(float(step))
+            choice = live.policy.choose(float(step))
+            arm, noise = int(question.arm), 0.2 * torch.randn(2, generator=generator, dtype=torch.float64)
+            reward = arm + float(noise[0])
+            reward = 1000.0 * reward if standardise else reward
+            live.tell(question.id, reward, outcomes={"warmth": float(warmth[arm] + noise[1])})
+            certain += int(choice.why["certain"])
+            broken += int(choice.why["certain"]) * int(warmth[arm] > 1)
+        assert certain > 50
+        shares.append(broken / certain)
+    assert shares[1] <= max(shares[0], 0.1)
+
+
+class Stubborn(WrappingPolicy):
+    """A policy that refuses its nth reward."""
+
+    def __init__(self, policy, nth):
+        self._around(policy)
+        self.left = nth
+
+    def learn(self, observation):
+        self.left -= 1
+        if self.left == 0:
+            raise ValueError("not this one")
+        self.policy.learn(observation)
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_a_tell_that_raises_changes_nothing(nth):
+    """Rewards 1, 2, 4 and 8 change the unit, and with each of them all are learned again."""
+    stubborn = Stubborn(recipes.sw_gp_ucb(*KNOWN, horizon=50), nth)
+    live = AskTell(stubborn, standardise=True)
+    raised = 0
+    for step in range(9):
+        question = live.ask(float(step))
+        before = described(live.state_dict())
+        try:
+            live.tell(question.id, 3.0 * step)
+        except ValueError:
+            raised += 1
+            assert described(live.state_dict()) == before
+            assert live.tell(question.id, 3.0 * step)
+    assert raised == 1
+    twin = AskTell(recipes.sw_gp_ucb(*KNOWN, horizon=50), standardise=True)
+    for step in range(9):
+        twin.tell(twin.ask(float(step)).id, 3.0 * step)
+    assert torch.equal(twin.unit[1], live.unit[1])
+    assert described(twin.policy.policy.state_dict()) == described(stubborn.policy.state_dict())
+
+
+@pytest.mark.parametrize("reward", [1.7e308, -1e200, math.nan, -math.inf])
+@pytest.mark.parametrize("first", [0, 1, 2, 4, 6])
+def test_a_reward_that_no_unit_follows_from_is_refused_at_once_with_nothing_changed(first, reward):
+    policy = StandardisedPolicy(recipes.gp_ucb(*KNOWN))
+    live = AskTell(policy)
+    for step in range(first):
+        live.tell(live.ask(float(step)).id, math.sin(step))
+    before = described(policy.state_dict())
+    with pytest.raises(ValueError, match="reward must be"):
+        policy.learn(Observation(10.0, torch.tensor([0]), torch.tensor([reward]).double()))
+    assert described(policy.state_dict()) == before
+    for step in range(11, 90):
+        live.tell(live.ask(float(step)).id, math.sin(step))
+
+
+def test_an_observation_of_another_shape_is_refused_first():
+    policy = StandardisedPolicy(recipes.gp_ucb(*KNOWN))
+    with pytest.raises(ValueError, match="reward must"):
+        policy.learn(Observation(0.0, torch.tensor([0]), torch.zeros(2).double(), {}))

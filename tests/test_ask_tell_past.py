@@ -1,0 +1,116 @@
+"""Predictions of times before the latest reward: right, with all that is known since, or refused."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import AskTell, Domain, recipes
+from bandits_torch.policies.doubling import DoublingTrick
+from tests.reference import all_recipes
+
+DOMAIN = Domain(torch.tensor([[0.0], [1.0]]).double())
+POINTS = torch.linspace(0, 1, 5).double().unsqueeze(-1)
+KERNEL = RBFKernel().double()
+KERNEL.lengthscale = 0.3
+SEARCH = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 3}}
+HOLDS_ALL = {
+    "gp_ucb",
+    "igp_ucb",
+    "gp_ts",
+    "gp_ei",
+    "gp_pi",
+    "bkb",
+    "known_prior_gp_ucb",
+}  # and does not drift
+
+
+def play(live, times, reward=torch.sin):
+    told = []
+    for t in times:
+        question = live.ask(t)
+        told.append((question.arm[0].clone(), t, float(reward(torch.tensor(0.7 * t)))))
+        live.tell(question.id, told[-1][2])
+    return told
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_over_arms_the_past_is_that_of_functions_that_stay_or_refused(name):
+    policy, _ = all_recipes.build(name, 1, 40)
+    live = AskTell(policy)
+    play(live, range(1, 36))
+    if not hasattr(policy, "marginals") or recipes.registered(name).contexts:
+        return
+    now = live.predict(35.0)
+    if name not in HOLDS_ALL:
+        with pytest.raises(ValueError, match="at must be at or after the latest reward learned, 35"):
+            live.predict(34.9)
+        live.predict(99.0)
+        return
+    for one, other in zip(live.predict(2.0), now, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("t0", [0.0, 1.7e9])
+def test_over_points_that_drift_the_past_is_that_of_a_dense_process(t0):
+    live = AskTell(recipes.tv_gp_ucb(DOMAIN, KERNEL, 0.04, search=SEARCH, forgetting_rate=0.1, width=2.0))
+    told = play(live, [t0 + 1.5 * k for k in range(12)], lambda x: torch.sin(x - 0.7 * t0))
+    X = torch.stack([x for x, _, _ in told])
+    T = torch.tensor([t - t0 for _, t, _ in told]).double()
+    y = torch.tensor([y for _, _, y in told]).double()
+    with torch.no_grad():
+        K = KERNEL(X).to_dense() * 0.9 ** ((T.unsqueeze(-1) - T).abs() / 2) + 0.04 * torch.eye(12).double()
+        for at in (3.7, 16.5, 20.0):
+            k = KERNEL(POINTS, X).to_dense() * 0.9 ** ((at - T).abs() / 2)
+            mean, deviation = live.predict(t0 + at, POINTS)
+            torch.testing.assert_close(mean[0], k @ torch.linalg.solve(K, y), rtol=1e-7, atol=1e-8)
+            variance = 1 - (k * torch.linalg.solve(K, k.mT).mT).sum(-1)
+            torch.testing.assert_close(deviation[0], variance.sqrt(), rtol=1e-7, atol=1e-8)
+
+
+def test_where_stale_rewards_were_dropped_the_past_is_refused_and_the_present_told():
+    live = AskTell(recipes.tv_gp_ucb(DOMAIN, KERNEL, 0.04, search=SEARCH, forgetting_rate=0.5, width=2.0))
+    play(live, range(80), lambda x: torch.tensor(5.0))
+    assert int(live.policy.model.num_observations) < 80
+    live.predict(79.0, POINTS)
+    with pytest.raises(ValueError, match="at must be at or after the latest reward learned, 79"):
+        live.predict(5.0, POINTS)
+
+
+@pytest.mark.parametrize("choices", [POINTS, DOMAIN], ids=["arms", "points"])
+@pytest.mark.parametrize("t0", [0.0, 1.7e9])
+def test_auto_refuses_the_past_itself_too(choices, t0):
+    policy = recipes.auto(choices, search=SEARCH) if choices is DOMAIN else recipes.auto(choices)
+    points = POINTS if choices is DOMAIN else None
+    live = AskTell(policy)
+    live.predict(t0, points)  # of nothing yet
+    play(live, [t0 + k for k in range(4)])
+    assert live.predict(t0 + 3, points)[0].isfinite().all()
+    for act in (lambda: live.predict(t0 + 2, points), lambda: policy.marginals(t0 + 2, points)):
+        with pytest.raises(ValueError, match="must be at or after the latest"):
+            act()
+
+
+def test_what_was_told_late_and_what_is_loaded_count(tmp_path):
+    live = AskTell(recipes.sw_gp_ucb(POINTS, KERNEL, 0.1, horizon=50, window=3))
+    early, late = live.ask(1.0), live.ask(9.0)
+    live.tell(late.id, 1.0)
+    live.tell(early.id, 0.0)
+    assert torch.equal(live.predict(2.0)[0], live.predict(9.0)[0])  # the window has dropped nothing yet
+    play(live, [10.0, 11.0])
+    other = AskTell(recipes.sw_gp_ucb(POINTS, KERNEL, 0.1, horizon=50, window=3))
+    other.load_state_dict(live.state_dict())
+    for one in (live, other):
+        with pytest.raises(ValueError, match="latest reward learned, 11"):
+            one.predict(10.5)
+        with pytest.raises(ValueError, match="reward must be finite"):
+            one.tell_many([one.ask(12.0).id, one.ask(13.0).id], [1.0, float("nan")])
+        one.predict(11.0)
+
+
+def test_a_phase_that_is_over_is_the_past():
+    live = AskTell(DoublingTrick(lambda T: recipes.gp_ucb(POINTS, KERNEL, 0.1), first=4))
+    play(live, range(3))
+    assert live.predict(0.0)[0].isfinite().all()
+    play(live, range(3, 6))
+    with pytest.raises(ValueError, match="latest reward learned, 5"):
+        live.predict(4.5)
