@@ -57,6 +57,7 @@ OTHERS = {
     "learn_hyperparameters": {"every": 7},
     "least_reward": -0.5,
     "likelihood": "gaussian",
+    "look_again": 3.0,
     "margin": 0.5,
     "noise_scale": 0.7,
     "noise_variance": 0.3,

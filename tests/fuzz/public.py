@@ -295,7 +295,7 @@ KINDS: dict[str, Any] = {
     "context_lengthscale": bad.positive,
     "combine": bad.words("product", "sum", "additive"),
     **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
-    "variance": bad.non_negative,
+    **dict.fromkeys(["variance", "look_again"], bad.non_negative),
 }
 # What is not fuzzed, with what says so.
 NO_KIND = {
@@ -679,6 +679,9 @@ SPECS: dict[str, Spec] = {
             "rounds": bad.count,
             "typical_gap": None,
         },
+    ),
+    "policies.LookingAgain": Spec(
+        {"every": 11.0, "model": lambda: arm_members(2)}, {"every": bad.positive, "model": bad.thing}
     ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
