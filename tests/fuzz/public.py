@@ -681,7 +681,7 @@ SPECS: dict[str, Spec] = {
         },
     ),
     "policies.LookingAgain": Spec(
-        {"every": 11.0, "model": lambda: arm_members(2)}, {"every": bad.positive, "model": bad.thing}
+        {"every": 11.0, "model": _members}, {"every": bad.positive, "model": bad.thing}
     ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
