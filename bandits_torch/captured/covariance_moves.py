@@ -36,11 +36,12 @@ class CovarianceMoves:
 
     def given(self, times: Sequence[float]) -> Given:
         """Nothing."""
+        self._filled = self.form.filled
         return {}
 
     def key(self) -> Hashable:
-        """Another root, made anew after a restart, lies elsewhere."""
-        return None if self.form.root is None else self.form.root.data_ptr()
+        """How many rows wait; another root, made anew after a restart, lies elsewhere."""
+        return self._filled, None if self.form.root is None else self.form.root.data_ptr()
 
     def tell(self, given: Given, j: int, arm: Tensor, residual: Tensor, books: Books) -> None:
         """Observe ``residual`` (b,) of ``arm`` (b,); the oldest observation leaves, if any is given."""
@@ -83,5 +84,6 @@ class CovarianceMoves:
             small = torch.stack(books["rest"]).amin(0) < FRAIL * form.noise_variance
             form.frail.logical_or_(small.squeeze(-1) | lost)
 
-    def after(self, steps: int) -> None:
-        """Nothing."""
+    def after(self, steps: int, rows: int) -> None:
+        """So many rows wait now, as a replayed block does not tell; ``rows``: of a step."""
+        self.form.filled = (self._filled + rows * steps) % self.form.waiting

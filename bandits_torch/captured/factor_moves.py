@@ -85,7 +85,7 @@ class FactorMoves:
     def close(self, books: Books) -> None:
         """Nothing: the form keeps its books at every step."""
 
-    def after(self, steps: int) -> None:
+    def after(self, steps: int, rows: int) -> None:
         """At most so many points and rows are new."""
         if self.static:
             self.form._points_bound += steps

@@ -224,7 +224,7 @@ class IndexSteps(CapturedSteps):
         policy._width = rows["width"][-1] if "width" in rows else None
         if belief.drifts:
             belief.now = times[-1]
-        self._moves.after(k)
+        self._moves.after(k, 2 if full else 1)
         self._look(k)
         if self.interval is not None and cast(int, policy._clock) % self.interval == 0:
             policy._restart(True)

@@ -7,6 +7,7 @@ from bandits_torch import make, recipes, run
 from bandits_torch.captured import play_captured
 from bandits_torch.captured.launching import PlainCalls
 from bandits_torch.models import ArmMembers
+from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import ModelAveraging
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.synthetic import StationaryProblem
@@ -112,6 +113,13 @@ REFUSED = "ui_gp_ucb, factor"  # where no value may be looked at
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
 def test_a_captured_run_is_the_plain_run(name, monkeypatch):
     never_looks(monkeypatch)
+    same_run_and_books(name)
+
+
+@pytest.mark.parametrize("name", ["igp_ucb", "gp_ts", "sw_gp_ucb", "et_gp_ucb, restarts"])
+def test_so_it_is_where_rows_wait_to_be_folded(name, monkeypatch):
+    """As they do of many arms."""
+    monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
     same_run_and_books(name)
 
 

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from bandits_torch.models.arms import covariance_form
 from tests.reference.arm_gp_twins import Twins, isolated, smooth
 
-FORMS = ("covariance", "factor")
+WAITING = "covariance, rows wait"  # which is what many arms have
+FORMS = ("covariance", WAITING, "factor")
 NUM_ARMS = 40
 NOISE = torch.tensor([1e-4, 1e-4, 1e-2, 1.0], dtype=torch.float64)
 COVARIANCES = torch.stack(
@@ -14,9 +16,16 @@ COVARIANCES = torch.stack(
 PRIOR_MEANS = torch.linspace(-1, 1, NUM_ARMS).double() * torch.tensor([[1.0], [0.0], [3.0], [0.5]])
 
 
+@pytest.fixture(autouse=True)
+def rows_wait(request, monkeypatch):
+    """Of few arms, too, where a test says so."""
+    if getattr(request.node, "callspec", None) and request.node.callspec.params.get("form") == WAITING:
+        monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
+
+
 def twins(form, **drift):
     """Four members: smooth and isolated arms, three noise variances, each its own prior mean and drift."""
-    return Twins(COVARIANCES, NOISE, prior_means=PRIOR_MEANS, form=form, **drift)
+    return Twins(COVARIANCES, NOISE, prior_means=PRIOR_MEANS, form=form.split(",")[0], **drift)
 
 
 def numbers(*values):

@@ -174,6 +174,7 @@ class ArmBelief(RoundingWatch):
         full = old.full(self.now or 0.0)
         new.covariance.copy_(full.add_(full.mT.clone()).mul_(0.5))
         new.covariance.diagonal(dim1=-2, dim2=-1).copy_(old.variance)
+        new.variance.copy_(old.variance)
         if not self.drifts:  # among the points P keeps its figures where differences do not
             for m, held in enumerate(old.point_count > 0):
                 arm = old.point_arm[m, held]

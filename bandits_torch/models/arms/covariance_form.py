@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -17,19 +18,34 @@ from bandits_torch.models.algebra.posterior_of_counts import (
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
+FOLD = 32  # rows that wait, where rows wait
+WAITS_FROM = (
+    1_000_000  # numbers in C, if time leaves it alone: below, a pass over it costs less than rows that wait
+)
+
 
 class CovarianceForm(ResizableState):
     """State of ``ArmGP``: mean m and covariance C of f(., now), for b flattened batch members.
 
     The mean is kept relative to the prior mean. With s = C_ii + lambda, an observation of arm i is
     m += C_i (y - m_i) / s,  C -= C_i C_i^T / s, and its removal the same with s = lambda - C_ii and
-    the signs reversed. As time moves, f(., t) = a f(., now) + independent GP with covariance c K:
-    m *= a,  C = a^2 C + c K, with a and c read off the time kernel.
+    the signs reversed. As time moves, f(., t) = a f(., now) + independent GP with covariance e K:
+    m *= a,  C = a^2 C + e K, with a and e read off the time kernel.
+
+    No N x N matrix moves with time, and with many arms none moves with an observation. Let C_0 be the covariance at
+    the last *fold*, and W the rows C_i / sqrt(s) of the observations and removals since, each as it was then. Then
+
+        C = a^2 C_0 - W^T D W + e K,
+
+    where D is diagonal, 1 for an observation and -1 for a removal, times the a^2 of the time since; a step reads one
+    row of that, O(32 N). After 32 rows C_0 becomes C (``fold``): one product of matrices in place of 32 passes over C
+    at the speed of memory. Under a static prior over few arms it does after every row. Mean and variance of every arm,
+    (b, N), are kept as they are now.
 
     Beside them ``gain`` = 1/2 log det(I + K_t / lambda) and ``surprise`` = r^T (K_t + lambda I)^{-1} r of the
     residuals r, which add up from one prediction to the next; together they are the marginal likelihood.
 
-    Memory O(b N^2) for C and O(q N^2) for K. An observation reads and writes C once.
+    Memory O(b N^2) for C_0 and O(q N^2) for K.
 
     For joint draws a matrix F with F^T F = C is kept from the first time it is asked for (static priors; O(b N^2)
     more). With f the column of F that belongs to arm i, so that C_ii = f^T f, the update above is
@@ -40,12 +56,20 @@ class CovarianceForm(ResizableState):
     Cholesky factor of C would cost O(N^3), and F^T F is positive semi-definite whatever the rounding.
 
     Row i after an update is written as C_i lambda / s, a product: the difference C_ii - C_ii^2 / s would
-    lose k / lambda of machine precision, and the removal of a lone observation as much again.
+    lose k / lambda of machine precision, and the removal of a lone observation as much again. Under a static prior,
+    where observations may be removed, such rows are kept up to date beside W until they are folded (``written``).
     """
 
     mean: Tensor
-    covariance: Tensor
+    covariance: Tensor  # C_0
+    diagonal: Tensor  # (b, N), of C where rows wait
     prior_covariance: Tensor
+    kept: Tensor  # a^2, (b, 1)
+    gained: Tensor  # e, (b, 1)
+    rows: Tensor  # W, (b, 32, N)
+    weight: Tensor  # D, (b, 32), 0 for no row
+    written: Tensor  # (b, 32, N), rows of C of the arms pulled since the fold
+    written_arm: Tensor  # (b, 32), which arms these are; -1 for none
     gain: Tensor
     surprise: Tensor
     removed: Tensor  # (b,), surprise removed since the last rebuild
@@ -64,8 +88,21 @@ class CovarianceForm(ResizableState):
         self.register_buffer("prior_variance", self.covariance.diagonal(dim1=-2, dim2=-1).clone())
         self.prior_variance: Tensor
         self.register_buffer("mean", torch.zeros_like(self.prior_variance))
-        self.register_buffer("gain", self.prior_covariance.new_zeros(batch))
-        self.register_buffer("surprise", self.prior_covariance.new_zeros(batch))
+        n, new = self.mean.shape[-1], self.mean.new_zeros
+        static = prior.time_kernel is None
+        self.waiting = 1 if static and batch * n * n < WAITS_FROM else FOLD  # rows until the fold
+        self.filled = 0  # rows of W
+        waiting = self.waiting if self.waiting > 1 else 0
+        self.register_buffer("diagonal", self.prior_variance[:, : n if waiting else 0].clone())
+        self.register_buffer("rows", new(batch, waiting, n))
+        self.register_buffer("weight", new(batch, waiting))
+        written = waiting if static else 0
+        self.register_buffer("written", new(batch, written, n))
+        self.register_buffer("written_arm", torch.full_like(self.weight[:, :written], -1, dtype=torch.long))
+        self.register_buffer("kept", torch.ones_like(self.mean[:, :1]))
+        self.register_buffer("gained", torch.zeros_like(self.kept))
+        self.register_buffer("gain", new(batch))
+        self.register_buffer("surprise", new(batch))
         self.register_buffer("removed", torch.zeros_like(self.gain))
         self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
@@ -85,13 +122,16 @@ class CovarianceForm(ResizableState):
     @property
     def variance(self) -> Tensor:
         """Diagonal of C: (b, N)."""
-        return self.covariance.diagonal(dim1=-2, dim2=-1)
+        return self.diagonal if self.waiting > 1 else self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def advance(self, kept: Tensor, gained: Tensor) -> None:
-        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1)."""
+        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1). O(b N)."""
+        squared = kept * kept
         self.mean.mul_(kept)
-        self.covariance.mul_((kept * kept).unsqueeze(-1))
-        self._by_prior(self.covariance).addcmul_(self.prior_covariance, self._by_prior(gained.unsqueeze(-1)))
+        self.diagonal.mul_(squared).addcmul_(self.prior_variance, gained)
+        self.gained.mul_(squared).add_(gained)
+        self.kept.mul_(squared)
+        self.weight.mul_(squared)
 
     def add(
         self,
@@ -135,8 +175,24 @@ class CovarianceForm(ResizableState):
 
     def told_by(self, arm: Tensor) -> tuple[Tensor, Tensor]:
         """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,)."""
-        column = self.covariance[self._member, arm]
-        return column, column.gather(-1, arm.unsqueeze(-1))
+        at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
+        if self.waiting == 1:
+            return column, column.gather(-1, at)
+        weight = (self.rows[self._member, :, arm] * self.weight).unsqueeze(-2)
+        if self.prior.time_kernel is not None:
+            own = self.prior_covariance[self._member % len(self.prior_covariance), arm]
+            column = torch.addcmul(own * self.gained, column, self.kept)
+        column = torch.baddbmm(column.unsqueeze(-2), weight, self.rows, alpha=-1).squeeze(-2)
+        if self.prior.time_kernel is None:
+            same, slot = self._written_at(at)
+            column = torch.where(same, self.written[self._member, slot], column)
+        variance = self.diagonal.gather(-1, at)
+        return column.scatter(-1, at, variance), variance
+
+    def _written_at(self, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether the row of the arm ``at`` (b, 1) is among those written, (b, 1), and which it is, (b,)."""
+        same = self.written_arm == at
+        return same.any(-1, keepdim=True), same.to(torch.uint8).argmax(-1)
 
     def revise(
         self, arm: Tensor, residual: Tensor, column: Tensor, scale: Tensor, left: Tensor, sign: int
@@ -145,14 +201,58 @@ class CovarianceForm(ResizableState):
 
         ``column`` (b, N) is C_i, ``scale`` 1 / sqrt(s) and ``left`` lambda / s, (b, 1) each.
         """
-        unit = column * scale  # C_i / sqrt(s): C stays symmetric to the last bit
-        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, arm.unsqueeze(-1))) * scale
-        self.mean.addcmul_(unit, innovation, value=sign)
-        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-sign)
+        at = arm.unsqueeze(-1)
+        unit = column * scale  # C_i / sqrt(s)
+        innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         row = column * left  # C_i - C_i C_ii / s without the difference
-        self.covariance[self._member, arm] = row
-        self.covariance[self._member, :, arm] = row
+        self.mean.addcmul_(unit, innovation, value=sign)
+        if self.waiting == 1:
+            self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-sign)
+            self._write(at, row.unsqueeze(-2))
+            return innovation.squeeze(-1)
+        self.diagonal.addcmul_(unit, unit, value=-sign).scatter_(-1, at, row.gather(-1, at))
+        if self.prior.time_kernel is None:
+            self._write_beside(arm, unit, row, sign)
+        self.rows[:, self.filled] = unit
+        self.weight[:, self.filled] = sign
+        self.filled += 1
+        if self.filled == self.waiting:
+            self.fold()
         return innovation.squeeze(-1)
+
+    def _write_beside(self, arm: Tensor, unit: Tensor, row: Tensor, sign: int) -> None:
+        """Bring the rows that are written up to date, and ``row``, C_i as it is now, among them."""
+        same, slot = self._written_at(arm.unsqueeze(-1))
+        weight = unit.gather(-1, self.written_arm.clamp_min(0)).unsqueeze(-1)
+        self.written.baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
+        slot = torch.where(same.squeeze(-1), slot, self.filled)
+        self.written[self._member, slot] = row
+        self.written_arm[self._member, slot] = arm
+
+    def fold(self) -> None:
+        """C_0 becomes C."""
+        if self.prior.time_kernel is not None:
+            self.covariance.mul_(self.kept.unsqueeze(-1))
+            gained = self._by_prior(self.gained.unsqueeze(-1))
+            self._by_prior(self.covariance).addcmul_(self.prior_covariance, gained)
+            rows = self.rows.mul_(self.weight.sqrt_().unsqueeze(-1))
+            self.covariance.baddbmm_(rows.mT, rows, alpha=-1)
+            self.kept.fill_(1.0)
+            self.gained.zero_()
+        elif self.filled:
+            self.covariance.baddbmm_(self.rows.mT, self.rows * self.weight.unsqueeze(-1), alpha=-1)
+            used = self.written_arm >= 0  # the first always is, and stands for those that are not
+            arm = torch.where(used, self.written_arm, self.written_arm[:, :1])
+            self._write(arm, torch.where(used.unsqueeze(-1), self.written, self.written[:, :1]))
+            self.written_arm.fill_(-1)
+        self.weight.zero_()
+        self.filled = 0
+
+    def _write(self, arm: Tensor, row: Tensor) -> None:
+        """Rows (b, k, N) of C_0, and its columns, of these arms (b, k)."""
+        member = self._member.unsqueeze(-1)
+        self.covariance[member, arm] = row
+        self.covariance[member, :, arm] = row
 
     def _turn_root(
         self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None, noise: Tensor | None = None
@@ -171,7 +271,7 @@ class CovarianceForm(ResizableState):
         if self.prior.time_kernel is not None:
             return None
         if self.root is None:
-            self.root = _root(self.covariance)
+            self.root = _root(self.full(0.0))
         return self.root.mT
 
     @property
@@ -203,6 +303,9 @@ class CovarianceForm(ResizableState):
         for m in drifted:
             exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
             self.mean[m], self.covariance[m] = exact.among()
+            self.variance[m] = self.covariance[m].diagonal()
+            self.weight[m] = 0.0
+            self.written[m] = self.covariance[m, self.written_arm[m].clamp_min(0)]
             self.gain[m] = exact.gain
             self.surprise[m] = exact.surprise(count[m], total[m], squares[m], noise[m])
             if self.root is not None:
@@ -211,7 +314,7 @@ class CovarianceForm(ResizableState):
 
     def _drifted(self, count: Tensor, total: Tensor, arm: Tensor, K: Tensor) -> Tensor:
         """Which members are off by more than the tolerance: (b,)."""
-        C, noise = self.covariance.double(), self.noise_variance.double()
+        C, noise = self.full(0.0).double(), self.noise_variance.double()
         own = K[self._member % K.shape[0], arm]
         K = K[self._member % K.shape[0]] if K.shape[0] > 1 else K
         error = column_error(own, K, C[self._member, arm], C, count / noise).abs().amax(-1)
@@ -223,26 +326,43 @@ class CovarianceForm(ResizableState):
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
-        scale = torch.as_tensor(scale, dtype=self.mean.dtype, device=self.mean.device).reshape(-1, 1, 1)
-        prior = self._by_prior(scale) * self.prior_covariance
+        scale = torch.as_tensor(scale, dtype=self.mean.dtype, device=self.mean.device)
+        prior = self._by_prior(scale.reshape(-1, 1, 1)) * self.prior_covariance
+        variance = (self.prior_variance * scale).expand_as(self.prior_variance)
         covariance = self._by_prior(self.covariance)
         if where is None:
             covariance.copy_(prior)
-            self.mean.zero_()
-            self.gain.zero_()
-            self.surprise.zero_()
-            self.removed.zero_()
-            self.frail.zero_()
+            self.diagonal.copy_(variance[:, : self.diagonal.shape[-1]])
+            for held in (
+                self.mean,
+                self.gain,
+                self.surprise,
+                self.removed,
+                self.frail,
+                self.gained,
+                self.weight,
+            ):
+                held.zero_()
+            self.kept.fill_(1.0)
+            self.written_arm.fill_(-1)
+            self.filled = 0
             self.root = None
             return
         covariance.copy_(torch.where(self._by_prior(where[:, None, None]), prior, covariance))
+        mask = where.unsqueeze(-1)
+        if self.waiting > 1:
+            self.diagonal.copy_(torch.where(mask, variance, self.diagonal))
+        self.kept.masked_fill_(mask, 1.0)
+        self.written.copy_(torch.where(mask.unsqueeze(-1), self._prior_rows(), self.written))
+        for held in (self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.frail):
+            held.masked_fill_(mask if held.dim() == 2 else where, 0)
         if self.root is not None:  # of the members reset alone, so that none depends on its neighbours
-            self.root = torch.where(where[:, None, None], _root(self.covariance), self.root)
-        self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
-        self.gain.masked_fill_(where, 0.0)
-        self.surprise.masked_fill_(where, 0.0)
-        self.removed.masked_fill_(where, 0.0)
-        self.frail.masked_fill_(where, False)
+            self.root = torch.where(where[:, None, None], _root(self.full(0.0)), self.root)
+
+    def _prior_rows(self) -> Tensor:
+        """Rows of K of the arms whose rows are written, (b, k, N)."""
+        kernel = (self._member % len(self.prior_covariance)).unsqueeze(-1)
+        return self.prior_covariance[kernel, self.written_arm.clamp_min(0)]
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
@@ -257,16 +377,48 @@ class CovarianceForm(ResizableState):
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
         member = self._member[:, None, None]
-        return self.covariance[member, arm.unsqueeze(-1), arm.unsqueeze(-2)]
+        known = self.covariance[member, arm.unsqueeze(-1), arm.unsqueeze(-2)]
+        if self.waiting == 1:
+            return known
+        rows = self.rows.mT[self._member[:, None], arm]  # (T, b, n, 32)
+        if self.prior.time_kernel is not None:
+            kept, gained = self.kept.unsqueeze(-1), self.gained.unsqueeze(-1)
+            known = known * kept + self.prior.among(arm) * gained
+        known = known - (rows * self.weight[:, None]) @ rows.mT
+        if self.prior.time_kernel is None:
+            known = self._as_written(known, arm)
+        variance = self.variance[self._member[:, None], arm].unsqueeze(-1)
+        return torch.where(arm.unsqueeze(-1) == arm.unsqueeze(-2), variance, known)
+
+    def _as_written(self, known: Tensor, arm: Tensor) -> Tensor:
+        """``known`` (T, b, n, n) with what stands in the rows that are written."""
+        same = self.written_arm.unsqueeze(-2) == arm.unsqueeze(-1)  # (T, b, n, k)
+        slot = same.to(torch.uint8).argmax(-1)
+        row = self.written[self._member[:, None, None], slot.unsqueeze(-1), arm.unsqueeze(-2)]
+        has = same.any(-1)
+        known = torch.where(has.unsqueeze(-2), row.mT, known)
+        return torch.where(has.unsqueeze(-1), row, known)
 
     def full(self, now: float) -> Tensor:
         """C over all arms: (b, N, N)."""
-        return self.covariance
+        if self.prior.time_kernel is None and not self.filled:
+            return self.covariance
+        copied = copy.deepcopy(self, {id(one): one for one in self.lasting})
+        copied.fold()
+        return copied.covariance
 
     def _by_prior(self, value: Tensor) -> Tensor:
         """(b, ...) as (b/q, q, ...), so that it broadcasts against K (q, N, N); (1, ...) as (1, 1, ...)."""
         q = self.prior_covariance.shape[0] if value.shape[0] > 1 else 1
         return value.unflatten(0, (-1, q))
+
+    def get_extra_state(self) -> int:
+        """How many rows wait."""
+        return self.filled
+
+    def set_extra_state(self, state: int) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self.filled = state
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         incoming = state_dict.get(prefix + "root")
