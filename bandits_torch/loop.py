@@ -10,7 +10,8 @@ from time import perf_counter
 import torch
 
 from bandits_torch import validation
-from bandits_torch.captured.playing import MOST_STEPS, play_captured
+from bandits_torch.captured.playing import play_captured
+from bandits_torch.captured.steps import NotCaptured
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
 from bandits_torch.history import History
 from bandits_torch.policies.policy import Observation, Policy
@@ -31,7 +32,7 @@ def run(
     first_replicate: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = 1000,
-    capture: bool | int = False,
+    capture: bool | int | str = False,
 ) -> History:
     """Play a policy for ``horizon`` steps: choose, pull, learn.
 
@@ -46,10 +47,12 @@ def run(
             same arguments and a newly built policy continues from there, and gives the result of an uninterrupted run
             bit for bit; a finished run returns its History again. One process at a time.
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
-        capture: play many steps in one launch (a CUDA graph on a GPU, a plain call on a CPU, where compiling does not
-            pay by measurement): 32, or as many as this integer. The same History up to rounding; ``seconds`` are those
-            of a block over its steps, and bad rewards are found at a block's end.
-            For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on GPUs says what cannot be.
+        capture: play many steps in one launch: a CUDA graph on a GPU; on a CPU a loop compiled by numba (the extra
+            ``fast``) where it can play the policy, else plain calls of many steps. True: as many steps as suit it; an
+            integer: so many. The same History up to rounding; ``seconds`` are those of a block over its steps, and bad
+            rewards are found at a block's end. For index policies over ``ArmGP`` and ``auto`` over arms; the docs'
+            page on GPUs says what cannot be captured. "auto": plays what cannot be captured step by step. How steps
+            were played is in ``history.meta["steps"]``.
 
     Cost: the policy's and the problem's, and that of ``Recorder``.
 
@@ -65,7 +68,7 @@ def run(
     a problem whose steps cannot be captured, with the reason.
     """
     _check_sizes(policy, problem, horizon)
-    if capture is not False and capture is not True:
+    if not isinstance(capture, bool) and capture != "auto":
         validation.positive_integer("capture", capture)
     device = problem.arms.device
     streams = ReplicateStreams(
@@ -85,7 +88,7 @@ def run(
         {"policy": policy, "noise": streams, "record": recorder},
     )
     done = saved.resume()
-    begun = _wall_clock(device)
+    begun, launched = _wall_clock(device), "one by one"
     with _bar(progress, name_of(policy), horizon) as advance:
 
         def played(step: int) -> None:
@@ -109,11 +112,26 @@ def run(
             played(step)
 
         if capture:
-            most = MOST_STEPS if capture is True else capture
-            play_captured(
-                policy, problem, horizon, done, streams, recorder, play, played, saved.steps_left, most
+            most = None if isinstance(capture, bool | str) else capture
+            played_so = (
+                policy,
+                problem,
+                horizon,
+                done,
+                streams,
+                recorder,
+                play,
+                played,
+                saved.steps_left,
+                most,
             )
-        else:
+            try:
+                launched = play_captured(*played_so)
+            except NotCaptured:
+                if capture != "auto":
+                    raise
+                capture = False
+        if not capture:
             for step in range(done + 1, horizon + 1):
                 play(step)
     return recorder.history(
@@ -123,6 +141,7 @@ def run(
             "seed": seed,
             "first_replicate": first_replicate,
             "device": str(device),
+            "steps": launched,
             "wall_seconds": saved.earlier_seconds + _wall_clock(device) - begun,
             "versions": versions(),
         }

@@ -11,10 +11,11 @@ look at rounding errors) falls between blocks. ``run(..., capture=True)`` uses i
 * ``covariance_moves.py``, ``factor_moves.py``: what moves in the two forms of ``ArmGP``.
 * ``world.py``: the problem's side: rewards, noise, masks, laid out for a block.
 * ``launching.py``: how a block is launched: as it is, or as a CUDA graph.
+* ``compiled.py``, ``compiled_loop.py``: or, on a CPU, as a loop compiled by numba, where that can play it.
 * ``playing.py``: a run in blocks.
 """
 
 from bandits_torch.captured.playing import play_captured
-from bandits_torch.captured.steps import captured_steps
+from bandits_torch.captured.steps import NotCaptured, captured_steps
 
-__all__ = ["captured_steps", "play_captured"]
+__all__ = ["NotCaptured", "captured_steps", "play_captured"]

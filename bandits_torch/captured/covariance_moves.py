@@ -22,12 +22,13 @@ class CovarianceMoves:
 
     Args:
         restarts: whether members may start anew within a block; the surprise is then booked at every step.
+        static: whether blocks may be replayed, which says nothing to the host.
     """
 
-    def __init__(self, belief: ArmBelief, restarts: bool = False) -> None:
+    def __init__(self, belief: ArmBelief, restarts: bool = False, static: bool = True) -> None:
         assert isinstance(belief.form, CovarianceForm)
         self.form: CovarianceForm = belief.form
-        self._restarts = restarts
+        self._restarts, self._static = restarts, static
         self._least = torch.finfo(self.form.mean.dtype).eps * self.form.noise_variance
 
     def most(self, wanted: int) -> int:
@@ -86,4 +87,5 @@ class CovarianceMoves:
 
     def after(self, steps: int, rows: int) -> None:
         """So many rows wait now, as a replayed block does not tell; ``rows``: of a step."""
-        self.form.filled = (self._filled + rows * steps) % self.form.waiting
+        if self._static:
+            self.form.filled = (self._filled + rows * steps) % self.form.waiting

@@ -96,7 +96,7 @@ class IndexSteps(CapturedSteps):
             belief.form.joint_root()  # kept from now on
         if not hasattr(self, "_moves") or self._moves.form is not belief.form:
             if belief.form_name == "covariance":
-                self._moves = CovarianceMoves(belief, self.by_mask)
+                self._moves = CovarianceMoves(belief, self.by_mask, self.static)
             else:
                 self._moves = FactorMoves(belief, self.static)
         return self._moves.most(wanted)

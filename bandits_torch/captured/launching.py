@@ -16,6 +16,13 @@ Block = Callable[[Given], Given]
 class PlainCalls:
     """Calls the block. On a CPU launches are cheap, and what is saved is the Python around the kernels."""
 
+    block_steps = 32
+
+    @property
+    def said(self) -> str:
+        """How blocks were launched."""
+        return "plain calls"
+
     def __call__(self, key: Hashable, block: Block, given: Given) -> Given:
         """The rows of the block."""
         return block(given)
@@ -30,6 +37,9 @@ class CudaGraphs:
 
     ``most`` graphs are kept, those used last; a graph's memory is that of the intermediate results of its block.
     """
+
+    block_steps = 32
+    said = "CUDA graphs"
 
     def __init__(self, most: int = 16) -> None:
         self.most = most

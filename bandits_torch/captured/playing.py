@@ -10,6 +10,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from bandits_torch.captured.compiled import compiled_blocks
 from bandits_torch.captured.launching import CudaGraphs, PlainCalls, launcher, rows_of
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, captured_steps
 from bandits_torch.captured.world import World, best, pulled
@@ -17,8 +18,6 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import Recorder
 from bandits_torch.streams import ReplicateStreams
-
-MOST_STEPS = 32  # in a block
 
 
 def block(steps: CapturedSteps, count: int, given: Given) -> Given:
@@ -56,9 +55,9 @@ def play_captured(
     plain: Callable[[int], None],
     after: Callable[[int], None],
     pause: Callable[[int], int],
-    most: int = MOST_STEPS,
-) -> None:
-    """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch.
+    most: int | None = None,
+) -> str:
+    """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch; how they were launched.
 
     Args:
         policy, problem, horizon: as of ``run``.
@@ -68,12 +67,14 @@ def play_captured(
         plain: plays a step as ``run`` does; for those that cannot be captured.
         after: called with the number of the last step of every block.
         pause: how many steps after this one the host wants to be asked again.
-        most: steps in a launch.
+        most: steps in a launch; None: as many as suit how they are launched.
 
     A block has ``most`` steps or a power of two: every length is a graph of its own.
     """
     steps, world = captured_steps(policy), World(problem, streams)
-    launch = launcher(problem.arms.device)
+    device = problem.arms.device
+    launch = compiled_blocks(steps, device) or launcher(device)
+    most = launch.block_steps if most is None else most
     steps.static = not may_look(launch)
     steps.begin(horizon - done, most)
     step = done
@@ -96,3 +97,4 @@ def play_captured(
         step += count
         after(step)
     recorder.one_a_step(steps.finish())
+    return launch.said

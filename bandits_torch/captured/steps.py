@@ -59,9 +59,13 @@ class CapturedSteps(ABC):
         return ()
 
 
-def refused(what: str, why: str) -> ValueError:
+class NotCaptured(ValueError):
+    """Of a policy or a problem whose steps cannot be captured. Raised before the first of them."""
+
+
+def refused(what: str, why: str) -> NotCaptured:
     """The error for a policy or a problem whose steps cannot be captured."""
-    return ValueError(f"capture=True: {what} cannot be captured: {why}")
+    return NotCaptured(f"capture=True: {what} cannot be captured: {why}")
 
 
 def captured_steps(policy: Policy) -> CapturedSteps:

@@ -34,12 +34,14 @@ def race(
     seed: int = 0,
     first_replicate: int = 0,
     progress: bool = False,
+    capture: bool | int | str = False,
 ) -> dict[str, History]:
     """Play each policy against the same problem, one after the other, with the same noise.
 
     Args:
         policies: by their names in tables and plots; each continues from its current state.
         problem, horizon, seed, first_replicate, progress: as for ``run``.
+        capture: as for ``run``; "auto" plays many steps at once where that can be.
 
     Raises ValueError for an empty race, and whatever ``run`` refuses.
     """
@@ -47,7 +49,15 @@ def race(
     histories = {}
     for name, policy in policies.items():
         title = name if progress else False
-        history = run(policy, problem, horizon, seed=seed, first_replicate=first_replicate, progress=title)
+        history = run(
+            policy,
+            problem,
+            horizon,
+            seed=seed,
+            first_replicate=first_replicate,
+            progress=title,
+            capture=capture,
+        )
         history.meta["policy"] = name
         histories[name] = history
     return histories

@@ -9,6 +9,7 @@ a width, and for functions of bounded RKHS norm, see ``widths.py``.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +42,10 @@ class SrinivasBayesianWidth(Width):
         """sqrt(2 ln(N pi^2 t^2 / (6 delta)))."""
         t, delta = clock(step, model), like(model.noise_variance, self.delta)
         return torch.sqrt(2 * torch.log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
+
+    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any]:
+        """By the step alone."""
+        return self.at(step, model), 0.0, 0.0
 
 
 class SrinivasContinuousWidth(Width):

@@ -35,7 +35,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.information_gain import GainProvider
+from bandits_torch.theory.information_gain import GainProvider, RealisedGain
 from bandits_torch.theory.parameters import (
     Parameter,
     check_step,
@@ -73,6 +73,11 @@ class Width(Described, ABC):
             A tensor that broadcasts to ``model.batch_shape``, of the dtype and device of its noise variance.
         """
 
+    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
+        """(A, P, Q) with ``at`` = A + sqrt(P g + Q) at these steps, (k, 1), g the model's realised information gain;
+        None for a width that reads more of the model, or something else. For blocks of steps that are compiled."""
+        return None
+
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         """The width for a policy with this forgetting rule: itself, or a copy with values read from the rule.
 
@@ -96,6 +101,10 @@ class ConstantWidth(Width):
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """c, whatever the step."""
         return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
+
+    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any]:
+        """c alone."""
+        return self.at(step, model), 0.0, 0.0
 
 
 class SrinivasRKHSWidth(Width):
@@ -170,6 +179,17 @@ class SelfNormalisedWidth(Width):
         if self.noise_scale is None and deviation.shape == noise.shape:  # R = sqrt(lambda)
             return B + deviation
         return B + scale_of(noise, self.noise_scale) / torch.sqrt(noise) * deviation
+
+    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
+        """Both forms, where the gain is the realised one."""
+        if type(self.gain) is not RealisedGain:
+            return None
+        noise = model.noise_variance
+        B, log_term = like(noise, self.rkhs_bound), log(self._events / like(noise, self.delta))
+        printed = self.form == "printed"
+        R = scale_of(noise, self.noise_scale)
+        P = 2 * R**2 / (1.0 if printed else noise)
+        return B, P, P * (log_term + printed)
 
 
 class IGPWidth(SelfNormalisedWidth):

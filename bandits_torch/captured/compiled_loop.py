@@ -1,0 +1,187 @@
+"""The loop over replicates and steps that numba compiles. Its letters are those of ``CovarianceForm``."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+_TINY = np.finfo(np.float64).eps
+_LEAST_VARIANCE = 1e-12  # under a bound, as BoTorch's analytic acquisitions have it
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def play(
+    mean,
+    C,
+    gain,
+    surprise,
+    removed,
+    frail,
+    K,
+    prior_mean,
+    noise_variance,
+    expected,
+    noise,
+    available,
+    A,
+    P,
+    Q,
+    kept,
+    gained,
+    leaving_arm,
+    leaving,
+    normal,
+    root,
+    drifts,
+    masked,
+    slides,
+    draws,
+    arms,
+    rewards,
+    means,
+    widths,
+    FRAIL,
+    REMOVED,
+):
+    """Play k steps of every replicate, and leave its state as they would.
+
+    State: mean (S, N), C (S, N, N), gain, surprise, removed, frail (S,). Told: K (q, N, N), prior_mean (S, N),
+    noise_variance (S,); expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N); widths
+    A + sqrt(P gain + Q), (k, S) each; where it drifts a and e, (k, 1 or S, 1); where it slides what leaves, (k, S);
+    where it draws normal numbers (k, S, N) and the root F (S, N, N), F^T F = C, which is state too.
+    Written: arms, rewards, means (expected rewards), widths, (k, S) each.
+    """
+    k, S = noise.shape
+    N = mean.shape[1]
+    row, unit, variance, draw = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
+    for s in range(S):
+        m, c, prior, own = mean[s], C[s], K[s % K.shape[0]], prior_mean[s]
+        lam = noise_variance[s]
+        for n in range(N):
+            variance[n] = c[n, n]
+        for j in range(k):
+            p, e = 1.0, 0.0
+            if drifts:
+                at = s if kept.shape[1] > 1 else 0
+                a = kept[j, at, 0]
+                p, e = a * a, gained[j, at, 0]
+                for n in range(N):
+                    m[n] *= a
+                    variance[n] = p * variance[n] + e * prior[n, n]
+            if draws:
+                _product(normal[j, s], root[s], draw)
+            w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
+            i, most = 0, -np.inf
+            for n in range(N):
+                if (
+                    masked
+                    and not available[
+                        j if available.shape[0] > 1 else 0, s if available.shape[1] > 1 else 0, n
+                    ]
+                ):
+                    continue
+                spread = draw[n] if draws else math.sqrt(max(variance[n], _LEAST_VARIANCE))
+                index = m[n] + own[n] + w * spread
+                if index > most:
+                    i, most = n, index
+            mu = expected[j if expected.shape[0] > 1 else 0, s if expected.shape[1] > 1 else 0, i]
+            y = mu + noise[j, s]
+            arms[j, s], rewards[j, s], means[j, s], widths[j, s] = i, y, mu, w
+            # a reward of arm i
+            if draws:
+                _turn(root[s], i, 1.0, lam, unit, draw)
+            for n in range(N):
+                row[n] = p * c[i, n] + e * prior[i, n]
+            row[i] = variance[i]
+            total = variance[i] + lam
+            left = lam / total
+            z = _move(
+                c, prior, m, variance, row, unit, i, y - own[i], 1.0 / math.sqrt(total), left, 1.0, p, e
+            )
+            surprise[s] += z * z
+            gain[s] -= 0.5 * math.log(left)
+            if slides:
+                i = leaving_arm[j, s]
+                if draws:
+                    _turn(root[s], i, -1.0, lam, unit, draw)
+                for n in range(N):
+                    row[n] = c[i, n]
+                rest = max(lam - variance[i], _TINY * lam)
+                left = lam / rest
+                z = _move(
+                    c,
+                    prior,
+                    m,
+                    variance,
+                    row,
+                    unit,
+                    i,
+                    leaving[j, s],
+                    1.0 / math.sqrt(rest),
+                    left,
+                    -1.0,
+                    1.0,
+                    0.0,
+                )
+                surprise[s] -= z * z
+                removed[s] += z * z
+                if rest < FRAIL * lam or removed[s] > REMOVED * (1.0 + surprise[s]):
+                    frail[s] = True
+                gain[s] -= 0.5 * math.log(left)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _move(c, prior, m, variance, row, unit, i, residual, scale, left, sign, p, e):
+    """C <- p C + e K - sign u u^T with u = row * scale, and so for mean and variances; the innovation."""
+    N = len(m)
+    z = (residual - m[i]) * scale
+    for n in range(N):
+        unit[n] = row[n] * scale
+    for n in range(N):
+        m[n] += sign * unit[n] * z
+        variance[n] -= sign * unit[n] * unit[n]
+    variance[i] = row[i] * left
+    for r in range(N):
+        u = sign * unit[r]
+        if e == 0.0 and p == 1.0:
+            for n in range(N):
+                c[r, n] -= u * unit[n]
+        else:
+            for n in range(N):
+                c[r, n] = p * c[r, n] + e * prior[r, n] - u * unit[n]
+    for n in range(N):
+        x = row[n] * left
+        c[i, n] = x
+        c[n, i] = x
+    for n in range(N):
+        c[n, n] = variance[n]
+    return z
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _product(z, F, out):
+    """z^T F."""
+    out[:] = 0.0
+    for r in range(len(z)):
+        for n in range(len(z)):
+            out[n] += z[r] * F[r, n]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _turn(F, i, sign, lam, f, product):
+    """The root after an observation (sign 1) or a removal (-1) of arm i: F -= f (f^T F) / (s + sqrt(lambda s))."""
+    N = len(f)
+    s = lam
+    for n in range(N):
+        f[n] = F[n, i]
+        s += sign * f[n] * f[n]
+    s = max(s, _TINY * lam)
+    _product(f, F, product)
+    scale = sign / (s + math.sqrt(lam * s))
+    for r in range(N):
+        x = scale * f[r]
+        for n in range(N):
+            F[r, n] -= x * product[n]
