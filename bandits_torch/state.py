@@ -1,0 +1,222 @@
+"""What observations change, said once: saved, loaded, copied, restarted in some replicates, put aside and taken up.
+
+A policy, or a part of one, says in ``_fresh`` what observations change, as it is before the first of them, and in
+``_parts`` which of its attributes have a state of their own. All else follows::
+
+    class MovingAverage(Policy):
+        _parts = ("_streams",)
+        _mean: Tensor  # of every arm's rewards, (S, N)
+
+        def __init__(self, num_arms, replicates=1, *, seed=0):
+            self.num_arms, self.replicates = num_arms, replicates
+            self._streams = ReplicateStreams(seed, replicates, purpose="policy")
+            self._begin()
+
+        def _fresh(self):
+            return {"_mean": torch.zeros(self.replicates, self.num_arms)}
+
+``choose`` and ``learn`` then read and write ``self._mean``, in place or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class HasState:
+    """Has attributes that observations change: those that ``_fresh`` names, and its parts'.
+
+    A value is a tensor, a number, a word, None, or dictionaries, lists and tuples of these; a dataclass among them is
+    saved as the dictionary of its fields, which ``changed`` must make one again. A part is a ``HasState``, a torch
+    module (a model), anything else with ``state_dict`` and ``load_state_dict``, None, or a list, tuple or dictionary of
+    these.
+
+    Attributes:
+        _parts: names of the attributes that are parts.
+        _lasting: names, of those in ``_fresh``, that a reset leaves as they are.
+    """
+
+    _parts: ClassVar[tuple[str, ...]] = ()
+    _lasting: ClassVar[tuple[str, ...]] = ()
+
+    # -- what a class says -----------------------------------------------------------------------------
+
+    def _fresh(self) -> dict[str, Any]:
+        """New values by the attribute's name, as they are before the first observation; tensors have the replicates
+        as first dimension."""
+        return {}
+
+    def changed(self) -> None:
+        """Hook: values are others than before, all of them at once. What was read off them holds no more."""
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """Hook: values were reset, in the replicates with ``where`` (S,) True. Called before ``changed``."""
+
+    # -- what follows ----------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Take the first values; parts stay as they are. A constructor calls it."""
+        for name, value in self._fresh().items():
+            setattr(self, name, value)
+        self.changed()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names of the attributes that observations change, without the parts."""
+        return tuple(self._fresh())
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the start, parts too; with ``where`` (S,), in the replicates where it is True.
+
+        Random streams go on. With ``where`` tensors alone are reset, entries of dictionaries among them, those of the
+        same shape as at the start: a number, a list or None is of all replicates together, and goes on.
+        """
+        for part in self._leaves():
+            _reset(part, where)
+        for name, value in self._fresh().items():
+            if name not in self._lasting:
+                setattr(self, name, value if where is None else _restored(getattr(self, name), value, where))
+        self._restarted(where)
+        self.changed()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all that observations change, by name."""
+        own = {_key(name): copied(getattr(self, name)) for name in self.values}
+        return own | {_key(name): _state_of(getattr(self, name)) for name in self._parts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the one that gave ``state`` stood. ValueError, with nothing changed, where it lacks a name."""
+        self._check_has(state, "state")
+        for part, own, _ in self._with_states(state, "state"):
+            part.load_state_dict(own)
+        for name in self.values:
+            setattr(self, name, copied(state[_key(name)]))
+        self.changed()
+
+    @contextmanager
+    def put_aside(self, *names: str) -> Iterator[None]:
+        """Within the block copies stand for the values and parts of these names (none: all), to be changed at will; at
+        its end all is as before, to the last bit. A model may ``expect`` within, no more. Random streams go on."""
+        names = names or (*self.values, *self._parts)
+        kept = {name: getattr(self, name) for name in names if name not in self._parts}
+        with ExitStack() as stack:
+            for part in _leaves([getattr(self, name) for name in names if name in self._parts]):
+                stack.enter_context(_put_aside(part))
+            try:
+                for name, value in kept.items():
+                    setattr(self, name, copied(value))
+                self.changed()
+                yield
+            finally:
+                for name, value in kept.items():
+                    setattr(self, name, value)
+                self.changed()
+
+    def _check_has(self, state: Any, where: str) -> None:
+        validation.instance(where, state, Mapping, f"the state of a {type(self).__name__}")
+        names = {_key(name) for name in (*self.values, *self._parts)}
+        expected = f"those of a {type(self).__name__}, {sorted(names)}"
+        validation.require(names == set(state), f"names in {where}", sorted(map(str, state)), expected)
+        for part, own, place in self._with_states(state, where):
+            if isinstance(part, HasState):
+                part._check_has(own, place)
+
+    def _leaves(self) -> Iterator[Any]:
+        return _leaves([getattr(self, name) for name in self._parts])
+
+    def _with_states(self, state: Mapping[str, Any], where: str) -> Iterator[tuple[Any, Any, str]]:
+        """Parts with their states, and the places of these."""
+        for name in self._parts:
+            yield from _with_states(getattr(self, name), state[_key(name)], f"{where}[{_key(name)!r}]")
+
+
+def copied(value: Any) -> Any:
+    """Tensors are copies, in dictionaries, lists and tuples too; a dataclass is the dictionary of its fields."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, Mapping):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [copied(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if is_dataclass(value):
+        return {field.name: copied(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def _key(name: str) -> str:
+    """The name in a state of an attribute."""
+    return name.lstrip("_")
+
+
+def _restored(now: Any, fresh: Any, where: Tensor) -> Any:
+    """``fresh`` in the replicates with ``where`` True, else ``now``."""
+    if isinstance(fresh, dict):
+        return {key: _restored(now[key], value, where) for key, value in fresh.items()}
+    if not isinstance(fresh, Tensor) or fresh.shape != now.shape:
+        return now
+    return torch.where(where.reshape((*fresh.shape[:1], *[1] * (fresh.dim() - 1))), fresh, now)
+
+
+# -- parts -----------------------------------------------------------------------------------------------
+
+
+def _leaves(part: Any) -> Iterator[Any]:
+    """The parts in lists, tuples and dictionaries of them."""
+    if isinstance(part, dict | list | tuple):
+        for one in part.values() if isinstance(part, dict) else part:
+            yield from _leaves(one)
+    elif part is not None:
+        yield part
+
+
+def _state_of(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {key: _state_of(one) for key, one in part.items()}
+    if isinstance(part, list | tuple):
+        return [_state_of(one) for one in part]
+    if part is None:
+        return None
+    return copied(part.state_dict()) if isinstance(part, torch.nn.Module) else part.state_dict()
+
+
+def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
+    """Each of ``_leaves`` with its state, and the place of that."""
+    if isinstance(part, dict | list | tuple):
+        kind = Mapping if isinstance(part, dict) else list | tuple
+        places = list(part) if isinstance(part, dict) else list(range(len(part)))
+        fits = isinstance(state, kind) and len(state) == len(part)
+        validation.require(fits, where, state, f"of {len(part)} parts, {places}")
+        for place in places:
+            yield from _with_states(part[place], state[place], f"{where}[{place!r}]")
+    elif part is None:
+        validation.require(state is None, where, state, "None: there is no such part")
+    elif state is not None:
+        yield part, state, where
+
+
+def _reset(part: Any, where: Tensor | None) -> None:
+    """A model may have members beside replicates, all of which are reset; what draws alone has nothing to reset."""
+    if isinstance(part, HasState):
+        part.reset(where)
+    elif isinstance(part, torch.nn.Module):
+        model: Any = part
+        batch = model.batch_shape
+        if where is not None:
+            where = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
+        model.reset(where)
+
+
+def _put_aside(part: Any) -> AbstractContextManager[None]:
+    if isinstance(part, HasState):
+        return part.put_aside()
+    model: Any = part
+    return model.provisional() if isinstance(part, torch.nn.Module) else nullcontext()
