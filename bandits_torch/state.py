@@ -20,7 +20,7 @@ A policy, or a part of one, says in ``_fresh`` what observations change, as it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
@@ -35,9 +35,9 @@ class HasState:
     """Has attributes that observations change: those that ``_fresh`` names, and its parts'.
 
     A value is a tensor, a number, a word, None, or dictionaries, lists and tuples of these; a dataclass among them is
-    saved as the dictionary of its fields, which ``changed`` must make one again. A part is a ``HasState``, a torch
-    module (a model), anything else with ``state_dict`` and ``load_state_dict``, None, or a list, tuple or dictionary of
-    these.
+    saved as the dictionary of its fields, which ``state_changed`` must make one again. A part is a ``HasState``, a
+    model, anything else with ``state_dict`` and ``load_state_dict`` (and ``reset``, unless it lasts), None, or a list,
+    tuple or dictionary of these.
 
     Attributes:
         _parts: names of the attributes that are parts.
@@ -54,22 +54,29 @@ class HasState:
         as first dimension."""
         return {}
 
-    def changed(self) -> None:
+    def state_changed(self) -> None:
         """Hook: values are others than before, all of them at once. What was read off them holds no more."""
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Hook: values were reset, in the replicates with ``where`` (S,) True. Called before ``changed``."""
+        """Hook: values were reset, in the replicates with ``where`` (S,) True. Called before ``state_changed``."""
+
+    def _make_room(self, state: Mapping[str, Any]) -> None:
+        """Hook: this state is about to be loaded; parts that it needs and that are made when needed are made now."""
 
     # -- what follows ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Take the first values; parts stay as they are. A constructor calls it."""
+        names = sorted(map(_key, (*self.state_names, *self._parts)))
+        validation.require(
+            len(set(names)) == len(names), "names of the state", names, "different without their _"
+        )
         for name, value in self._fresh().items():
             setattr(self, name, value)
-        self.changed()
+        self.state_changed()
 
     @property
-    def values(self) -> tuple[str, ...]:
+    def state_names(self) -> tuple[str, ...]:
         """Names of the attributes that observations change, without the parts."""
         return tuple(self._fresh())
 
@@ -81,15 +88,20 @@ class HasState:
         """
         for part in self._leaves():
             _reset(part, where)
-        for name, value in self._fresh().items():
-            if name not in self._lasting:
-                setattr(self, name, value if where is None else _restored(getattr(self, name), value, where))
+        self._renew(where, *(name for name in self.state_names if name not in self._lasting))
         self._restarted(where)
-        self.changed()
+        self.state_changed()
+
+    def _renew(self, where: Tensor | None, *names: str) -> None:
+        """Some values back to the start, as by ``reset``."""
+        fresh = self._fresh()
+        for name in names:
+            now = fresh[name] if where is None else _restored(getattr(self, name), fresh[name], where)
+            setattr(self, name, now)
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that observations change, by name."""
-        own = {_key(name): copied(getattr(self, name)) for name in self.values}
+        own = {_key(name): copied(getattr(self, name)) for name in self.state_names}
         return own | {_key(name): _state_of(getattr(self, name)) for name in self._parts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -97,15 +109,15 @@ class HasState:
         self._check_has(state, "state")
         for part, own, _ in self._with_states(state, "state"):
             part.load_state_dict(own)
-        for name in self.values:
+        for name in self.state_names:
             setattr(self, name, copied(state[_key(name)]))
-        self.changed()
+        self.state_changed()
 
     @contextmanager
-    def put_aside(self, *names: str) -> Iterator[None]:
-        """Within the block copies stand for the values and parts of these names (none: all), to be changed at will; at
+    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
+        """Within the block copies stand for the values and parts of these names (None: all), to be changed at will; at
         its end all is as before, to the last bit. A model may ``expect`` within, no more. Random streams go on."""
-        names = names or (*self.values, *self._parts)
+        names = (*self.state_names, *self._parts) if names is None else tuple(names)
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
         with ExitStack() as stack:
             for part in _leaves([getattr(self, name) for name in names if name in self._parts]):
@@ -113,21 +125,22 @@ class HasState:
             try:
                 for name, value in kept.items():
                     setattr(self, name, copied(value))
-                self.changed()
+                self.state_changed()
                 yield
             finally:
                 for name, value in kept.items():
                     setattr(self, name, value)
-                self.changed()
+                self.state_changed()
 
     def _check_has(self, state: Any, where: str) -> None:
         validation.instance(where, state, Mapping, f"the state of a {type(self).__name__}")
-        names = {_key(name) for name in (*self.values, *self._parts)}
+        names = {_key(name) for name in (*self.state_names, *self._parts)}
         expected = f"those of a {type(self).__name__}, {sorted(names)}"
         validation.require(names == set(state), f"names in {where}", sorted(map(str, state)), expected)
+        self._make_room(state)
         for part, own, place in self._with_states(state, where):
-            if isinstance(part, HasState):
-                part._check_has(own, place)
+            if isinstance(part, HasState) and type(part).load_state_dict is HasState.load_state_dict:
+                part._check_has(own, place)  # of one with a state of its own making nothing is known
 
     def _leaves(self) -> Iterator[Any]:
         return _leaves([getattr(self, name) for name in self._parts])
@@ -204,19 +217,16 @@ def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, 
 
 
 def _reset(part: Any, where: Tensor | None) -> None:
-    """A model may have members beside replicates, all of which are reset; what draws alone has nothing to reset."""
-    if isinstance(part, HasState):
-        part.reset(where)
-    elif isinstance(part, torch.nn.Module):
-        model: Any = part
-        batch = model.batch_shape
-        if where is not None:
-            where = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
-        model.reset(where)
+    """A model may have members beside replicates, all of which are reset; random streams have no ``reset``."""
+    if not hasattr(part, "reset"):
+        return
+    if where is not None and isinstance(part, torch.nn.Module):
+        batch: Any = part.batch_shape
+        where = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
+    part.reset(where)
 
 
 def _put_aside(part: Any) -> AbstractContextManager[None]:
-    if isinstance(part, HasState):
-        return part.put_aside()
-    model: Any = part
-    return model.provisional() if isinstance(part, torch.nn.Module) else nullcontext()
+    """A model may ``expect`` within."""
+    aside = getattr(part, "put_aside", getattr(part, "provisional", nullcontext))
+    return aside()

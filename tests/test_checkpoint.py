@@ -191,7 +191,7 @@ def test_another_run_is_refused_by_what_differs(changes, message, cut_at, tmp_pa
     ("name", "option", "message"),
     [
         ("igp_ucb", {"delta": 0.2}, r"policy.width.delta was 0.1 and is 0.2"),
-        ("igp_ucb", {"noise_variance": 0.3}, r"policy's state.model.noise_variance was"),
+        ("igp_ucb", {"noise_variance": 0.3}, r"policy's state.choices.model.noise_variance was"),
         ("sw_gp_ucb", {"window": 8}, r"policy.forgetting.window was \d+ and is 8"),
         ("gp_ei", {"form": "factor"}, r"policy.model.form was 'auto' and is 'factor'"),
         ("opkb", {"constants": "theory"}, r"policy.constants.sigma was 100.0 and is 1.0"),

@@ -30,7 +30,7 @@ class Leaf(HasState):
 
     _lasting = ("dropped",)
 
-    def changed(self):
+    def state_changed(self):
         self.sum = self._rows.sum()
 
 
@@ -48,14 +48,14 @@ class Whole(HasState):
         grown = torch.zeros(self.replicates, 0)
         return {"_numbers": by_name, "count": 0, "latest": None, "notes": [], "grown": grown}
 
-    def changed(self):
+    def state_changed(self):
         self.notes = [note if isinstance(note, Note) else Note(**note) for note in self.notes]
 
     def observe(self):
         for leaf in (self.leaf, self.many["a"], self.many["b"][0]):
             leaf._rows += 1
             leaf.dropped += 1
-            leaf.changed()
+            leaf.state_changed()
         self._numbers["x"] *= 2
         self._numbers["y"] += self._streams.normal(2, 2)
         self.count, self.latest = self.count + 1, 3.5
@@ -145,7 +145,7 @@ def test_what_is_put_aside_comes_back_to_the_last_bit_but_for_streams(whole):
 
 
 def test_names_put_aside_leave_the_others(whole):
-    with whole.put_aside("count", "leaf"):
+    with whole.put_aside(("count", "leaf")):
         whole.observe()
     assert whole.count == 2
     assert (whole.leaf._rows == 2).all()

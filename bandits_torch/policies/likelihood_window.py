@@ -77,6 +77,7 @@ class LikelihoodWindow(SlidingWindow):
         super().check(model)
 
     _parts = ("_densities",)
+    _densities: WindowDensities
     _choice: Tensor  # of candidates, batch
     _since: Tensor  # observations since a choice was made, batch
 

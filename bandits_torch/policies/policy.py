@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
-from bandits_torch.state import HasState, copied
+from bandits_torch.state import HasState
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,7 @@ class Policy(Described, HasState, ABC):
     outcome_names: tuple[str, ...] = ()
     needs_unit: str = ""
     knows_past: bool = False
-    _expects: ClassVar[
-        tuple[str, ...]
-    ] = ()  # the attributes that ``_expect`` changes; none named: all of the state
+    _expects: ClassVar[tuple[str, ...] | None] = None  # what ``_expect`` changes, by name; None: all
 
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:
@@ -161,7 +159,7 @@ class Policy(Described, HasState, ABC):
         if type(self)._expect is Policy._expect:
             yield lambda pending: None
             return
-        with self.put_aside(*self._expects):
+        with self.put_aside(self._expects):
             yield torch.no_grad()(lambda pending: self._expect(pending, time))
 
     def _expect(self, pending: Pending, time: float) -> None:
@@ -174,11 +172,6 @@ class Policy(Described, HasState, ABC):
     def trace(self) -> dict[str, Tensor | float]:
         """Numbers worth keeping of the last step, each a scalar or (S,); the loop records them."""
         return {}
-
-
-def copied_state(module: torch.nn.Module) -> dict[str, Any]:
-    """A module's ``state_dict`` that later steps, which change its tensors in place, leave alone."""
-    return copied(module.state_dict())  # type: ignore[no-any-return]
 
 
 def check_turn(observation: Observation, turn: int) -> None:
