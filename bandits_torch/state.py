@@ -165,6 +165,22 @@ def copied(value: Any) -> Any:
     return value
 
 
+def differing(one: Any, other: Any, where: str = "state") -> list[str]:
+    """Places at which two states are not the same to the last bit; NaN is NaN."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+        pairs = [(key, one[key], other[key]) for key in one]
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        pairs = list(zip(range(len(one)), one, other, strict=True))
+    else:
+        if isinstance(one, Tensor) and isinstance(other, Tensor):
+            fits = one.shape == other.shape and one.dtype == other.dtype
+            same = fits and bool(((one == other) | ((one != one) & (other != other))).all())
+        else:
+            same = type(one) is type(other) and (one == other or (one != one and other != other))
+        return [] if same else [where]
+    return [place for key, a, b in pairs for place in differing(a, b, f"{where}[{key!r}]")]
+
+
 def _key(name: str) -> str:
     """The name in a state of an attribute."""
     return name.lstrip("_")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.state import HasState
+from bandits_torch.state import HasState, copied, differing
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -26,7 +26,7 @@ class Leaf(HasState):
         self._begin()
 
     def _fresh(self):
-        return {"_rows": torch.zeros(self.replicates, 2), "dropped": torch.zeros(self.replicates)}
+        return {"_rows": torch.zeros(self.replicates, 2), "dropped": torch.zeros(self.replicates).double()}
 
     _lasting = ("dropped",)
 
@@ -44,7 +44,7 @@ class Whole(HasState):
         self._begin()
 
     def _fresh(self):
-        by_name = {"x": torch.ones(self.replicates), "y": torch.ones(self.replicates, 2, 2)}
+        by_name = {"x": torch.ones(self.replicates).double(), "y": torch.ones(self.replicates, 2, 2)}
         grown = torch.zeros(self.replicates, 0)
         return {"_numbers": by_name, "count": 0, "latest": None, "notes": [], "grown": grown}
 
@@ -61,14 +61,6 @@ class Whole(HasState):
         self.count, self.latest = self.count + 1, 3.5
         self.notes.append(Note("seen", torch.ones(2)))
         self.grown = torch.cat([self.grown, torch.ones(self.replicates, 1)], -1)
-
-
-def same(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
 @pytest.fixture
@@ -92,12 +84,12 @@ def test_a_state_is_a_copy_both_ways(whole):
     state = whole.state_dict()
     before = whole.state_dict()
     whole.observe()
-    assert same(state, before)
+    assert not differing(state, before)
     other = Whole()
     other.load_state_dict(state)
     other.observe()
-    assert same(state, before)
-    assert same(other.state_dict(), whole.state_dict())
+    assert not differing(state, before)
+    assert not differing(other.state_dict(), whole.state_dict())
     assert other.leaf.sum == whole.leaf.sum
     assert isinstance(other.notes[0], Note)
 
@@ -105,10 +97,10 @@ def test_a_state_is_a_copy_both_ways(whole):
 def test_a_reset_begins_anew_but_for_streams_and_what_lasts(whole):
     whole.reset()
     fresh, now = Whole().state_dict(), whole.state_dict()
-    assert not same(fresh.pop("streams"), now.pop("streams"))
+    assert differing(fresh.pop("streams"), now.pop("streams"))
     assert now["leaf"].pop("dropped").tolist() == [2, 2, 2]
     del fresh["leaf"]["dropped"], fresh["many"], now["many"]
-    assert same(fresh, now)
+    assert not differing(fresh, now)
     assert whole.leaf.sum == 0
 
 
@@ -140,8 +132,8 @@ def test_what_is_put_aside_comes_back_to_the_last_bit_but_for_streams(whole):
     assert whole._numbers is numbers
     assert whole.leaf._rows is rows
     assert whole.leaf.sum == 12
-    assert not same(before.pop("streams"), after.pop("streams"))
-    assert same(before, after)
+    assert differing(before.pop("streams"), after.pop("streams"))
+    assert not differing(before, after)
 
 
 def test_names_put_aside_leave_the_others(whole):
@@ -180,7 +172,7 @@ def test_a_state_of_other_names_is_refused_with_nothing_changed(whole, path, val
     before = other.state_dict()
     with pytest.raises(ValueError, match="state"):
         other.load_state_dict(state)
-    assert same(other.state_dict(), before)
+    assert not differing(other.state_dict(), before)
 
 
 class Holder(HasState):
@@ -200,13 +192,25 @@ def test_a_model_is_a_part_whatever_its_batch(batch):
     state = holder.state_dict()
     with holder.put_aside():
         model.expect(arm)
-    assert same(holder.state_dict(), state)
+    assert not differing(holder.state_dict(), state)
     model.observe(arm, arm + 1)
-    assert not same(holder.state_dict(), state)
+    assert differing(holder.state_dict(), state)
     where = torch.arange(replicates) % 2 == 0
     holder.reset(where)
     held = model.num_observations.reshape(replicates, -1)
     assert (held[where] == 0).all()
     assert (held[~where] == 2).all()
     holder.load_state_dict(state)
-    assert same(holder.state_dict(), state)
+    assert not differing(holder.state_dict(), state)
+
+
+def test_what_differs_is_told_by_its_place_to_the_last_bit(whole):
+    one, nan = whole.state_dict(), {"a": [torch.tensor([torch.nan]), float("nan")]}
+    other = whole.state_dict()
+    other["numbers"]["x"][1] *= 1 + 1e-15
+    other["many"]["b"][0]["dropped"] = other["many"]["b"][0]["dropped"].float()
+    other["count"] = float(other["count"])
+    other["notes"].append({})
+    places = ["['numbers']['x']", "['count']", "['notes']", "['many']['b'][0]['dropped']"]
+    assert differing(one, other) == [f"state{place}" for place in places]
+    assert not differing(nan, copied(nan))

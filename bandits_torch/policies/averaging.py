@@ -293,6 +293,7 @@ class ModelAveraging(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
+    # Where some replicates begin anew, the clock and the origin and unit of rewards go on.
     _parts = ("model", "sharing", "scale", "frame", "clock", "_first", "looks")
     _count: int  # observations
     _next_check: int

@@ -234,6 +234,8 @@ class _Block(HasState):
     def state_changed(self) -> None:
         """Copies are copies again."""
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
+        orders = [one.order for one in self.copies]
+        validation.require(set(orders) <= set(self.pool), "orders of copies", orders, f"of {list(self.pool)}")
 
     def _make_room(self, state: Mapping[str, Any]) -> None:
         self.pool = {order: self.pool.get(order) or self._made() for order in state["pool"]}

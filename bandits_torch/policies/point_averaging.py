@@ -294,6 +294,7 @@ class PointAveraging(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
+    # Where some replicates begin anew, the clock and the opening go on.
     _parts = ("members", "sharing", "scale", "clock")
     _start: float | None  # time of the first observation
     _steps: int
