@@ -26,10 +26,11 @@ from bandits_torch import validation
 from bandits_torch.files import atomic_write
 
 FORMAT = "bandits_torch state"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _OLDER = {  # what versions lacked that are no longer read
     1: "which did not say how what it holds was built",
     2: "in which models held their kernels and noise several times",
+    3: "in which every policy named what it knows in a way of its own",
 }
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -26,6 +26,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "kernels/temporal.py": "kernels/test_temporal.py",
     },
     "policies": {
+        "state.py": "test_state.py policies/test_index_state.py",
         "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py",
         "policies/opkb/ada_opkb.py": f"{_OPKB} policies/test_opkb.py",
         "policies/opkb/blocks.py": f"{_OPKB} policies/test_opkb.py",

@@ -191,7 +191,7 @@ def test_another_run_is_refused_by_what_differs(changes, message, cut_at, tmp_pa
     ("name", "option", "message"),
     [
         ("igp_ucb", {"delta": 0.2}, r"policy.width.delta was 0.1 and is 0.2"),
-        ("igp_ucb", {"noise_variance": 0.3}, r"policy's state.model.noise_variance was"),
+        ("igp_ucb", {"noise_variance": 0.3}, r"policy's state.choices.model.noise_variance was"),
         ("sw_gp_ucb", {"window": 8}, r"policy.forgetting.window was \d+ and is 8"),
         ("gp_ei", {"form": "factor"}, r"policy.model.form was 'auto' and is 'factor'"),
         ("opkb", {"constants": "theory"}, r"policy.constants.sigma was 100.0 and is 1.0"),
@@ -246,7 +246,7 @@ def rewritten(path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "has state format 99, and this version reads 3"),
+        ({"version": 99}, "has state format 99, and this version reads 4"),
         ({"version": "2"}, "has state format '2', and"),
         ({"version": 1}, "has state format 1, of an older version, which did not say how"),
         ({"format": "another"}, "is not a run file: its header says"),

@@ -17,8 +17,8 @@ from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _LONGEST, ModelAveraging
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD
-from bandits_torch.policies.replicate_state import ReplicateState
 from bandits_torch.policies.sharing import mixture_moments
+from bandits_torch.state import HasState
 
 _CYCLE = PENDING  # steps in which every member takes its turn
 
@@ -37,8 +37,13 @@ class AveragingSteps(CapturedSteps):
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
-        states = (policy.frame, policy.scale, policy.sharing, *filter(None, [policy.looks]))
-        self._states = [(state, state.tensors) for state in states]
+        states: tuple[HasState, ...] = (
+            policy.frame,
+            policy.scale,
+            policy.sharing,
+            *filter(None, [policy.looks]),
+        )
+        self._states = [(state, state.state_names) for state in states]
         self._plain_steps = 0  # after one the policy has other tensors
 
     # -- between blocks --------------------------------------------------------------------------------
@@ -138,7 +143,7 @@ class AveragingSteps(CapturedSteps):
         policy, model = self.policy, self.model
         sharing, scale, frame = policy.sharing, policy.scale, policy.frame
         if j == 0:
-            scale.changed()  # what was read off it in another block lies where that block may write again
+            scale.state_changed()  # what was read off it in another block lies where that block may write again
         for k, part in enumerate(self.parts):
             part.fade.copy_(part.moved(part.fade, given[_kept(k)][j]))
         members = policy._members(None)
@@ -193,7 +198,7 @@ def _kept(part: int) -> str:
     return f"kept by part {part}"
 
 
-def _write_back(held: Sequence[tuple[ReplicateState, dict[str, Tensor]]]) -> None:
+def _write_back(held: Sequence[tuple[HasState, dict[str, Tensor]]]) -> None:
     """Have the tensors of before again, with the values of now: one copy for all of a dtype."""
     olds: dict[torch.dtype, list[Tensor]] = defaultdict(list)
     news: dict[torch.dtype, list[Tensor]] = defaultdict(list)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ from torch.nn.functional import pad
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.state import HasState
 
 
-class WindowDensities:
+class WindowDensities(HasState):
     """log N(y; mean_w, variance_w + lambda) of each new observation, given the last w before it, for several w.
 
     With the observations in order, newest first, and L L^T = K + lambda I in that order, the leading w x w block
@@ -43,12 +44,27 @@ class WindowDensities:
 
     def __init__(self, model: OnlineModel, windows: Sequence[int], memory: int) -> None:
         self.windows, self.memory = tuple(windows), memory
-        noise, batch = model.noise_variance, model.batch_shape
         self._depth = max(self.windows)
         width = model.input_dim if isinstance(model, OnlineGP) else 1 + bool(getattr(model, "drifts", False))
-        self.inputs = noise.new_zeros(*batch, 0, width)
-        self.rewards, self.held = noise.new_zeros(*batch, 0), noise.new_zeros(*batch, 0, dtype=torch.bool)
-        self.densities = noise.new_zeros(*batch, memory, len(self.windows), dtype=torch.float64)
+        self._no_inputs = model.noise_variance.new_zeros(*model.batch_shape, 0, width)
+        self._begin()
+
+    inputs: Tensor
+    rewards: Tensor
+    held: Tensor
+    densities: Tensor
+    _lasting = ("inputs", "rewards", "held", "densities")  # rows stay, and are not held any more
+
+    def _fresh(self) -> dict[str, Any]:
+        none = self._no_inputs[..., 0]
+        densities = none.new_zeros(*none.shape[:-1], self.memory, len(self.windows), dtype=torch.float64)
+        return {"inputs": self._no_inputs, "rewards": none, "held": none.bool(), "densities": densities}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        batch = self.held.shape[:-1]
+        goes = self.held.new_ones(batch) if where is None else where.reshape(batch)
+        self.held = self.held & ~goes.unsqueeze(-1)
+        self.densities = self.densities.masked_fill(goes[..., None, None], 0.0)
 
     def observe(self, model: OnlineModel, X: Tensor, reward: Tensor) -> None:
         """Score the reward, ``batch``, at X, ``batch x 1 x D``, under every window; then hold it."""
@@ -70,12 +86,6 @@ class WindowDensities:
             new = pad(torch.stack(again, -2), (0, 0, self.memory - len(again), 0))
             self.densities = torch.where(where[..., None, None], new, self.densities)
 
-    def clear(self, where: Tensor | None = None) -> None:
-        """Hold nothing (in the members with ``where`` True)."""
-        goes = torch.ones_like(self.densities[..., 0, 0], dtype=torch.bool) if where is None else where
-        self.held = self.held & ~goes.unsqueeze(-1)
-        self.densities = self.densities.masked_fill(goes[..., None, None], 0.0)
-
     def _density(self, model: OnlineModel, row: int) -> Tensor:
         """log N of the reward in this row given those before it, ``batch x W``; 0 in members that do not hold it."""
         rows = slice(max(0, row - self._depth), row + 1)
@@ -95,19 +105,6 @@ class WindowDensities:
         spread = (covariance[..., :1, 0] - known).clamp_min(0.0) + noise
         density = -0.5 * (error.square() / spread + (2 * math.pi * spread).log())
         return torch.where((held[..., 0] & (failed == 0)).unsqueeze(-1), density, 0.0)
-
-    # -- state -----------------------------------------------------------------------------------------
-
-    _STATE = ("inputs", "rewards", "held", "densities")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything."""
-        return {name: getattr(self, name).clone() for name in self._STATE}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the one that gave ``state`` stood."""
-        for name in self._STATE:
-            setattr(self, name, state[name].clone())
 
 
 def prior_moments(model: OnlineModel, X: Tensor) -> tuple[Tensor, Tensor]:

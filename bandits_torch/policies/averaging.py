@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,7 +16,7 @@ from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD, FirstRewards
 from bandits_torch.policies.looking_again import LookingAgain
 from bandits_torch.policies.member_scale import MemberScale
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_frame import RewardFrame
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
@@ -136,11 +133,6 @@ class ModelAveraging(Policy):
         self._first = FirstRewards(model, self.scale, self.frame)
         self._begin()
 
-    def _begin(self) -> None:
-        self._count, self._next_check = 0, _FIRST_CHECK  # observations
-        shape, device = (self.replicates, self.num_arms), self.model.noise_variance.device
-        self._pulled = torch.zeros(shape, dtype=torch.bool, device=device)
-
     # -- one step --------------------------------------------------------------------------------------
 
     @torch.no_grad()
@@ -184,8 +176,9 @@ class ModelAveraging(Policy):
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("_told_ahead", "_pulled", "looks")
+
+    def _expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
 
         With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise
@@ -193,20 +186,10 @@ class ModelAveraging(Policy):
         learned from i, too. Mean and weights wait. The next check counts pending pulls, and arms are
         examined by them. O(S P N) each.
         """
-
-        @torch.no_grad()
-        def expect(pending: Pending) -> None:
-            told.append(self._learned_from(pending.arm, time, told))
-            self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
-            self._examine(pending.arm)
-
-        told: list[Tensor] = []
-        pulled, looks = self._pulled, copy.copy(self.looks)
-        self._told_ahead = told
-        try:
-            yield expect
-        finally:
-            self._told_ahead, self._pulled, self.looks = None, pulled, looks
+        told = self._told_ahead or []
+        self._told_ahead = [*told, self._learned_from(pending.arm, time, told)]
+        self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
+        self._examine(pending.arm)
 
     def _examine(self, arm: Tensor) -> None:
         """These arms (S,) are played, or will be."""
@@ -308,45 +291,15 @@ class ModelAveraging(Policy):
             told["longest_unseen"] = self.looks.longest
         return told
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; with ``where`` (S,), in those replicates, and clock, origin and unit of rewards go on."""
-        self.sharing.reset(where)
-        self.scale.reset(where)
-        if self.looks is not None:
-            self.looks.reset(where)
-        if where is not None:
-            self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
-            self._pulled = self._pulled & ~where.unsqueeze(-1)
-            self._first.reset(where)
-            return
-        for part in (self.model, self.frame, self.clock, self._first):
-            part.reset()
-        self._begin()
+    # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Model, weights, scale and clock."""
-        return {
-            "model": copied_state(self.model),
-            "sharing": self.sharing.state_dict(),
-            "scale": self.scale.state_dict(),
-            "frame": self.frame.state_dict(),
-            "pulled": self._pulled.clone(),
-            **self._first.state_dict(),
-            **self.clock.state_dict(),
-            "looks": None if self.looks is None else self.looks.state_dict(),
-            "count": self._count,
-            "next_check": self._next_check,
-        }
+    # Where some replicates begin anew, the clock and the origin and unit of rewards go on.
+    _parts = ("model", "sharing", "scale", "frame", "clock", "_first", "looks")
+    _count: int  # observations
+    _next_check: int
+    _pulled: Tensor  # arms, (S, N)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        self.sharing.load_state_dict(state["sharing"])
-        self.scale.load_state_dict(state["scale"])
-        self.frame.load_state_dict(state["frame"])
-        self._pulled = state["pulled"].clone()
-        self._first.load_state_dict(state)
-        self.clock.load_state_dict(state)
-        if self.looks is not None:
-            self.looks.load_state_dict(state["looks"])
-        self._count, self._next_check = state["count"], state["next_check"]
+    def _fresh(self) -> dict[str, Any]:
+        shape, device = (self.replicates, self.num_arms), self.model.noise_variance.device
+        pulled = torch.zeros(shape, dtype=torch.bool, device=device)
+        return {"_count": 0, "_next_check": _FIRST_CHECK, "_pulled": pulled}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -56,13 +55,8 @@ class BatchBKB(Policy):
         self.model, self.width = model, width.bind(model, None)
         self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
         self._choices = Arms(self.num_arms, self.replicates, model.arms.dtype)
-        S, N, new = self.replicates, self.num_arms, model.arms.new_zeros
-        self._mean, self._bound, self._width = new(S, N), new(S, N), new(S)
-        self._draws: list[int | None] = [
-            None
-        ] * S  # how many dictionaries had been drawn when the batch began
         self._watched: dict[int, WatchedArms] = {}  # by replicate, from its first batch on
-        self._left: dict[int, float] = {}  # the largest index that an arm not watched had when last scored
+        self._begin()
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -134,13 +128,6 @@ class BatchBKB(Policy):
         scored = torch.tensor([len(self._watched.get(k, ())) for k in range(self.replicates)])
         return {"width": self._width, **self.model.trace(), "arms_scored": scored}
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Unlearn everything; random streams go on."""
-        self.model.reset(None if where is None else where.reshape(self.model.batch_shape))
-        for k in range(self.replicates):
-            if where is None or bool(where[k]):
-                self._draws[k] = None
-
     # -- parts -----------------------------------------------------------------------------------------
 
     def _begin_batches(self) -> None:
@@ -202,26 +189,26 @@ class BatchBKB(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Model, frozen means, bounds and widths."""
-        return copy.deepcopy(
-            {
-                "model": self.model.state_dict(),
-                "mean": self._mean,
-                "bound": self._bound,
-                "width": self._width,
-                "draws": self._draws,
-                "watched": {k: watched.state_dict() for k, watched in self._watched.items()},
-            }
-        )
+    _parts = ("model", "_watched")
+    _mean: Tensor  # from the start of the batch, (S, N)
+    _bound: Tensor  # of the indices of arms that are not watched, (S, N)
+    _width: Tensor  # (S,)
+    _draws: list[int | None]  # how many dictionaries had been drawn when the batch began
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        self._mean, self._bound, self._width, self._draws = (
-            copy.deepcopy(state[name]) for name in ("mean", "bound", "width", "draws")
-        )
-        self._watched = {
-            k: WatchedArms.from_state(self.model.sketches[k], kept) for k, kept in state["watched"].items()
-        }
+    def _fresh(self) -> dict[str, Any]:
+        S, N, new = self.replicates, self.num_arms, self.model.arms.new_zeros
+        return {"_mean": new(S, N), "_bound": new(S, N), "_width": new(S), "_draws": [None] * S}
+
+    def state_changed(self) -> None:
+        """The largest index that an arm not watched had when last scored follows."""
         self._left = {k: float(self._bound[k].max()) for k in self._watched}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        for k in [] if where is None else where.nonzero().flatten().tolist():
+            self._draws[k] = None
+
+    def _make_room(self, state: Mapping[str, Any]) -> None:
+        none = torch.zeros(0, dtype=torch.long, device=self._bound.device)
+        self._watched = {
+            k: self._watched.get(k) or WatchedArms(self.model.sketches[k], none) for k in state["watched"]
+        }

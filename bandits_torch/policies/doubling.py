@@ -44,9 +44,9 @@ class DoublingTrick(WrappingPolicy):
         self.base = base
         validation.function("base", base, "a function that makes a policy for a horizon")
         self.first = validation.positive_integer("first", first)
-        self._begin(0)
+        self._begin_phase(0)
 
-    def _begin(self, phase: int) -> None:
+    def _begin_phase(self, phase: int) -> None:
         policy = self.base(self.first * 2**phase)
         validation.instance("base", policy, Policy, "a function that makes a policy for a horizon")
         if phase:
@@ -87,26 +87,23 @@ class DoublingTrick(WrappingPolicy):
         self.policy.learn(observation)
         self._count += 1
         if self._count == self.first * 2**self.phase:
-            self._begin(self.phase + 1)
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """Phase 0 again; with some replicates alone, they begin the phase of now anew."""
-        if where is None or bool(where.all()):
-            self._begin(0)
-        else:
-            self.policy.reset(where)
+            self._begin_phase(self.phase + 1)
 
     def trace(self) -> dict[str, Tensor | float]:
         """What the phase's policy tells, and the number of the ``phase``."""
         return self.policy.trace() | {"phase": float(self.phase)}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Phase, observations in it, and the state of its policy."""
-        return {"policy": self.policy.state_dict(), "phase": self.phase, "count": self._count}
+    phase: int
+    _count: int  # observations in it
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
+    def _fresh(self) -> dict[str, Any]:
+        return {"phase": 0, "_count": 0}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """Phase 0 again; some replicates alone begin the phase of now anew."""
+        if where is None or bool(where.all()):
+            self._begin_phase(0)
+
+    def _make_room(self, state: Mapping[str, Any]) -> None:
         if state["phase"] != self.phase:
-            self._begin(state["phase"])
-        self.policy.load_state_dict(state["policy"])
-        self._count = state["count"]
+            self._begin_phase(validation.natural("phase", state["phase"]))

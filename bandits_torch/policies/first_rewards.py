@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -12,11 +11,12 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members_over_arms import MembersOverArms
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.reward_frame import RewardFrame
+from bandits_torch.state import HasState
 
 HELD = 5  # first rewards, of which the median is the origin
 
 
-class FirstRewards:
+class FirstRewards(HasState):
     """The first five rewards; with the last of them ``RewardFrame.settle`` sets origin and unit anew: the median, from
     which those far away are brought nearer. What members in the frame hold becomes, exactly, what they would hold had
     they learned the five from there.
@@ -33,20 +33,21 @@ class FirstRewards:
     """
 
     settled: Tensor
+    _held: list[tuple[Tensor, Tensor, float]]  # arms, rewards and the model's times
 
     def __init__(self, model: ArmGP | MembersOverArms, scale: MemberScale, frame: RewardFrame) -> None:
         self.model, self.scale, self.frame = model, scale, frame
-        self.reset()
+        self._begin()
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Hold none; with ``where`` (S,), leave the frame of those replicates, which start anew, as it is."""
+    def _fresh(self) -> dict[str, Any]:
+        settles = self.model.can_condition_mean and bool(self.scale.learn_offset.any())
+        device = self.model.noise_variance.device
+        return {"settled": torch.full((self.frame.replicates,), not settles, device=device), "_held": []}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """Replicates that start anew among others leave the frame as it is."""
         if where is not None:
             self.settled = self.settled | where
-            return
-        settles = self.model.can_condition_mean and bool(self.scale.learn_offset.any())
-        like = self.model.noise_variance
-        self.settled = torch.full((self.frame.replicates,), not settles, device=like.device)
-        self._held: list[tuple[Tensor, Tensor, float]] = []  # arms, rewards and the model's times
 
     def hold(self, arm: Tensor, reward: Tensor, time: float) -> None:
         """Hold one of the first rewards; with the last of them settle the frame."""
@@ -65,16 +66,6 @@ class FirstRewards:
         members = where.unsqueeze(-1) & self.scale.learn_offset
         model.condition_mean(members, arms, times, weights)
         self.scale.take(scale, members)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What is held."""
-        held = [(arm.clone(), reward.clone(), time) for arm, reward, time in self._held]
-        return {"settled": self.settled.clone(), "held": held}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Hold what the rewards that gave ``state`` held."""
-        self.settled = state["settled"].clone()
-        self._held = [(arm.clone(), reward.clone(), time) for arm, reward, time in state["held"]]
 
 
 def _learned_again(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,11 +13,12 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.state import HasState
 
 Prediction = Callable[[], tuple[Tensor, Tensor]]
 
 
-class ForgettingRule(Described):
+class ForgettingRule(Described, HasState):
     """Base class of forgetting rules; keeps all observations.
 
     At each step the policy calls ``refuted`` before it learns, then ``observed`` and ``after``.
@@ -27,10 +29,15 @@ class ForgettingRule(Described):
     def check(self, model: OnlineModel) -> None:
         """Raise ValueError if the rule cannot work with this model."""
 
-    def begin(self, model: OnlineModel) -> ForgettingRule:
-        """The rule as one policy uses it: this one after ``check``, or a copy if it remembers anything."""
+    _zeros: Tensor  # of the model's batch shape, dtype and device
+
+    def begin(self, model: OnlineModel) -> Self:
+        """The rule as one policy uses it: a copy, after ``check``, that has seen nothing."""
         self.check(model)
-        return self
+        rule = copy.copy(self)
+        rule._zeros = model.noise_variance.new_zeros(model.batch_shape)
+        rule._begin()
+        return rule
 
     def refuted(
         self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
@@ -48,22 +55,12 @@ class ForgettingRule(Described):
         """After learning: forget in place, and say which replicates restart now (booleans, or one for all)."""
         return False
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """The policy has forgotten everything (in the replicates with ``where`` (S,) True)."""
-
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
         """The model's hyperparameters have changed in the replicates with ``where`` (S,) True."""
 
     def trace(self) -> dict[str, Tensor | float]:
         """What of a step is worth keeping, (S,) each."""
         return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """What the rule remembers; empty for a rule that remembers nothing."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the rule that gave ``state`` stood."""
 
 
 class KeepEverything(ForgettingRule):

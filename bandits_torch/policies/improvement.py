@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -29,7 +28,7 @@ class RewardImprovementPolicy(IndexPolicy):
     Source: f(x+) of Kushner 1964 and Mockus 1975, which have no noise, with rewards in place of values.
     """
 
-    _largest: Tensor | None = None  # (S,), -inf in a replicate that was reset
+    _largest: Tensor | None  # (S,), -inf in a replicate that was reset
 
     def learn_checked(self, observation: Observation) -> None:
         """Learn, and keep the largest reward."""
@@ -48,21 +47,13 @@ class RewardImprovementPolicy(IndexPolicy):
         empty = (self._clock == 0) if isinstance(self._clock, Tensor) else None
         return largest if empty is None else torch.where(empty.unsqueeze(-1), largest_mean(model), largest)
 
-    def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
-        super()._restart(where, counts)
-        if not isinstance(where, Tensor):
-            self._largest = None
-        elif self._largest is not None:
+    def _fresh(self) -> dict[str, Any]:
+        return super()._fresh() | {"_largest": None}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        super()._restarted(where)
+        if where is not None and self._largest is not None:
             self._largest = self._largest.masked_fill(where, -torch.inf)
-
-    def state_dict(self) -> dict[str, Any]:
-        """That of ``IndexPolicy``, and the largest reward."""
-        return super().state_dict() | {"largest_reward": self._largest}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        super().load_state_dict(state)
-        self._largest = state["largest_reward"]
 
 
 def largest_mean(model: ArmGP | OnlineGP) -> Tensor:

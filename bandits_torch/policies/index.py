@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices import ModelChoices, choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
@@ -97,8 +97,7 @@ class IndexPolicy(Policy):
             dtype=noise.dtype,
             device=noise.device,
         )
-        self._clock: int | Tensor = 0
-        self._restarts = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
+        self._begin()
         self._width: Tensor | None = None
         takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
         self.choices.takes_noise = takes and type(self.forgetting) is KeepEverything
@@ -135,8 +134,9 @@ class IndexPolicy(Policy):
 
         Acquisitions that draw (``is_draw``: Thompson sampling) take the model as it is, and another draw for each.
         """
-        with self.choices.provisional(not getattr(self.acquisition, "is_draw", False)) as expect:
-            yield torch.no_grad()(lambda pending: expect(pending.arm, pending.time))
+        choices, conditions = self.choices, not getattr(self.acquisition, "is_draw", False)
+        with choices.put_aside(None if conditions else choices.state_names):
+            yield torch.no_grad()(lambda pending: choices.expect(pending.arm, pending.time, conditions))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -200,23 +200,19 @@ class IndexPolicy(Policy):
 
     # -- what changes beside observations --------------------------------------------------------------
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything, the width's clock too; random streams go on."""
-        self._restart(True if where is None else where, counts=False)
-
     def refitted(self, where: Tensor) -> None:
         """The model's hyperparameters have been learned anew in the replicates with ``where`` (S,) True."""
         self.forgetting.refitted(self.model, where)
 
-    def _restart(self, where: Tensor | bool, counts: bool = True) -> None:
-        if isinstance(where, Tensor):
-            self.model.reset(where.reshape(self.model.batch_shape))
+    def _restart(self, where: Tensor | bool) -> None:
+        """Forget everything, in the replicates with ``where`` (S,) True, or in all; it is counted."""
+        restarts = self._restarts
+        self.reset(where if isinstance(where, Tensor) else None)
+        self._restarts = restarts + where
+
+    def _restarted(self, where: Tensor | None) -> None:
+        if where is not None:
             self._clock = torch.where(where, 0, self._clock)
-        else:
-            self.model.reset()
-            self._clock = 0
-        self.forgetting.reset(where if isinstance(where, Tensor) else None)
-        self._restarts = self._restarts + where if counts else self._restarts * (~torch.as_tensor(where))
 
     def add_arms(
         self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
@@ -240,33 +236,19 @@ class IndexPolicy(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Model, clock, restarts and random streams, those of an acquisition that has its own among them; and what
-        the forgetting rule remembers, if it does, and the choices."""
-        rule = self.forgetting.state_dict()
-        own = getattr(self.acquisition, "state_dict", None)
-        return (
-            {
-                "model": copied_state(self.model),
-                "clock": self._clock,
-                "restarts": self._restarts.clone(),
-                "streams": self._streams.state_dict(),
-                "acquisition": None if isinstance(self.acquisition, type) or own is None else own(),
-            }
-            | ({"forgetting": rule} if rule else {})
-            | self.choices.state_dict()
-        )
+    _parts = ("choices", "forgetting", "_streams", "_drawing")
+    _clock: int | Tensor  # observations since the last restart, (S,) once replicates differ in it
+    _restarts: Tensor
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        self._clock, self._restarts = state["clock"], state["restarts"].clone()
-        self._streams.load_state_dict(state["streams"])
-        if "forgetting" in state:
-            self.forgetting.load_state_dict(state["forgetting"])
-        if state["acquisition"] is not None:
-            self.acquisition.load_state_dict(state["acquisition"])
-        self.choices.load_state_dict(state)
+    def _fresh(self) -> dict[str, Any]:
+        none = torch.zeros(self.replicates, dtype=torch.long, device=self.model.noise_variance.device)
+        return {"_clock": 0, "_restarts": none}
+
+    @property
+    def _drawing(self) -> Any:
+        """The acquisition, if it has random numbers of its own."""
+        has_state = not isinstance(self.acquisition, type) and hasattr(self.acquisition, "state_dict")
+        return self.acquisition if has_state else None
 
 
 def _check_needs_no_width(acquisition: object, model: OnlineModel) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, cast
 
@@ -75,16 +74,8 @@ class LearnedHyperparameters(WrappingPolicy):
         self.most = validation.positive_integer("most", most)
         self.tolerance = validation.positive_or_infinite("tolerance", tolerance)
         self.budget = None if budget is None else validation.positive("budget", budget)
-        self._fit_seconds = 0.0
         policy.model.requires_grad_(False)  # searches of the acquisition then record no graph of them
-        device = policy.model.noise_variance.device
-        self._since, self._refits = (
-            torch.zeros(self.replicates, dtype=torch.long, device=device) for _ in range(2)
-        )
-        self._shortfall = policy.model.noise_variance.new_zeros(self.replicates)
-        self._seen = torch.zeros_like(self._since)
-        self._X = self._shortfall.new_zeros(self.replicates, 0, 0)
-        self._y = self._shortfall.new_zeros(self.replicates, 0)
+        self._begin()
 
     def __getattr__(self, name: str) -> Any:
         """The policy's public attribute of this name."""
@@ -149,11 +140,6 @@ class LearnedHyperparameters(WrappingPolicy):
         """What the policy predicts."""
         return self.policy.predict(arm, time)
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget the observations; the hyperparameters stay as they were learned."""
-        self.policy.reset(where)
-        self._seen.masked_fill_(torch.ones_like(self._seen, dtype=torch.bool) if where is None else where, 0)
-
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy reports; the number of refits so far and the noise variance."""
         timed: dict[str, Tensor | float] = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
@@ -163,17 +149,17 @@ class LearnedHyperparameters(WrappingPolicy):
         """Noise variance, (S,), a mean over the priors where there are several."""
         return self.model.noise_variance.expand(self.model.batch_shape).reshape(self.replicates, -1).mean(-1)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The policy's state, its model's hyperparameters in it, and the schedule's."""
-        record = {name: getattr(self, name).clone() for name in self._RECORD}
-        timed = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
-        return {"policy": self.policy.state_dict()} | record | timed
+    _since: Tensor  # observations since the last refit, (S,)
+    _refits: Tensor  # (S,)
+    _shortfall: Tensor  # (S,)
+    _seen: Tensor  # observations, (S,)
+    _X: Tensor
+    _y: Tensor
+    _fit_seconds: float
+    _lasting = ("_since", "_refits", "_shortfall", "_X", "_y", "_fit_seconds")  # what was learned stays
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.policy.load_state_dict(state["policy"])
-        for name in self._RECORD:
-            setattr(self, name, state[name].clone())
-        self._fit_seconds = state.get("fit_seconds", 0.0)
-
-    _RECORD = ("_since", "_refits", "_shortfall", "_seen", "_X", "_y")
+    def _fresh(self) -> dict[str, Any]:
+        zeros = self.policy.model.noise_variance.new_zeros(self.replicates)
+        counts = {name: zeros.long() for name in ("_since", "_refits", "_seen")}
+        latest = {"_X": zeros.new_zeros(self.replicates, 0, 0), "_y": zeros.new_zeros(self.replicates, 0)}
+        return counts | latest | {"_shortfall": zeros, "_fit_seconds": 0.0}

@@ -96,7 +96,6 @@ class LengthScaleBalancing(ShrinkingLengthScale):
     """
 
     told = ("prior", "width")
-    _RECORD = ("surviving", "_rewards", "_bounds", "_plays")
 
     def __init__(
         self,
@@ -125,10 +124,6 @@ class LengthScaleBalancing(ShrinkingLengthScale):
         validation.require(right, "noise_scale", scale, "finite and > 0")
         self._bound, self._noise_scale = bound, scale.expand(model.batch_shape)
         self._density = (self._factors.to(noise) / lengthscale) ** dim
-        self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=noise.device)
-        self._rewards, self._bounds, self._plays = (
-            noise.new_zeros(model.batch_shape) for _ in self._RECORD[1:]
-        )
 
     def in_play(self) -> Tensor:
         """Which members have come in and are not dropped, (S, P)."""
@@ -164,22 +159,12 @@ class LengthScaleBalancing(ShrinkingLengthScale):
         """The member followed, and how many are in play."""
         return super().trace() | {"surviving": self.in_play().sum(-1)}
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; every member is as at the start."""
-        super().reset(where)
-        of_replicate = (torch.ones_like(self._prior, dtype=torch.bool) if where is None else where).unsqueeze(
-            -1
-        )
-        self.surviving |= of_replicate
-        for record in (self._rewards, self._bounds, self._plays):
-            record.masked_fill_(of_replicate, 0.0)
+    surviving: Tensor  # (S, P), as the others
+    _rewards: Tensor
+    _bounds: Tensor
+    _plays: Tensor
 
-    def state_dict(self) -> dict[str, Any]:
-        """Model, step, and every member's record."""
-        return super().state_dict() | {name: getattr(self, name).clone() for name in self._RECORD}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        super().load_state_dict(state)
-        for name in self._RECORD:
-            setattr(self, name, state[name].clone())
+    def _fresh(self) -> dict[str, Any]:
+        zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
+        records = {name: zeros.clone() for name in ("_rewards", "_bounds", "_plays")}
+        return super()._fresh() | {"surviving": zeros == 0} | records

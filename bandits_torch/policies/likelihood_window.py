@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -77,19 +76,20 @@ class LikelihoodWindow(SlidingWindow):
         validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
         super().check(model)
 
-    def begin(self, model: OnlineModel) -> LikelihoodWindow:
-        """A copy that has seen nothing."""
-        rule = copy.copy(self)
-        rule.check(model)
-        rule._densities = WindowDensities(model, self.candidates, self.memory)
-        device = model.noise_variance.device
-        rule._choice = torch.zeros(model.batch_shape, dtype=torch.long, device=device)
-        rule._since = torch.zeros(model.batch_shape, dtype=torch.long, device=device)
-        return rule
-
+    _parts = ("_densities",)
     _densities: WindowDensities
     _choice: Tensor  # of candidates, batch
     _since: Tensor  # observations since a choice was made, batch
+
+    def begin(self, model: OnlineModel) -> Self:
+        """A copy that has seen nothing."""
+        rule = super().begin(model)
+        rule._densities = WindowDensities(model, self.candidates, self.memory)
+        return rule
+
+    def _fresh(self) -> dict[str, Any]:
+        first = torch.zeros_like(self._zeros, dtype=torch.long)
+        return {"_choice": first, "_since": first.clone()}
 
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
         """Score the reward under every candidate; choose, where it is time."""
@@ -138,26 +138,6 @@ class LikelihoodWindow(SlidingWindow):
         """Score the record anew in these replicates."""
         self._densities.rescore(model, where.reshape(model.batch_shape))
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget the record."""
-        where = None if where is None else where.reshape(self._choice.shape)
-        self._densities.clear(where)
-        for count in (self._choice, self._since):
-            count.masked_fill_(torch.ones_like(count, dtype=torch.bool) if where is None else where, 0)
-
     def trace(self) -> dict[str, Tensor | float]:
         """The window of each replicate."""
         return {"window": self.length.reshape(-1)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Record and choices."""
-        return {
-            "densities": self._densities.state_dict(),
-            "choice": self._choice.clone(),
-            "since": self._since.clone(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the rule that gave ``state`` stood."""
-        self._densities.load_state_dict(state["densities"])
-        self._choice, self._since = state["choice"].clone(), state["since"].clone()

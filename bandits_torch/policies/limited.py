@@ -15,7 +15,7 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.outcome_constraint import check_limits
 from bandits_torch.policies.choices import ModelChoices
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
-from bandits_torch.policies.policy import Observation, Policy, copied_state
+from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.safe_sets import Bounded, Limits
 from bandits_torch.theory.widths import Width
 
@@ -27,14 +27,15 @@ class NoSafeArmError(RuntimeError):
 class LimitedPolicy(Policy):
     """A reward and measured outcomes with a model each, and limits on some of them.
 
-    ``_begin`` takes them, ``learn`` teaches every model its own. What is chosen, a subclass says.
+    ``_set_up`` takes them, ``learn`` teaches every model its own. What is chosen, a subclass says.
     """
 
     changeable = ("width",)
     choices: ModelChoices
     model: OnlineModel
+    _clock: int | Tensor
 
-    def _begin(
+    def _set_up(
         self,
         model: OnlineModel,
         outcomes: Mapping[str, OnlineModel],
@@ -63,7 +64,7 @@ class LimitedPolicy(Policy):
         width, self.safety_width = widths
         self.width = width.bind(model, self._rules[0])
         self._safety = {name: self.safety_width.bind(self._model(name), rules[name]) for name in self.limits}
-        self._clock: int | Tensor = 0
+        self._begin()
         self._told: dict[str, Tensor | float] = {}
 
     @property
@@ -101,32 +102,14 @@ class LimitedPolicy(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Back to the priors and the initial safe set."""
-        for model, rule in zip((self.model, *self.outcomes.values()), self._rules, strict=True):
-            if where is None:
-                model.reset()
-            else:
-                model.reset(where.reshape(model.batch_shape))
-            rule.reset(where)
-        self._clock = 0 if where is None else torch.where(where, 0, self._clock)
+    _parts = ("choices", "_others", "_rules")
 
-    def state_dict(self) -> dict[str, Any]:
-        """The models' states and the clock; what forgetting rules remember, and the choices."""
-        outcomes = {name: copied_state(model) for name, model in self.outcomes.items()}
-        rules = [rule.state_dict() for rule in self._rules]
-        state = {"model": copied_state(self.model), "outcomes": outcomes, "clock": self._clock}
-        return state | ({"forgetting": rules} if any(rules) else {}) | self.choices.state_dict()
+    def _fresh(self) -> dict[str, Any]:
+        return {"_clock": 0}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        for name, model in self.outcomes.items():
-            model.load_state_dict(state["outcomes"][name])
-        for rule, own in zip(self._rules, state.get("forgetting", ()), strict=False):
-            rule.load_state_dict(own)
-        self._clock = state["clock"]
-        self.choices.load_state_dict(state)
+    def _restarted(self, where: Tensor | None) -> None:
+        if where is not None:
+            self._clock = torch.where(where, 0, self._clock)
 
     # -- helpers ---------------------------------------------------------------------------------------
 

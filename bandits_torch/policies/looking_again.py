@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.description import Described
 from bandits_torch.models.arms.members_over_arms import MembersOverArms
-from bandits_torch.policies.replicate_state import ReplicateState
+from bandits_torch.state import HasState
 
 _ALIKE = 0.5  # squared correlation from which on a play examines an arm
 _SOONEST, _LATEST = 0.5, 2.0  # times c sqrt(t)
 
 
-class LookingAgain(ReplicateState):
+class LookingAgain(Described, HasState):
     """When to play an arm again because too much can have happened to it unseen.
 
     A model that learns one rate of change for all arms learns it from the arms that are played. That these stood still
@@ -52,7 +53,7 @@ class LookingAgain(ReplicateState):
         self.every = validation.positive("every", every)
         validation.instance("model", model, MembersOverArms, "members over arms")
         self.model = model
-        self.reset()
+        self._begin()
 
     def overdue(self, mean: Tensor, root: float | Tensor) -> Tensor:
         """Clocks over tau, (S, N), with posterior means (S, N) and ``root`` = sqrt(t): due from 1 on."""
@@ -79,6 +80,6 @@ class LookingAgain(ReplicateState):
         """The longest that an arm has gone unexamined, (S,) observations."""
         return self.unseen.amax(-1)
 
-    def _start(self) -> dict[str, Tensor]:
+    def _fresh(self) -> dict[str, Tensor]:
         model = self.model
         return {"unseen": model.noise_variance.new_zeros(model.replicates, model.num_arms)}

@@ -14,6 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, check_turn
+from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -58,7 +59,6 @@ class _Copy:
     order: int
     start: int
     end: int
-    policy: Policy
     rewards: float = 0.0
 
 
@@ -136,13 +136,12 @@ class Master(Policy):
         validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")
         self.thresholds, self.rho = thresholds, rho
         self._first, self._base = validation.natural("first_replicate", first_replicate), base
-        self._turn = 0  # rewards learnt
+        self._device = device
+        self._begin()
         self._streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
             for s in range(replicates)
         ]
-        self._restarts = torch.zeros(replicates, dtype=torch.float64, device=device)
-        self._detected, self._order = torch.zeros_like(self._restarts), torch.zeros_like(self._restarts)
         self._blocks = [_Block(self, s) for s in range(replicates)]
 
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
@@ -152,7 +151,7 @@ class Master(Policy):
         arms, optimism = [], []
         for s, block in enumerate(self._blocks):
             mask = available[s] if available is not None and available.dim() == 2 else available
-            choice = block.player.policy.choose(time, mask)
+            choice = block.policy.choose(time, mask)
             arms.append(choice.arm)
             optimism.append(choice.why["index"])
         return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
@@ -166,7 +165,7 @@ class Master(Policy):
                 one(Pending(pending.time, pending.arm[s : s + 1]))
 
         with ExitStack() as stack:
-            each = [stack.enter_context(block.player.policy.expecting(time)) for block in self._blocks]
+            each = [stack.enter_context(block.policy.expecting(time)) for block in self._blocks]
             yield expect
 
     def learn(self, observation: Observation) -> None:
@@ -179,7 +178,7 @@ class Master(Policy):
         self._detected = torch.zeros_like(self._detected)
         for s, block in enumerate(self._blocks):
             one = slice(s, s + 1)
-            block.player.policy.learn(Observation(observation.time, arm[one], reward[one]))
+            block.policy.learn(Observation(observation.time, arm[one], reward[one]))
             if block.learn(float(reward[s]), float(optimism[s])):
                 self._restarts[s] += 1
                 self._detected[s] = 1
@@ -200,51 +199,66 @@ class Master(Policy):
             "copy": self._order,
         }
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Block 0 again; random streams go on."""
-        for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
-            self._blocks[s].begin(0)
-            self._restarts[s] = 0
-            self._detected[s] = 0
+    # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Blocks, copies and random streams."""
-        return {
-            "blocks": [block.state_dict() for block in self._blocks],
-            "streams": [streams.state_dict() for streams in self._streams],
-            "turn": self._turn,
-            "counts": torch.stack([self._restarts, self._detected, self._order]),
-        }
+    _parts = ("_blocks", "_streams")
+    _turn: int  # rewards learnt
+    _restarts: Tensor
+    _detected: Tensor
+    _order: Tensor  # of the copies that play
+    _lasting = ("_turn",)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        for block, kept in zip(self._blocks, state["blocks"], strict=True):
-            block.load_state_dict(kept)
-        for streams, kept in zip(self._streams, state["streams"], strict=True):
-            streams.load_state_dict(kept)
-        self._turn = state["turn"]
-        self._restarts, self._detected, self._order = (row.clone() for row in state["counts"])
+    def _fresh(self) -> dict[str, Any]:
+        zeros = torch.zeros(self.replicates, dtype=torch.float64, device=self._device)
+        return {"_turn": 0, "_restarts": zeros, "_detected": zeros.clone(), "_order": zeros.clone()}
 
 
-class _Block:
+class _Block(HasState):
     """The block of one replicate: its copies, U_t and the sums of the tests."""
+
+    _parts = ("pool",)
+    order: int
+    clock: int
+    excess: float
+    lowest: float
+    copies: list[_Copy]
 
     def __init__(self, master: Master, replicate: int) -> None:
         self.master, self.replicate = master, replicate
-        self.pool: dict[int, Policy] = {}
+        self.pool: dict[int, Policy] = {}  # by order; those at rest keep random streams, and more
         self.begin(0)
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"order": 0, "clock": 0, "excess": 0.0, "lowest": math.inf, "copies": []}
+
+    def state_changed(self) -> None:
+        """Copies are copies again."""
+        self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
+        orders = [one.order for one in self.copies]
+        validation.require(set(orders) <= set(self.pool), "orders of copies", orders, f"of {list(self.pool)}")
+
+    def _make_room(self, state: Mapping[str, Any]) -> None:
+        self.pool = {order: self.pool.get(order) or self._made() for order in state["pool"]}
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Block 0 again, if ``where`` (S,) says so of this replicate."""
+        if where is None or bool(where[self.replicate]):
+            self.begin(0)
 
     def begin(self, order: int) -> None:
         """Start block ``order``, every copy afresh."""
-        self.order, self.clock, self.excess, self.lowest = order, 0, 0.0, math.inf
-        self.copies: list[_Copy] = []
+        self._begin()
+        self.order = order
         self.schedule()
 
     def schedule(self) -> None:
         """Start the copies that begin at this step, largest order first."""
         for m in range(self.order, -1, -1):
             if self.clock % 2**m == 0 and (m == self.order or self._drawn(m)):
-                self.copies.append(_Copy(m, self.clock, self.clock + 2**m, self._fresh(m)))
+                if m not in self.pool:
+                    self.pool[m] = self._made()
+                self.pool[m].reset()
+                self.copies.append(_Copy(m, self.clock, self.clock + 2**m))
 
     def _drawn(self, order: int) -> bool:
         """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
@@ -253,12 +267,6 @@ class _Block:
             2**order
         )
 
-    def _fresh(self, order: int) -> Policy:
-        if order not in self.pool:
-            self.pool[order] = self._made()
-        self.pool[order].reset()
-        return self.pool[order]
-
     def _made(self) -> Policy:
         return self.master._base(self.master._first + self.replicate)
 
@@ -266,6 +274,11 @@ class _Block:
     def player(self) -> _Copy:
         """The active copy of smallest order; of one order no two are active at once."""
         return min(self.copies, key=lambda copy: copy.order)
+
+    @property
+    def policy(self) -> Policy:
+        """That of the player."""
+        return self.pool[self.player.order]
 
     def learn(self, reward: float, optimism: float) -> bool:
         """Count a step; whether a test fires."""
@@ -281,19 +294,3 @@ class _Block:
                 changed |= copy.rewards / 2**copy.order >= self.lowest + allowed
         self.copies = [copy for copy in self.copies if copy.end > self.clock]
         return changed
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values, and the states of all policies by order: those at rest keep random streams, and more."""
-        copies = [(c.order, c.start, c.end, c.rewards) for c in self.copies]
-        policies = {order: policy.state_dict() for order, policy in self.pool.items()}
-        plain = {name: getattr(self, name) for name in ("order", "clock", "excess", "lowest")}
-        return {**plain, "copies": copies, "policies": policies}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Counterpart of ``state_dict``."""
-        for name in ("order", "clock", "excess", "lowest"):
-            setattr(self, name, state[name])
-        self.pool = {order: self._made() for order in state["policies"]}
-        for order, policy in self.pool.items():
-            policy.load_state_dict(state["policies"][order])
-        self.copies = [_Copy(m, start, end, self.pool[m], sums) for m, start, end, sums in state["copies"]]

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.replicate_state import ReplicateState
+from bandits_torch.description import Described
+from bandits_torch.state import HasState
 
 _KNOWN = 1e12  # a prior strength at which nothing is learned
 _LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
 
 
-class MemberScale(ReplicateState):
+class MemberScale(Described, HasState):
     """Origin and scale of rewards for members whose covariance is known up to a factor, and robust densities.
 
     Member p predicts e = y - o with mean mu_p and variance s_p v_p, v_p its own variance (with noise) in units of its
@@ -75,7 +76,7 @@ class MemberScale(ReplicateState):
         self.tail, self.clip = float(tail), validation.positive("clip", clip)
         self.strength, self.learn_offset = strength.clamp_max(_KNOWN), learn_offset
         self._some_known = bool((strength > 0).any())
-        self.reset()
+        self._begin()
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class MemberScale(ReplicateState):
 
     _scale: Tensor | None = None
 
-    def changed(self) -> None:
+    def state_changed(self) -> None:
         """Of another state the scale is another."""
         self._scale = None
 
@@ -143,13 +144,13 @@ class MemberScale(ReplicateState):
         self.count = torch.where(counts, self.memory * self.count + 1, self.count)
         self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
         self.largest = torch.maximum(self.largest, squared)
-        self.changed()
+        self.state_changed()
 
     def take(self, other: MemberScale, where: Tensor) -> None:
         """What ``other`` learned, for the members with ``where`` (S, P) True."""
         for name in ("count", "squares", "largest"):
             setattr(self, name, torch.where(where, getattr(other, name), getattr(self, name)))
-        self.changed()
+        self.state_changed()
 
     def anew(self) -> MemberScale:
         """One of the same rules that has learned nothing."""
@@ -157,7 +158,7 @@ class MemberScale(ReplicateState):
         made.reset()
         return made
 
-    def _start(self) -> dict[str, Tensor]:
+    def _fresh(self) -> dict[str, Tensor]:
         shape, zeros = (self.replicates, len(self.strength)), self.strength.new_zeros
         return {
             "origin": zeros(self.replicates).fill_(torch.nan),

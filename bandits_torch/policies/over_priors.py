@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.theory.prior_widths import elimination_xi, xi_at
 from bandits_torch.theory.widths import Width
 
@@ -67,8 +65,7 @@ class UnknownPriorPolicy(Policy):
         self.model, self.width, self.choices = model, width.bind(model, None), own
         self.replicates, self.num_priors = self._batch_shape = model.batch_shape
         self.num_arms, self.dim = self.choices.num_arms, self.choices.dim
-        self._clock: int | Tensor = 0  # steps since the start, (S,) once replicates differ in it
-        self._prior = torch.zeros(self.replicates, dtype=torch.long, device=model.noise_variance.device)
+        self._begin()
 
     @abstractmethod
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
@@ -84,11 +81,11 @@ class UnknownPriorPolicy(Policy):
         arm, prior = self.choices.best_under(over, time, available)
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("choices",)
+
+    def _expect(self, pending: Pending, time: float) -> None:
         """Under every prior the model conditions on pending pulls; widths and the priors' records stay."""
-        with self.choices.provisional() as expect:
-            yield torch.no_grad()(lambda pending: expect(pending.arm, pending.time))
+        self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -120,25 +117,20 @@ class UnknownPriorPolicy(Policy):
         """The prior played."""
         return {"prior": self._prior}
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything, the width's clock too."""
-        if where is None:
-            self.model.reset()
-            self._clock = 0
-        else:
-            self.model.reset(where.unsqueeze(-1).expand(self.model.batch_shape))
+    # -- state -----------------------------------------------------------------------------------------
+
+    _parts = ("choices",)
+    _clock: int | Tensor  # steps since the start, (S,) once replicates differ in it
+    _prior: Tensor  # played last, (S,)
+    _lasting = ("_prior",)
+
+    def _fresh(self) -> dict[str, Any]:
+        first = torch.zeros(self.replicates, dtype=torch.long, device=self.model.noise_variance.device)
+        return {"_clock": 0, "_prior": first}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        if where is not None:
             self._clock = torch.where(where, 0, self._clock)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Model, clock, the prior played last, and what the choices remember."""
-        own = {"model": copied_state(self.model), "clock": self._clock, "prior": self._prior.clone()}
-        return own | self.choices.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        self._clock, self._prior = state["clock"], state["prior"].clone()
-        self.choices.load_state_dict(state)
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
@@ -211,12 +203,22 @@ class PriorElimination(UnknownPriorPolicy):
         self._noise_scale = scale.expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
         self._sides = 2 if xi == "two-sided" else 1
-        self.surviving = torch.ones(model.batch_shape, dtype=torch.bool, device=scale.device)
-        self._errors, self._bounds, self._plays = (
-            torch.zeros(model.batch_shape, dtype=scale.dtype, device=scale.device) for _ in range(3)
-        )
-        self._dropped = torch.full_like(self._prior, -1)
-        self._refuted = torch.zeros_like(self._prior, dtype=torch.bool)
+
+    _JUDGED = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")
+    surviving: Tensor  # (S, P), as the next three
+    _errors: Tensor
+    _bounds: Tensor
+    _plays: Tensor
+    _dropped: Tensor  # in this step, (S,)
+    _refuted: Tensor  # the last one, too, (S,)
+
+    def _fresh(self) -> dict[str, Any]:
+        own = super()._fresh()
+        zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
+        records = {name: zeros.clone() for name in ("_errors", "_bounds", "_plays")}
+        dropped = torch.full_like(own["_prior"], -1)
+        judged = {"surviving": zeros == 0, "_dropped": dropped, "_refuted": torch.zeros_like(dropped).bool()}
+        return own | records | judged
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         over = OptimisticOverPriors(base)
@@ -250,38 +252,14 @@ class PriorElimination(UnknownPriorPolicy):
             "all_refuted": self._refuted,
         }
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; every prior is back."""
-        super().reset(where)
-        self.acquit(where)
-
     @property
     def restarts(self) -> Tensor:
         """How often each replicate has restarted, (S,): never."""
         return torch.zeros_like(self._prior)
 
     def refitted(self, where: Tensor) -> None:
-        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True."""
-        self.acquit(where)
-
-    def acquit(self, where: Tensor | None = None) -> None:
-        """Every prior is back, its record empty: they are others than those that were judged."""
-        of_replicate = torch.ones_like(self._refuted) if where is None else where
-        self.surviving |= of_replicate.unsqueeze(-1)
-        for record in (self._errors, self._bounds, self._plays):
-            record.masked_fill_(of_replicate.unsqueeze(-1), 0.0)
-        self._refuted = self._refuted & ~of_replicate
-        self._dropped = self._dropped.masked_fill(of_replicate, -1)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Model, step, and the record of every prior."""
-        return super().state_dict() | {name: getattr(self, name).clone() for name in self._RECORD}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        super().load_state_dict(state)
-        for name in self._RECORD:
-            setattr(self, name, state[name].clone())
+        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True: every prior is
+        back, its record empty, since they are others than those that were judged."""
+        self._renew(where, *self._JUDGED)
 
     told = ("prior", "width")
-    _RECORD = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")

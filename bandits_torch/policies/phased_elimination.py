@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +11,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.choices import choices_over
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
@@ -75,10 +73,7 @@ class PhasedElimination(Policy):
             device=noise.device,
         )
         self._ends = torch.tensor(self.sizes, device=noise.device).cumsum(0)
-        self._clock = torch.zeros(self.replicates, dtype=torch.long, device=noise.device)
-        self._restarts = torch.zeros_like(self._clock)
-        self._left = torch.ones(self.replicates, self.num_arms, dtype=torch.bool, device=noise.device)
-        self._queue = self._clock.new_full((self.replicates, max(self.sizes)), -1)  # -1: no arm, or played
+        self._begin()
         self._plan(torch.ones_like(self._clock, dtype=torch.bool))
 
     @torch.no_grad()
@@ -95,19 +90,11 @@ class PhasedElimination(Policy):
         uncertain = torch.where(self._left & allowed, uncertain + _AHEAD, uncertain)
         return Choice(torch.where(waiting.any(-1), planned, uncertain.argmax(-1)))
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("_queue",)
+
+    def _expect(self, pending: Pending, time: float) -> None:
         """What is pending counts as played."""
-        kept = self._queue
-        self._queue = kept.clone()
-
-        def expect(pending: Pending) -> None:
-            self._queue = self._played(pending.arm)
-
-        try:
-            yield expect
-        finally:
-            self._queue = kept
+        self._queue = self._played(pending.arm)
 
     def _played(self, arm: Tensor) -> Tensor:
         """The queue without the first entry of this arm, (S,), where it has one."""
@@ -163,30 +150,26 @@ class PhasedElimination(Policy):
         """How many arms are left, and the restarts so far."""
         return {"surviving": self._left.sum(-1), "restarts": self._restarts}
 
+    # -- state -----------------------------------------------------------------------------------------
+
+    _parts = ("choices", "_streams")
+    _clock: Tensor  # steps of the interval, (S,)
+    _restarts: Tensor
+    _left: Tensor  # (S, N)
+    _queue: Tensor  # the arms to come, (S, most of a batch); -1: none, or played
+
+    def _fresh(self) -> dict[str, Any]:
+        clock = torch.zeros(self.replicates, dtype=torch.long, device=self._ends.device)
+        left = torch.ones(self.replicates, self.num_arms, dtype=torch.bool, device=clock.device)
+        queue = clock.new_full((self.replicates, max(self.sizes)), -1)
+        return {"_clock": clock, "_restarts": clock.clone(), "_left": left, "_queue": queue}
+
     @torch.no_grad()
-    def reset(self, where: Tensor | None = None) -> None:
-        """Back to the first batch of an interval, planned anew; random streams go on."""
+    def _restarted(self, where: Tensor | None) -> None:
+        """The first batch of an interval is planned anew."""
         where = torch.ones_like(self._clock, dtype=torch.bool) if where is None else where
-        self._clock, self._restarts = (
-            torch.where(where, 0, value) for value in (self._clock, self._restarts)
-        )
-        self._left = self._left | where.unsqueeze(-1)
         if bool(where.any()):
             self._plan(where)
-
-    _RECORD = ("_clock", "_restarts", "_left", "_queue")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Model, plan, what is left, and the random streams."""
-        own = {name: getattr(self, name).clone() for name in self._RECORD}
-        return {"model": copied_state(self.model), "streams": self._streams.state_dict()} | own
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        self._streams.load_state_dict(state["streams"])
-        for name in self._RECORD:
-            setattr(self, name, state[name].clone())
 
 
 _AHEAD = 1e6  # of an arm that is left, before one that is not

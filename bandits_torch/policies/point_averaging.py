@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.member_scale import MemberScale
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.sharing import FixedShare, heaviest
 from bandits_torch.policies.typical_clock import TypicalClock
 
@@ -117,9 +116,7 @@ class PointAveraging(Policy):
         self.rounds = validation.positive_integer("rounds", rounds)
         self.typical_gap, self._seed = typical_gap, validation.natural("seed", seed)
         self.clock = TypicalClock()
-        self._start: float | None = None
-        self._steps = 0
-        self._latest = domain.bounds.new_zeros(self.replicates, 0, self.dim)
+        self._begin()
 
     # -- choosing --------------------------------------------------------------------------------------
 
@@ -133,23 +130,16 @@ class PointAveraging(Policy):
 
     _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("_pending", "_steps")
+
+    def _expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
 
         They count as steps of the opening and for the seeds of searches.
         """
-        steps = self._steps
-
-        def expect(pending: Pending) -> None:
-            point = self._inputs(pending.arm, time).unsqueeze(1)
-            self._pending = point if self._pending is None else torch.cat([self._pending, point], 1)
-            self._steps += 1
-
-        try:
-            yield expect
-        finally:
-            self._pending, self._steps = None, steps
+        point = self._inputs(pending.arm, time).unsqueeze(1)
+        self._pending = point if self._pending is None else torch.cat([self._pending, point], 1)
+        self._steps += 1
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:
         """The best point of each replicate, (S, d)."""
@@ -302,21 +292,14 @@ class PointAveraging(Policy):
             "resets": self.sharing.resets,
         }
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; with ``where`` (S,), in those replicates, and clock and opening go on."""
-        for part in (self.members, self.sharing, self.scale):
-            part.reset(where)
-        if where is None:
-            self.clock.reset()
-            self._start, self._steps, self._latest = None, 0, self._latest[:, :0]
+    # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Members, weights, scale, clock, and where the next search begins."""
-        parts = {name: getattr(self, name).state_dict() for name in ("members", "sharing", "scale", "clock")}
-        return parts | {"start": self._start, "steps": self._steps, "latest": self._latest.clone()}
+    # Where some replicates begin anew, the clock and the opening go on.
+    _parts = ("members", "sharing", "scale", "clock")
+    _start: float | None  # time of the first observation
+    _steps: int
+    _latest: Tensor  # where the next search begins, (S, 0 or 1, d)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        for name in ("members", "sharing", "scale", "clock"):
-            getattr(self, name).load_state_dict(state[name])
-        self._start, self._steps, self._latest = state["start"], state["steps"], state["latest"].clone()
+    def _fresh(self) -> dict[str, Any]:
+        none = self.domain.bounds.new_zeros(self.replicates, 0, self.dim)
+        return {"_start": None, "_steps": 0, "_latest": none}

@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
+from bandits_torch.state import HasState
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,11 @@ class Pending:
 Expect = Callable[[Pending], None]
 
 
-class Policy(Described, ABC):
+class Policy(Described, HasState, ABC):
     """Chooses an arm, or a point, for each of S replicates and learns from the rewards.
+
+    A subclass writes ``choose``, ``learn`` and, if observations change anything, ``_fresh`` and ``_parts``, from which
+    ``reset``, ``state_dict`` and ``load_state_dict`` follow (``HasState``).
 
     ``choose`` advances the random streams and changes nothing else; ``learn`` updates the policy. ``run`` alternates
     the two. A live system may not; then every policy behaves as follows:
@@ -100,6 +104,7 @@ class Policy(Described, ABC):
     outcome_names: tuple[str, ...] = ()
     needs_unit: str = ""
     knows_past: bool = False
+    _expects: ClassVar[tuple[str, ...] | None] = None  # what ``_expect`` changes, by name; None: all
 
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:
@@ -149,34 +154,24 @@ class Policy(Described, ABC):
         """Within the block, choices at ``time`` count the pulls passed to the function it yields as pending. Afterwards
         the policy is as before, to the last bit, except for its random streams.
 
-        The default ignores them, which is right for policies that draw every choice independently.
+        Without ``_expect`` they count for nothing, which is right for policies that draw every choice independently.
         """
-        yield lambda pending: None
+        if type(self)._expect is Policy._expect:
+            yield lambda pending: None
+            return
+        with self.put_aside(self._expects):
+            yield torch.no_grad()(lambda pending: self._expect(pending, time))
+
+    def _expect(self, pending: Pending, time: float) -> None:
+        """Count a pull as pending, for choices at ``time``; what of the state it changes comes back afterwards."""
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:
         """Learn the outcome of a choice. A ValueError leaves the policy unchanged."""
 
-    @abstractmethod
-    def reset(self, where: Tensor | None = None) -> None:
-        """Back to the state before the first step, in the replicates where ``where`` ((S,)) is True."""
-
     def trace(self) -> dict[str, Tensor | float]:
         """Numbers worth keeping of the last step, each a scalar or (S,); the loop records them."""
         return {}
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """The policy's whole state as tensors and plain values."""
-
-    @abstractmethod
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-
-
-def copied_state(module: torch.nn.Module) -> dict[str, Any]:
-    """A module's ``state_dict`` that later steps, which change its tensors in place, leave alone."""
-    return {k: v.clone() if isinstance(v, Tensor) else v for k, v in module.state_dict().items()}
 
 
 def check_turn(observation: Observation, turn: int) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -31,6 +28,8 @@ class RandomPolicy(Policy):
 
     Raises ValueError for ``choices`` that are none of these, and ``replicates`` below 1.
     """
+
+    _parts = ("_streams",)
 
     def __init__(
         self,
@@ -62,14 +61,3 @@ class RandomPolicy(Policy):
     def learn(self, observation: Observation) -> None:
         """Learns nothing, but checks the observation."""
         self.choices.check(observation)
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """Nothing to unlearn; the random stream goes on, so that a restart brings new draws."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The random streams."""
-        return {"streams": self._streams.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self._streams.load_state_dict(state["streams"])

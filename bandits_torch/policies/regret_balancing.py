@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
@@ -71,10 +71,7 @@ class RegretBalancing(Policy):
         )
         self._noise_scale = scale.expand(self.replicates, len(self.policies))
         elimination_xi(1, len(self.policies), self._noise_scale, self.delta, xi)  # is there such a form?
-        self._clock: int | Tensor = 0
-        self._prior = torch.zeros(self.replicates, dtype=torch.long, device=like.device)
-        self.surviving = torch.ones(self._noise_scale.shape, dtype=torch.bool, device=like.device)
-        self._rewards, self._bounds, self._plays = (torch.zeros_like(self._noise_scale) for _ in range(3))
+        self._begin()
 
     # Of each policy's choices, with what was learned alone: where pulls are pending.
     _deviations: list[Callable[[Tensor], Tensor]] | None = None
@@ -108,21 +105,19 @@ class RegretBalancing(Policy):
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """Every policy expects what is pending, which counts as a play of the policy that was followed."""
-        kept = self._plays
 
         def expect(pending: Pending) -> None:
             for one in each:
                 one(pending)
-            self._plays.scatter_add_(-1, pending.why["prior"].unsqueeze(-1), torch.ones_like(kept[:, :1]))
+            self._plays.scatter_add_(
+                -1, pending.why["prior"].unsqueeze(-1), torch.ones_like(self._plays[:, :1])
+            )
 
         deviations = [self._alone(policy, time) for policy in self.policies]
-        with ExitStack() as stack:
+        with ExitStack() as stack, self.put_aside(("_plays", "_deviations")):
             each = [stack.enter_context(policy.expecting(time)) for policy in self.policies]
-            try:
-                self._plays, self._deviations = kept.clone(), deviations
-                yield expect
-            finally:
-                self._plays, self._deviations = kept, None
+            self._deviations = deviations
+            yield expect
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -151,32 +146,24 @@ class RegretBalancing(Policy):
         """The policy followed, and how many survive."""
         return {"prior": self._prior, "surviving": self.surviving.sum(-1)}
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; every policy is back. Their random streams go on."""
-        for policy in self.policies:
-            policy.reset(where)
-        everywhere = torch.ones_like(self.surviving[:, 0])
-        of_replicate = (everywhere if where is None else where).unsqueeze(-1)
-        self.surviving |= of_replicate
-        for record in (self._rewards, self._bounds, self._plays):
-            record.masked_fill_(of_replicate, 0.0)
-        self._clock = 0 if where is None else torch.where(where, 0, self._clock)
+    # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Every policy's state and every policy's record."""
-        own = {name: getattr(self, name).clone() for name in self._RECORD}
-        policies = [policy.state_dict() for policy in self.policies]
-        return {"policies": policies, "clock": self._clock} | own
+    _parts = ("policies",)
+    _clock: int | Tensor
+    _prior: Tensor  # followed last, (S,)
+    surviving: Tensor  # (S, P), as the others
+    _rewards: Tensor
+    _bounds: Tensor
+    _plays: Tensor
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        for policy, own in zip(self.policies, state["policies"], strict=True):
-            policy.load_state_dict(own)
-        self._clock = state["clock"]
-        for name in self._RECORD:
-            setattr(self, name, state[name].clone())
+    def _fresh(self) -> dict[str, Any]:
+        zeros = torch.zeros_like(self._noise_scale)
+        records = {name: zeros.clone() for name in ("_rewards", "_bounds", "_plays")}
+        return {"_clock": 0, "_prior": zeros[:, 0].long(), "surviving": zeros == 0} | records
 
-    _RECORD = ("surviving", "_rewards", "_bounds", "_plays", "_prior")
+    def _restarted(self, where: Tensor | None) -> None:
+        if where is not None:
+            self._clock = torch.where(where, 0, self._clock)
 
 
 def _common_sizes(policies: Sequence[IndexPolicy]) -> tuple[int, int, int]:

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.replicate_state import ReplicateState
+from bandits_torch.description import Described
+from bandits_torch.state import HasState
 
 _FAR = 8.0  # median deviations from the median: about 5.4 standard deviations of normal numbers
 
 
-class RewardFrame(ReplicateState):
+class RewardFrame(Described, HasState):
     """Rewards as y' = (y - o) / u, with an origin o and a unit u of their own in every replicate.
 
     The origin is the first reward, and the unit the least power of two above the first difference from it that is not 0
@@ -34,7 +35,7 @@ class RewardFrame(ReplicateState):
     def __init__(self, like: Tensor, replicates: int = 1) -> None:
         self.replicates = validation.positive_integer("replicates", replicates)
         self._like = like.new_empty(0)
-        self.reset()
+        self._begin()
 
     @property
     def offset(self) -> Tensor:
@@ -68,7 +69,12 @@ class RewardFrame(ReplicateState):
         self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
         return near / self.factor
 
-    def _start(self) -> dict[str, Tensor]:
+    def reset(self, where: Tensor | None = None) -> None:
+        """Nothing is known; with ``where`` all stays: what other replicates learned rests on it."""
+        if where is None:
+            super().reset()
+
+    def _fresh(self) -> dict[str, Tensor]:
         unknown = self._like.new_full((self.replicates,), torch.nan)
         return {"origin": unknown, "unit": unknown.clone()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -86,7 +86,7 @@ class SafePolicy(LimitedPolicy):
         one_of("trust", trust, "start", "always")
         one_of("when_empty", when_empty, "likeliest", "safe_arms", "raise")
         one_of("explore", explore, "ucb", "safeopt")
-        self._begin(
+        self._set_up(
             model, outcomes, limits, (width, safety_width), lambda one: ModelArms(cast(ArmModel, one))
         )
         self.trust, self.when_empty, self.explore = trust, when_empty, explore
@@ -183,15 +183,13 @@ class SafePolicy(LimitedPolicy):
     def expecting(self, time: float) -> Iterator[Expect]:
         """Pending pulls lower the variances that score arms; the safe set is of what has been learned alone, since a
         measurement that is only expected makes nothing safer."""
-        with ExitStack() as stack, torch.no_grad():
+        with torch.no_grad(), self.put_aside(("choices", "_others", "_learned")):
             self._learned = self._functions(time)
-            stack.callback(setattr, self, "_learned", None)
-            each = [stack.enter_context(one.provisional()) for one in (self.choices, *self._others.values())]
 
             @torch.no_grad()
             def expect(pending: Pending) -> None:
-                for one in each:
-                    one(pending.arm, pending.time)
+                for one in (self.choices, *self._others.values()):
+                    one.expect(pending.arm, pending.time)
 
             yield expect
 

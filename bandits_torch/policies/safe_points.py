@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -98,12 +98,11 @@ class SafePointPolicy(LimitedPolicy):
         self.raw_samples = validation.positive_integer("raw_samples", raw_samples)
         self._seed = validation.natural("seed", seed)
         widths = (width, safety_width)
-        self._begin(model, outcomes, limits, widths, lambda one: ModelPoints(one, domain), forgetting)
+        self._set_up(model, outcomes, limits, widths, lambda one: ModelPoints(one, domain), forgetting)
         self.trust, self.when_empty = trust, when_empty
         self.safe_points = self._checked_points(safe_points)
         needed = when_empty == "safe_points" and safe_points is None
         validation.require(not needed, "safe_points", None, "given where when_empty is 'safe_points'")
-        self._played = domain.bounds.new_zeros(self.replicates, 0, domain.dim)
         self._settled: ModelPoints | None = None
 
     # -- one step --------------------------------------------------------------------------------------
@@ -184,15 +183,13 @@ class SafePointPolicy(LimitedPolicy):
     def expecting(self, time: float) -> Iterator[Expect]:
         """Pending pulls lower the variance of the reward that scores points; the safe set is of what has been learned
         alone, since a measurement that is only expected makes nothing safer."""
-        with ExitStack() as stack, torch.no_grad():
+        with torch.no_grad(), self.put_aside(("choices", "_settled")):
             if "reward" in self.limits:
                 self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
-                stack.callback(setattr, self, "_settled", None)
-            told = stack.enter_context(self.choices.provisional())
 
             @torch.no_grad()
             def expect(pending: Pending) -> None:
-                told(pending.arm, pending.time)
+                self.choices.expect(pending.arm, pending.time)
 
             yield expect
 
@@ -205,20 +202,11 @@ class SafePointPolicy(LimitedPolicy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """See ``LimitedPolicy``; points played are tried no more, but where some replicates go on."""
-        super().reset(where)
-        if where is None:
-            self._played = self._played[:, :0]
+    _played: Tensor  # the latest points, (S, k, d): tried at every step
 
-    def state_dict(self) -> dict[str, Any]:
-        """See ``LimitedPolicy``, and the latest points."""
-        return super().state_dict() | {"played": self._played.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        super().load_state_dict(state)
-        self._played = state["played"].clone()
+    def _fresh(self) -> dict[str, Any]:
+        none = self.choices.domain.bounds.new_zeros(self.replicates, 0, self.dim)
+        return super()._fresh() | {"_played": none}
 
     def _checked_points(self, points: Tensor | None) -> Tensor:
         domain, S = self.choices.domain, self.replicates

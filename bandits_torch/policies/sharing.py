@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.replicate_state import ReplicateState
+from bandits_torch.description import Described
+from bandits_torch.state import HasState
 
 
-class FixedShare(ReplicateState):
+class FixedShare(Described, HasState):
     """Weights of P members in each of S replicates, by predictive density and fixed share.
 
     With f_p the predictive density that member p gave what was then observed, and pi the prior weights,
@@ -74,7 +75,7 @@ class FixedShare(ReplicateState):
         self.memory = validation.below_one("memory", memory)
         self.at_once = validation.positive_or_infinite("at_once", at_once)
         self.log_prior = (prior / prior.sum()).log()
-        self.reset()
+        self._begin()
 
     @property
     def weights(self) -> Tensor:
@@ -110,7 +111,7 @@ class FixedShare(ReplicateState):
         self.resets = self.resets + due.sum(-1)
         return due
 
-    def _start(self) -> dict[str, Tensor]:
+    def _fresh(self) -> dict[str, Tensor]:
         shape = (self.replicates, len(self.log_prior))
         return {
             "log_weight": self.log_prior.expand(shape).clone(),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -14,8 +13,6 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.staleness import check_forgets_exponentially, kept_over, loss_of_oldest
 from bandits_torch.policies.forgetting import ForgettingRule
-
-_STATE = ("mean", "variance", "now", "since", "dropped")
 
 
 class StaleObservations(ForgettingRule):
@@ -74,16 +71,12 @@ class StaleObservations(ForgettingRule):
         held = int(model.num_observations.max())
         validation.require(held == 0, "model.num_observations", held, "0 where StaleObservations begins")
 
-    def begin(self, model: OnlineModel) -> StaleObservations:
-        """A copy that has dropped nothing."""
-        rule = copy.copy(self)
-        rule.check(model)
-        zeros = model.noise_variance.new_zeros(model.batch_shape)
-        rule.mean, rule.variance, rule.now = zeros, zeros.clone(), zeros.clone()
-        rule.since = torch.zeros_like(zeros, dtype=torch.long)
-        rule.dropped = torch.zeros_like(rule.since)
-        return rule
+    def _fresh(self) -> dict[str, Any]:
+        none = torch.zeros_like(self._zeros, dtype=torch.long)
+        accounts = {name: self._zeros.clone() for name in ("mean", "variance", "now")}
+        return accounts | {"since": none, "dropped": none.clone()}
 
+    _lasting = ("dropped",)
     mean: Tensor  # L, batch
     variance: Tensor  # B, batch
     now: Tensor  # the latest time of an observation, batch
@@ -133,22 +126,10 @@ class StaleObservations(ForgettingRule):
             self.dropped = self.dropped + self.every * due
             model.forget(self.every, where=None if bool(due.all()) else due)
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Nothing is held, so nothing is lost."""
-        self._begin_anew(where)
-        self.since = self.since.masked_fill(self._where(where), 0)
-
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
         """The accounts begin anew."""
-        self._begin_anew(where)
-
-    def _begin_anew(self, where: Tensor | None) -> None:
-        mask = self._where(where)
+        mask = where.reshape(self.since.shape)
         self.mean, self.variance = self.mean.masked_fill(mask, 0.0), self.variance.masked_fill(mask, 0.0)
-
-    def _where(self, where: Tensor | None) -> Tensor:
-        mask = torch.ones_like(self.since, dtype=torch.bool)
-        return mask if where is None else where.reshape(mask.shape)
 
     def trace(self) -> dict[str, Tensor | float]:
         """Observations dropped so far, and the two accounts."""
@@ -157,12 +138,3 @@ class StaleObservations(ForgettingRule):
             "stale_mean": self.mean.reshape(-1),
             "stale_variance": self.variance.reshape(-1),
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Accounts and counts."""
-        return {name: getattr(self, name).clone() for name in _STATE}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the rule that gave ``state`` stood."""
-        for name in _STATE:
-            setattr(self, name, state[name].clone())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,11 +52,26 @@ class StandardisedPolicy(WrappingPolicy):
         self.outcome_names = policy.outcome_names
         self._begin()
 
-    def _begin(self) -> None:
-        self.offset = torch.zeros(self.replicates, dtype=torch.float64)
-        self.scale = torch.ones(self.replicates, dtype=torch.float64)
-        self._told: list[Observation] = []
-        self._count = 0
+    offset: Tensor
+    scale: Tensor
+    _told: list[Observation]
+    _count: int
+    _lasting = ("offset", "scale")
+
+    def _fresh(self) -> dict[str, Any]:
+        offset = torch.zeros(self.replicates, dtype=torch.float64)
+        return {"offset": offset, "scale": torch.ones_like(offset), "_told": [], "_count": 0}
+
+    def state_changed(self) -> None:
+        """Observations are observations again."""
+        self._told = [one if isinstance(one, Observation) else Observation(**one) for one in self._told]
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """With all replicates the unit is learned anew, with some it stays."""
+        if where is None or bool(where.all()):
+            self._begin()
+        else:
+            self._told, self._count = [], self.warm_up
 
     def learn(self, observation: Observation) -> None:
         """Learn the reward in the unit of now; or, if it is time, all of them in a new unit."""
@@ -94,33 +108,9 @@ class StandardisedPolicy(WrappingPolicy):
         offset, scale = self.offset.to(mean).unsqueeze(-1), self.scale.to(mean).unsqueeze(-1)
         return offset + scale * mean, scale.square() * variance
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """As the policy inside; with all replicates the unit is learned anew, with some it stays."""
-        self.policy.reset(where)
-        if where is None or bool(where.all()):
-            self._begin()
-        else:
-            self._told, self._count = [], self.warm_up
-
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy inside tells, ``offset`` and ``scale``."""
         return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the policy inside, the unit, and the rewards that it is learned from."""
-        told = [
-            {"time": one.time, "arm": one.arm, "reward": one.reward, "why": dict(one.why)}
-            | {"outcomes": one.outcomes, "noise_variance": one.noise_variance}
-            for one in self._told
-        ]
-        unit = {"offset": self.offset.clone(), "scale": self.scale.clone()}
-        return {"policy": self.policy.state_dict(), "told": told, "count": self._count, **unit}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.policy.load_state_dict(state["policy"])
-        self.offset, self.scale = state["offset"].clone(), state["scale"].clone()
-        self._told, self._count = [Observation(**one) for one in state["told"]], state["count"]
 
 
 def _unit_of(rewards: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
 from typing import Any
 
 from bandits_torch import validation
+from bandits_torch.state import HasState
 
 _GAPS = 64  # the latest gaps between observations, of which the typical one is the median
 
 
-class TypicalClock:
+class TypicalClock(HasState):
     """The time since the first observation, each stretch in the median of the 64 gaps between observations before it.
 
     So rates are per observation, and the same whether time is counted in seconds or in days. What is past counts as
@@ -24,7 +24,10 @@ class TypicalClock:
 
     def __init__(self, typical: bool = True) -> None:
         self.typical = typical
-        self.reset()
+        self._begin()
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"_gaps": [], "_latest": None, "_now": 0.0}
 
     def at(self, time: float) -> float:
         """``time`` on this clock; ValueError unless it is a finite number."""
@@ -51,15 +54,3 @@ class TypicalClock:
             self._gaps = [*self._gaps[1 - _GAPS :], time - self._latest]
         self._latest = time if self._latest is None else max(time, self._latest)
         return self._now
-
-    def reset(self) -> None:
-        """Before the first observation."""
-        self._gaps, self._latest, self._now = [], None, 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Gaps and times."""
-        return {"gaps": list(self._gaps), "latest": self._latest, "now": self._now}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the clock that gave ``state`` stood."""
-        self._gaps, self._latest, self._now = list(state["gaps"]), state["latest"], state["now"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -15,7 +14,6 @@ from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.wasserstein import check_has_distances, relevance, time_lengthscale
 from bandits_torch.policies.forgetting import ForgettingRule
 
-_STATE = ("budget", "now", "dropped")
 _FEWEST = 2
 
 
@@ -59,15 +57,15 @@ class WassersteinForgetting(ForgettingRule):
         held = int(model.num_observations.max())
         validation.require(held == 0, "model.num_observations", held, "0 where WassersteinForgetting begins")
 
-    def begin(self, model: OnlineModel) -> WassersteinForgetting:
-        """A copy that has dropped nothing."""
-        rule = copy.copy(self)
-        rule.check(model)
-        zeros = model.noise_variance.new_zeros(model.batch_shape)
-        rule.budget, rule.now = zeros + 1, zeros.clone()
-        rule.dropped = torch.zeros_like(zeros, dtype=torch.long)
-        return rule
+    def _fresh(self) -> dict[str, Any]:
+        zeros = self._zeros
+        return {
+            "budget": zeros + 1,
+            "now": zeros.clone(),
+            "dropped": torch.zeros_like(zeros, dtype=torch.long),
+        }
 
+    _lasting = ("dropped",)
     budget: Tensor  # b, batch
     now: Tensor  # the latest time of an observation, batch
     dropped: Tensor  # observations, batch
@@ -100,20 +98,6 @@ class WassersteinForgetting(ForgettingRule):
             self.dropped = self.dropped + due
             model.remove(row, where=due)
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """The budget is 1 again."""
-        mask = torch.ones_like(self.dropped, dtype=torch.bool) if where is None else where
-        self.budget = self.budget.masked_fill(mask.reshape(self.budget.shape), 1.0)
-
     def trace(self) -> dict[str, Tensor | float]:
         """Observations dropped so far, and the budget."""
         return {"dropped": self.dropped.reshape(-1), "budget": self.budget.reshape(-1)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Budget, time and count."""
-        return {name: getattr(self, name).clone() for name in _STATE}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the rule that gave ``state`` stood."""
-        for name in _STATE:
-            setattr(self, name, state[name].clone())

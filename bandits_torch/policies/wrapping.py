@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from bandits_torch.policies.policy import Choice, Expect, Policy
 class WrappingPolicy(Policy):
     """A policy around ``policy``, which chooses; what is learned, and all that differs, is the subclass's."""
 
+    _parts = ("policy",)
     policy: Policy
 
     def _around(self, policy: Policy) -> None:
@@ -50,18 +51,6 @@ class WrappingPolicy(Policy):
         """What the policy inside believes, if it tells: mean and variance, (S, N) each."""
         return self.policy.marginals(time, points)  # type: ignore[attr-defined]
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """As the policy inside."""
-        self.policy.reset(where)
-
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy inside tells."""
         return self.policy.trace()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the policy inside."""
-        return self.policy.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.policy.load_state_dict(state)

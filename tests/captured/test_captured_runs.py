@@ -269,7 +269,7 @@ class Launched(PlainCalls):
         rows = block(given)
         policy = self.policy
         parts = policy.frame, policy.scale, policy.sharing
-        tensors = [getattr(part, name) for part in parts for name in part.tensors]
+        tensors = [getattr(part, name) for part in parts for name in part.state_names]
         tensors += [
             policy._pulled,
             *(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -86,21 +86,6 @@ def model_of(name: str, steps: int = 3) -> Any:
 def state_of(model: Any) -> dict[str, Any]:
     """A copy of a model's state."""
     return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in model.state_dict().items()}
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal, tensors to the last bit."""
-    if isinstance(one, torch.Tensor):
-        return (
-            isinstance(other, torch.Tensor)
-            and one.shape == other.shape
-            and bool(((one == other) | (one != one)).all())
-        )
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other) or (one != one and other != other)
 
 
 def numbers(*values: float) -> torch.Tensor:

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from bandits_torch import cli, recipes
 from bandits_torch.problems import read_table
+from bandits_torch.state import differing
 from tests.fuzz.command_lines import BAD_COMMAND_LINES, SMALL
 from tests.fuzz.files import CASES
 from tests.fuzz.living import (
@@ -28,7 +29,6 @@ from tests.fuzz.living import (
     model_of,
     policy_of,
     policy_over_points,
-    same,
     state_of,
 )
 from tests.fuzz.outcome import REFUSED, drawn, outcome
@@ -54,7 +54,12 @@ def said_to(who: str, state: Callable[[], Any], said: Any) -> Iterator[Row]:
     before = state()
     for what, call, names in said:
         got = outcome(call, *names)
-        yield "mid-life", who, what, got if same(before, state()) else f"{got}, and the state has changed"
+        yield (
+            "mid-life",
+            who,
+            what,
+            got if not differing(before, state()) else f"{got}, and the state has changed",
+        )
 
 
 def mid_life() -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bandits_torch import AskTell, recipes
+from bandits_torch.state import differing
 from tests.fuzz.living import (
     MODELS,
     MORE,
@@ -12,7 +13,6 @@ from tests.fuzz.living import (
     model_of,
     policy_of,
     policy_over_points,
-    same,
     state_of,
 )
 from tests.fuzz.outcome import REFUSED, outcome
@@ -28,7 +28,7 @@ def assert_refused_and_unchanged(state, said):
         answer = outcome(call, *names)
         if answer != REFUSED:
             wrong.append((what, answer))
-        if not same(before, state()):
+        if differing(before, state()):
             wrong.append((what, "something has changed"))
             before = state()
     assert not wrong

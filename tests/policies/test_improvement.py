@@ -72,7 +72,7 @@ def test_a_reward_with_a_noise_variance_of_its_own_is_an_incumbent_too() -> None
     policy, rewards = built("gp_ei"), torch.tensor([9.0, -1.0]).double()
     own = {"noise_variance": torch.tensor([NOISE, NOISE]).double()}
     policy.learn(Observation(0.0, torch.tensor([2, 2]), rewards, **own))
-    assert policy.state_dict()["largest_reward"].equal(rewards)
+    assert policy.state_dict()["largest"].equal(rewards)
     for k in range(2):
         score = improvement("gp_ei", [2], [float(rewards[k])])
         assert float(policy.choose(1.0).why["index"][k].exp()) == pytest.approx(float(score.max()))

@@ -112,7 +112,7 @@ def test_a_bad_observation_changes_nothing():
     with pytest.raises(ValueError, match="reward must be finite"):
         policy.learn(Observation(7.0, torch.rand(1, 1).double(), torch.full((1,), torch.nan).double()))
     after = policy.state_dict()
-    assert all(torch.equal(before[name], after[name]) for name in ("_since", "_refits", "_shortfall"))
+    assert all(torch.equal(before[name], after[name]) for name in ("since", "refits", "shortfall"))
 
 
 @pytest.mark.parametrize(

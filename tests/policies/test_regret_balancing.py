@@ -85,7 +85,7 @@ def test_a_reset_policy_keeps_no_record() -> None:
     used.reset()
     state, expected = used.state_dict(), fresh.state_dict()
     assert state["clock"] == expected["clock"] == 0
-    for name in ("surviving", "_rewards", "_bounds", "_plays"):
+    for name in ("surviving", "rewards", "bounds", "plays"):
         assert torch.equal(state[name], expected[name]), name
 
 

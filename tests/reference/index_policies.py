@@ -82,20 +82,3 @@ def play(policy, steps, first=1):
         chosen.append(choice.arm.clone())
         policy.learn(Observation(float(step), choice.arm, rewards(policy, step), choice.why))
     return torch.stack(chosen)
-
-
-def assert_same_state(a, b):
-    """Two nested states are equal to the last bit."""
-    assert type(a) is type(b)
-    if isinstance(a, dict):
-        assert a.keys() == b.keys()
-        for key in a:
-            assert_same_state(a[key], b[key])
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            assert_same_state(x, y)
-    elif isinstance(a, torch.Tensor):
-        assert torch.equal(a, b)
-    else:
-        assert a == b

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,11 +12,10 @@ from bandits_torch.description import Described
 from bandits_torch.models.points.member_kernels import FadingKernels, covariance, noisy
 from bandits_torch.models.points.member_posterior import MemberPosterior
 from bandits_torch.models.points.moving_tables import moved, without
+from bandits_torch.state import HasState
 
-_STATE = ("inputs", "times", "targets", "held", "lengthscale", "noise_variance")
 
-
-class PointMembers(MemberPosterior, Described):
+class PointMembers(MemberPosterior, HasState, Described):
     """P Gaussian processes over points and time, S replicates of each, from the same observations.
 
     Member p has, on the unit cube that the domain's box is scaled to, in a unit of its own,
@@ -119,7 +117,7 @@ class PointMembers(MemberPosterior, Described):
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
         self.over_time = FadingKernels.told(self.forgetting_rate, self.timescale)
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
-        self.reset()
+        self._begin()
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -227,30 +225,27 @@ class PointMembers(MemberPosterior, Described):
         self.rebuild(where)
         return anew
 
+    def _fresh(self) -> dict[str, Tensor]:
+        lengthscale, noise = (value.expand(self.replicates, *value.shape).clone() for value in self.beginning)
+        zeros, shape = self.bounds.new_zeros, noise.shape
+        return {
+            "inputs": zeros(shape[0], 0, self.dim),
+            "times": zeros(shape[0], 0),
+            "targets": zeros(*shape, 0),
+            "held": zeros(*shape, 0).bool(),
+            "lengthscale": lengthscale,
+            "noise_variance": noise,
+        }
+
+    def state_changed(self) -> None:
+        """Factors are made anew."""
+        self.rebuild()
+
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the start, hyperparameters too; with ``where`` (S,), in those replicates."""
-        lengthscale, noise = (value.expand(self.replicates, *value.shape).clone() for value in self.beginning)
-        shape = noise.shape
-        if where is not None:
-            all_members = where.unsqueeze(-1).expand(shape)
-            self.held = self.held & ~all_members.unsqueeze(-1)
-            self.adopt(all_members, lengthscale, noise)
+        if where is None:
+            self._begin()
             return
-        zeros = self.bounds.new_zeros
-        self.inputs, self.times = zeros(shape[0], 0, self.dim), zeros(shape[0], 0)
-        self.targets = zeros(*shape, 0)
-        self.held = self.targets.bool()
-        self.lengthscale, self.noise_variance = lengthscale, noise
-        self.rebuild()
-
-    # -- state -----------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Observations and hyperparameters."""
-        return {name: getattr(self, name).clone() for name in _STATE}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the members that gave ``state`` stood."""
-        for name in _STATE:
-            setattr(self, name, state[name].clone())
-        self.rebuild()
+        members, fresh = where.unsqueeze(-1).expand(self.batch_shape), self._fresh()
+        self.held = self.held & ~members.unsqueeze(-1)
+        self.adopt(members, fresh["lengthscale"], fresh["noise_variance"])

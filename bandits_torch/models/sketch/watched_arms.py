@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,9 +9,10 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.sketch.sketch import Sketch
+from bandits_torch.state import HasState
 
 
-class WatchedArms:
+class WatchedArms(HasState):
     """The posterior variance of n arms now, at O(n m) a pull in place of the O(N m) that all arms take.
 
     Args:
@@ -26,8 +26,7 @@ class WatchedArms:
     def __init__(self, sketch: Sketch, arms: Tensor) -> None:
         self.arms = arms
         self._sketch = sketch
-        self._variance: Tensor
-        self._begin()
+        self._look()
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -43,7 +42,7 @@ class WatchedArms:
         """Of the arms as they stand in ``arms``, (n,)."""
         return self._up_to_date().clamp_min(0.0)
 
-    def _begin(self) -> None:
+    def _look(self) -> None:
         sketch = self._sketch
         self._z = sketch.embedding.of(self.arms)
         self._variance = sketch.marginals.variance_at(self.arms, self._z, sketch.regression)
@@ -56,7 +55,7 @@ class WatchedArms:
     def _up_to_date(self) -> Tensor:
         marginals = self._sketch.marginals
         if self._era != self._now():
-            self._begin()
+            self._look()
         elif self._pulls < marginals.pulls:
             for fall in marginals.falls_since(self._pulls):
                 passed = self._z.mT @ fall  # a vector on the left would take twice as long
@@ -66,20 +65,25 @@ class WatchedArms:
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """The arms, with their variances after so many pulls; the sketch has a state of its own."""
-        return {"arms": self.arms, "variance": self._variance, "era": list(self._era), "pulls": self._pulls}
+    arms: Tensor
+    _variance: Tensor  # after so many pulls of an era
+    _era: tuple[int, int]
+    _pulls: int
 
-    @classmethod
-    def from_state(cls, sketch: Sketch, state: Mapping[str, Any]) -> WatchedArms:
-        """The watched arms that gave ``state``, of a sketch that was put back to the same moment."""
+    def _fresh(self) -> dict[str, Any]:
+        none = self._sketch.prior_variance.new_zeros(0)
+        return {"arms": none.long(), "_variance": none, "_era": self._now(), "_pulls": 0}
+
+    def state_changed(self) -> None:
+        """The sketch has been put back to the same moment before."""
+        self._z = self._sketch.embedding.of(self.arms)
+
+    def _check_has(self, state: Any, where: str) -> None:
+        """And that they are numbers of arms, and a variance of each."""
+        super()._check_has(state, where)
         n = validation.tensor("arms", state["arms"]).shape
-        for name, dtype in (("arms", torch.long), ("variance", sketch.prior_variance.dtype)):
+        for name, dtype in (("arms", torch.long), ("variance", self._sketch.prior_variance.dtype)):
             value = validation.tensor(name, state[name])
             ok = value.dtype == dtype and value.dim() == 1 and value.shape == n
             validation.shape_is(name, value, ok, f"(n,) and dtype {dtype}")
         validation.natural("pulls", state["pulls"])
-        watched = cls(sketch, state["arms"])
-        watched._variance, watched._pulls = state["variance"].clone(), state["pulls"]
-        watched._era = tuple(state["era"])
-        return watched

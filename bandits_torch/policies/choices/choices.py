@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.domain import Domain
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.policy import Observation
+from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -99,7 +99,7 @@ class Choices(ABC):
     )  # the sum of their squares, of what is seen at a glance
 
 
-class ModelChoices(Choices):
+class ModelChoices(Choices, HasState):
     """Choices with a model of them: they ask it, teach it, and look for the best of them.
 
     ``arm`` is a choice of every replicate, (S,) or (S, d), here and in what these are: checked by whoever calls.
@@ -108,6 +108,7 @@ class ModelChoices(Choices):
         model: of batch shape (), (S,), or (S, ...) with candidate priors beside the replicates.
     """
 
+    _parts = ("model",)
     model: OnlineModel
 
     @property
@@ -130,17 +131,13 @@ class ModelChoices(Choices):
         ``late``: of a time before the latest, too, where the model can.
         """
 
-    @contextmanager
-    def provisional(self, conditions: bool = True) -> Iterator[Callable[[Tensor, float], None]]:
-        """Within the block, the choices handed to the function that it gives are pending: see ``OnlineModel.expect``.
+    def expect(self, arm: Tensor, time: float, conditions: bool = True) -> None:
+        """A choice is pending: see ``OnlineModel.expect``. Call it where the choices are put aside alone.
 
         ``conditions``: False where the model stays as it is, and only what else hangs on their number follows.
         """
-        if not conditions:
-            yield lambda arm, time: None
-            return
-        with self.model.provisional():
-            yield self._expect
+        if conditions:
+            self._expect(arm, time)
 
     def _expect(self, arm: Tensor, time: float) -> None:
         """The model expects the reward of a choice."""
@@ -169,10 +166,3 @@ class ModelChoices(Choices):
     @abstractmethod
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """What an acquisition may be told of a step; ``streams`` are the policy's random numbers."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """What is remembered from step to step."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the choices that gave ``state`` stood."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -116,7 +114,14 @@ class ModelPoints(Points, ModelChoices):
         self._dtype = model.noise_variance.dtype
         self.model, self._has_time = cast(OnlineGP, model), extra == 1
         self._of_each_member = (*batch[:1], *[1] * (len(batch) - 1), 1)
-        self._steps, self._latest = 0, domain.bounds.new_zeros(self.replicates, 0, domain.dim)
+        self._begin()
+
+    _steps: int
+    _latest: Tensor  # points, (S, 0 or 1, d)
+    _lasting = ("_steps", "_latest")
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"_steps": 0, "_latest": self.domain.bounds.new_zeros(self.replicates, 0, self.dim)}
 
     @property
     def given(self) -> Domain:
@@ -151,20 +156,10 @@ class ModelPoints(Points, ModelChoices):
         self._latest = arm.detach().clone().unsqueeze(1)
         self._steps += 1
 
-    @contextmanager
-    def provisional(self, conditions: bool = True) -> Iterator[Callable[[Tensor, float], None]]:
+    def expect(self, arm: Tensor, time: float, conditions: bool = True) -> None:
         """See ``ModelChoices``. Pending choices count as steps: of the opening, and for the seeds of draws."""
-        steps = self._steps
-        try:
-            with super().provisional(conditions) as expect:
-
-                def counted(arm: Tensor, time: float) -> None:
-                    expect(arm, time)
-                    self._steps += 1
-
-                yield counted
-        finally:
-            self._steps = steps
+        super().expect(arm, time, conditions)
+        self._steps += 1
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """The posterior at the points."""
@@ -226,11 +221,3 @@ class ModelPoints(Points, ModelChoices):
         keys = [(_DRAWS, self._first + k, self._steps) for k in range(self.replicates)]
         sequences = [np.random.SeedSequence(self._seed, spawn_key=key) for key in keys]
         return [int(sequence.generate_state(1, np.uint32)[0]) for sequence in sequences]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Step and latest points."""
-        return {"steps": self._steps, "latest": self._latest.clone()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue where the choices that gave ``state`` stood."""
-        self._steps, self._latest = state["steps"], state["latest"].clone()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +11,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 
 Range = tuple[float, float]
 
@@ -21,8 +19,7 @@ Range = tuple[float, float]
 class ArmPolicy(Policy):
     """Plays the available arm of the largest index; ties go to the smallest index, arms never pulled come first.
 
-    The state is a dictionary of tensors with replicates along the first dimension, so that a reset of some of them, a
-    copy and a checkpoint are the same for all.
+    What it knows is a dictionary of tensors, ``_numbers``, with replicates along the first dimension.
 
     Args:
         num_arms: N.
@@ -46,8 +43,10 @@ class ArmPolicy(Policy):
         self.num_arms, self.replicates = num_arms, replicates
         self.reward_range = None if reward_range is None else _checked_range(reward_range)
         self.device = torch.device(device)
-        self._numbers = self._fresh()
+        self._begin()
 
+    _expects = ("_numbers",)
+    _numbers: dict[str, Tensor]
     told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``
 
     @property
@@ -56,6 +55,9 @@ class ArmPolicy(Policy):
         return "" if self.reward_range is None else "its reward_range is in units of reward"
 
     # -- what subclasses say ---------------------------------------------------------------------------
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"_numbers": self._initial()}
 
     def _initial(self) -> dict[str, Tensor]:
         """The numbers before the first step, (S, ...) each."""
@@ -87,19 +89,9 @@ class ArmPolicy(Policy):
         best, arm = best_available(self._scores().mT, available)
         return Choice(arm, {"index": best})
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
-        """A pending pull counts as one whose reward is the arm's mean; that of an arm never pulled, the mean of all."""
-        kept = self._numbers
-        try:
-            self._numbers = {name: value.clone() for name, value in kept.items()}
-            yield lambda pending: self._expect(pending.arm)
-        finally:
-            self._numbers = kept
-
-    def _expect(self, arm: Tensor) -> None:
-        """Count a pull of the arm (S,); means stay."""
-        numbers, at = self._numbers, arm.unsqueeze(-1)
+    def _expect(self, pending: Pending, time: float) -> None:
+        """As one whose reward is the arm's mean; that of an arm never pulled, the mean of all."""
+        numbers, at = self._numbers, pending.arm.unsqueeze(-1)
         count, total = numbers["count"].gather(-1, at), numbers["sum"].gather(-1, at)
         everywhere = numbers["sum"].sum(-1, keepdim=True) / numbers["count"].sum(-1, keepdim=True).clamp_min(
             1e-300
@@ -145,28 +137,6 @@ class ArmPolicy(Policy):
         shape = (-1,) + (1,) * (reward.dim() - 1)
         low, spread = self._numbers["low"].reshape(shape), self._spread.reshape(shape)
         return torch.where(spread > 0, (reward - low) / spread, 0.5).clamp(0.0, 1.0)
-
-    # -- state -----------------------------------------------------------------------------------------
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; random streams go on."""
-        fresh = self._fresh()
-        if where is not None:
-            for name, value in fresh.items():
-                mask = where.reshape(-1, *[1] * (value.dim() - 1))
-                fresh[name] = torch.where(mask, value, self._numbers[name])
-        self._numbers = fresh
-
-    def state_dict(self) -> dict[str, Any]:
-        """The numbers of all arms."""
-        return {"numbers": {name: value.clone() for name, value in self._numbers.items()}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self._numbers = {name: value.clone() for name, value in state["numbers"].items()}
-
-    def _fresh(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in self._initial().items()}
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(self.replicates, *shape, dtype=torch.float64, device=self.device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -66,9 +65,13 @@ class GLRKLUCB(ArmPolicy):
         validation.require(restarts in ("local", "global"), "restarts", restarts, expected)
         self.restarts = restarts
         super().__init__(num_arms, replicates, reward_range=reward_range, device=device)
-        self._arms = torch.zeros(self.replicates, 16, dtype=torch.long, device=self.device)  # all, in order
-        self._rewards = self._zeros(16)
-        self._length = 0
+
+    _arms: Tensor  # all pulled, in order, (S, length and room for more)
+    _rewards: Tensor
+    _length: int
+
+    def _fresh(self) -> dict[str, Any]:
+        return super()._fresh() | {"_arms": self._zeros(16).long(), "_rewards": self._zeros(16), "_length": 0}
 
     def _initial(self) -> dict[str, Tensor]:
         changes = {"changes": self._zeros(), "since": self._zeros(self.num_arms)}
@@ -120,9 +123,9 @@ class GLRKLUCB(ArmPolicy):
             self._rewards = torch.cat([self._rewards, torch.zeros_like(self._rewards)], -1)
         self._arms[:, self._length], self._rewards[:, self._length] = arm, reward
         self._length += 1
-        self._forget(self._changed(rows, arm), rows, arm)
+        self._forget(self._has_changed(rows, arm), rows, arm)
 
-    def _changed(self, rows: Tensor, arm: Tensor) -> Tensor:
+    def _has_changed(self, rows: Tensor, arm: Tensor) -> Tensor:
         """Whether the rewards of the arm just pulled have changed since it was forgotten, (S,)."""
         first = self._numbers["since"][rows, arm]
         position = torch.arange(self._length, device=self.device)
@@ -153,28 +156,11 @@ class GLRKLUCB(ArmPolicy):
         """How many changes have been found, (S,)."""
         return {"restarts": self._numbers["changes"].clone()}
 
-    # -- state -----------------------------------------------------------------------------------------
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything."""
-        super().reset(where)
-        everywhere = torch.ones(self.replicates, dtype=torch.bool, device=self.device)
-        where = everywhere if where is None else where
-        since = self._numbers["since"]
-        self._numbers["since"] = torch.where(where.unsqueeze(-1), float(self._length), since)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The numbers of all arms, and all pulls with their rewards."""
-        record = {"arms": self._arms, "rewards": self._rewards}
-        return super().state_dict() | {name: log[:, : self._length].clone() for name, log in record.items()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        super().load_state_dict(state)
-        self._arms, self._rewards = state["arms"].clone(), state["rewards"].clone()
-        self._length = self._arms.shape[1]
-        if not self._length:
-            self._arms, self._rewards = self._zeros(16).long(), self._zeros(16)
+    def _restarted(self, where: Tensor | None) -> None:
+        """All rewards are kept until all replicates are reset; those of one that was count no more."""
+        if where is not None:
+            since = self._numbers["since"]
+            self._numbers["since"] = torch.where(where.unsqueeze(-1), float(self._length), since)
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:

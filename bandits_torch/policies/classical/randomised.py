@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from scipy.special import betaincinv
@@ -14,7 +12,7 @@ from bandits_torch import validation
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.classical.arm_policy import ArmPolicy, Range
 from bandits_torch.policies.classical.confidence_bounds import checked_discount
-from bandits_torch.policies.policy import Choice, Observation
+from bandits_torch.policies.policy import Choice, Observation, Pending
 from bandits_torch.streams import ReplicateStreams
 
 _LIKELIHOODS = ("auto", "bernoulli", "gaussian")
@@ -27,6 +25,8 @@ class RandomisedArmPolicy(ArmPolicy):
         num_arms, replicates, reward_range, device: as for ``ArmPolicy``.
         seed, first_replicate: of the draws, and the number of the first replicate.
     """
+
+    _parts = ("_streams",)
 
     def __init__(
         self,
@@ -42,15 +42,6 @@ class RandomisedArmPolicy(ArmPolicy):
         self._streams = ReplicateStreams(
             seed, self.replicates, purpose="policy", first=first_replicate, device=self.device
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """The numbers of all arms, and the random streams."""
-        return super().state_dict() | {"streams": self._streams.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        super().load_state_dict(state)
-        self._streams.load_state_dict(state["streams"])
 
     def _mask(self, available: Tensor | None) -> Tensor:
         """The available arms, (S, N) booleans."""
@@ -99,10 +90,10 @@ class EpsilonGreedy(RandomisedArmPolicy):
         drawn = (mask.cumsum(-1) > rank.unsqueeze(-1)).long().argmax(-1)
         return Choice(torch.where(explores < self.epsilon, drawn, greedy))
 
-    def _expect(self, arm: Tensor) -> None:
+    def _expect(self, pending: Pending, time: float) -> None:
         """Count a pull of the arm (S,); Q stays, or is the mean of all where there is none."""
         count, Q = self._numbers["count"], self._numbers["sum"]
-        at, pulled = arm.unsqueeze(-1), count > 0
+        at, pulled = pending.arm.unsqueeze(-1), count > 0
         everywhere = (Q * pulled).sum(-1, keepdim=True) / pulled.sum(-1, keepdim=True).clamp_min(1)
         Q.scatter_(-1, at, torch.where(pulled.gather(-1, at), Q.gather(-1, at), everywhere))
         count.scatter_add_(-1, at, torch.ones_like(everywhere))
@@ -171,10 +162,10 @@ class DiscountedThompsonSampling(RandomisedArmPolicy):
         binary = self._zeros() + (self.likelihood != "gaussian")
         return super()._initial() | {"mean": self._zeros(), "squares": self._zeros(), "binary": binary}
 
-    def _expect(self, arm: Tensor) -> None:
+    def _expect(self, pending: Pending, time: float) -> None:
         """Draws are independent, and pending pulls count for nothing but that an arm is not the first any more."""
-        if bool((self._numbers["count"].gather(-1, arm.unsqueeze(-1)) == 0).any()):
-            super()._expect(arm)
+        if bool((self._numbers["count"].gather(-1, pending.arm.unsqueeze(-1)) == 0).any()):
+            super()._expect(pending, time)
 
     def _check(self, observation: Observation) -> None:
         if self.likelihood == "bernoulli":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -76,16 +75,10 @@ class BlockPolicy(Policy):
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s) for s in range(S)
         ]
         self._rows = torch.arange(S, device=phi.device)
-        self._sums = phi.new_zeros(S, _MOST_STRATEGIES, N)
-        self._counts = phi.new_zeros(S, N)
-        self._strategies = phi.new_zeros(S, _MOST_STRATEGIES, N)
-        self._playing = self._rows.clone()  # index of the strategy each replicate plays
-        self._restarts, self._detected, self._block = (phi.new_zeros(S) for _ in range(3))
         self._units = RewardUnits(constants.reward_scale, phi.new_zeros(S))
-        self._turn = 0  # rewards learnt
         self._epochs = [Epoch() for _ in range(S)]
-        for s in range(S):
-            self._begin_epoch(s)
+        self._begin()
+        self._restarted(None)
 
     # -- what subclasses say ---------------------------------------------------------------------------
 
@@ -140,14 +133,6 @@ class BlockPolicy(Policy):
             "block": self._block,
             "strategy": self._playing,
         }
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """A new epoch; random streams go on."""
-        for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
-            self._units.forget(s)
-            self._begin_epoch(s)
-            self._restarts[s] = 0
-            self._detected[s] = 0
 
     # -- events ----------------------------------------------------------------------------------------
 
@@ -249,26 +234,24 @@ class BlockPolicy(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _STATE = ("_sums", "_counts", "_strategies", "_playing", "_restarts", "_detected", "_block")
+    _parts = ("_epochs", "_units", "_streams", "_schedule_streams")
+    _sums: Tensor  # of rewards, (S, strategies, N)
+    _counts: Tensor  # (S, N)
+    _strategies: Tensor  # (S, strategies, N)
+    _playing: Tensor  # index of the strategy each replicate plays, (S,)
+    _restarts: Tensor
+    _detected: Tensor
+    _block: Tensor
+    _turn: int  # rewards learnt
+    _lasting = ("_turn",)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Sums, strategies, epochs and random streams."""
-        return {
-            **{name: getattr(self, name).clone() for name in self._STATE},
-            "epochs": [epoch.plain() for epoch in self._epochs],
-            "turn": self._turn,
-            "units": self._units.state_dict(),
-            "streams": self._streams.state_dict(),
-            "schedule_streams": [streams.state_dict() for streams in self._schedule_streams],
-        }
+    def _fresh(self) -> dict[str, Any]:
+        zeros, S, N = self._initial[0].new_zeros, self.replicates, self.num_arms
+        strategies = {name: zeros(S, _MOST_STRATEGIES, N) for name in ("_sums", "_strategies")}
+        numbers = {name: zeros(S) for name in ("_restarts", "_detected", "_block")}
+        return strategies | {"_counts": zeros(S, N), "_playing": self._rows.clone()} | numbers | {"_turn": 0}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        for name in self._STATE:
-            setattr(self, name, state[name].clone())
-        self._epochs = [Epoch.of(plain) for plain in state["epochs"]]
-        self._turn = state["turn"]
-        self._units.load_state_dict(state["units"])
-        self._streams.load_state_dict(state["streams"])
-        for streams, kept in zip(self._schedule_streams, state["schedule_streams"], strict=True):
-            streams.load_state_dict(kept)
+    def _restarted(self, where: Tensor | None) -> None:
+        """A new epoch."""
+        for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
+            self._begin_epoch(s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.opkb.change_detection import ShiryaevRoberts
 from bandits_torch.policies.opkb.drawing import draw
-from bandits_torch.policies.policy import Choice, Observation, Policy, copied_state
+from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.inverse_propensity import estimated_gaps
 from bandits_torch.theory.optimal_design import exploration_problem, features_of_covariance, optimal_design
@@ -103,10 +102,7 @@ class CalibratedOPKB(Policy):
         self._streams = ReplicateStreams(
             seed, S, purpose="policy", first=first_replicate, dtype=phi.dtype, device=phi.device
         )
-        self._playing = self._pi.clone()
-        self._length, self._left = list(self._base), list(self._base)
-        self._block = [0] * S
-        self._restarts, self._detected = phi.new_zeros(S), phi.new_zeros(S)
+        self._begin()
 
     def _first_blocks(self, shared: bool) -> tuple[list[int], Tensor]:
         """E and pi of each replicate; solved once for those that agree."""
@@ -150,10 +146,11 @@ class CalibratedOPKB(Policy):
         arm, reward = observation.arm, observation.reward.to(self._noise.dtype)
         mean, variance = (m.gather(1, arm.unsqueeze(1)).squeeze(1) for m in self.model.marginals())
         alarm = self._alarm.update(arm, (reward - mean) / (variance + self._noise).sqrt())
-        self._detected = alarm.to(mean)
         if bool(alarm.any()):
-            self._restart(alarm)
-            self._restarts = self._restarts + alarm
+            restarts = self._restarts
+            self.reset(alarm)
+            self._restarts = restarts + alarm
+        self._detected = alarm.to(mean)
         self.model.take(arm, reward, observation.time)
         for s in range(self.replicates):
             self._left[s] -= 1
@@ -169,22 +166,6 @@ class CalibratedOPKB(Policy):
             "block": block,
             "log_statistic": self._alarm.total.clamp_min(1e-30).log(),
         }
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything; random streams go on."""
-        everywhere = torch.ones(self.replicates, dtype=torch.bool, device=self._playing.device)
-        where = everywhere if where is None else where
-        self._restart(where)
-        self._restarts = torch.where(where, 0.0, self._restarts)
-        self._detected = torch.where(where, 0.0, self._detected)
-
-    def _restart(self, where: Tensor) -> None:
-        self.model.reset(where)
-        self._alarm.reset(where)
-        self._playing = torch.where(where.unsqueeze(-1), self._pi, self._playing)
-        for s in where.nonzero().flatten().tolist():
-            self._length[s] = self._left[s] = self._base[s]
-            self._block[s] = 0
 
     def _begin_block(self, s: int) -> None:
         """P = (1 - share) P* + share pi for the next, longer block."""
@@ -202,21 +183,20 @@ class CalibratedOPKB(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Model, alarm, blocks and random streams."""
-        return {
-            "model": copied_state(self.model),
-            "alarm": self._alarm.state_dict(),
-            "playing": self._playing.clone(),
-            "blocks": [list(self._length), list(self._left), list(self._block)],
-            "restarts": self._restarts.clone(),
-            "streams": self._streams.state_dict(),
-        }
+    _parts = ("model", "_alarm", "_streams")
+    _playing: Tensor  # the block's distribution, (S, N)
+    _length: list[int]  # of the block, by replicate, as the next two
+    _left: list[int]
+    _block: list[int]
+    _restarts: Tensor
+    _detected: Tensor
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the policy that gave ``state`` stood."""
-        self.model.load_state_dict(state["model"])
-        self._alarm.load_state_dict(state["alarm"])
-        self._playing, self._restarts = state["playing"].clone(), state["restarts"].clone()
-        self._length, self._left, self._block = (list(values) for values in state["blocks"])
-        self._streams.load_state_dict(state["streams"])
+    def _fresh(self) -> dict[str, Any]:
+        lists = {"_length": list(self._base), "_left": list(self._base), "_block": [0] * self.replicates}
+        zeros = self._phi.new_zeros(self.replicates)
+        return {"_playing": self._pi.clone(), "_restarts": zeros, "_detected": zeros.clone()} | lists
+
+    def _restarted(self, where: Tensor | None) -> None:
+        for s in [] if where is None else where.nonzero().flatten().tolist():
+            self._length[s] = self._left[s] = self._base[s]
+            self._block[s] = 0

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.state import HasState
 
 _SHIFTS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
-class ShiryaevRoberts:
+class ShiryaevRoberts(HasState):
     """Sum of Shiryaev-Roberts statistics over arms and over shifts of several sizes.
 
     Before a change, a correct model's standardised residuals z_t = (y_t - mu(x_t)) / sqrt(sigma^2(x_t)
@@ -49,8 +50,13 @@ class ShiryaevRoberts:
         self._shifts = torch.tensor(
             [*sizes, *(-size for size in sizes)], dtype=base.dtype, device=base.device
         )
-        self._statistics = self._shifts.new_zeros(replicates, num_arms, len(self._shifts))
-        self._rows = torch.arange(replicates, device=base.device)
+        self._rows, self._shape = torch.arange(replicates, device=base.device), (replicates, num_arms)
+        self._begin()
+
+    _statistics: Tensor  # (S, N, G)
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"_statistics": self._shifts.new_zeros(*self._shape, len(self._shifts))}
 
     @property
     def total(self) -> Tensor:
@@ -63,15 +69,3 @@ class ShiryaevRoberts:
         old = self._statistics[self._rows, arm]
         self._statistics[self._rows, arm] = (old + 1 / len(self._shifts)) * ratio
         return self.total >= self.run_length
-
-    def reset(self, where: Tensor) -> None:
-        """Start afresh in the replicates where ``where`` (S,) is True."""
-        self._statistics = torch.where(where[:, None, None], 0.0, self._statistics)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The statistics."""
-        return {"statistics": self._statistics.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Counterpart of ``state_dict``."""
-        self._statistics = state["statistics"].clone()

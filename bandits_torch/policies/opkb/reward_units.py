@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch.policies.opkb.constants import WARM_UP
+from bandits_torch.state import HasState
 
 
-class RewardUnits:
+class RewardUnits(HasState):
     """Rewards y become (y - centre) / scale, for each replicate.
 
     Told: centre 0 and a given scale. Learnt (``"warm-up"``): block 0 of an epoch plays the optimal design whatever the
     rewards are, so it is the warm-up and costs nothing. When it ends, the centre is the mean of all rewards since
-    ``forget``, the scale their largest distance from it; both stay until the next epoch. Later rewards may exceed
+    the last reset, the scale their largest distance from it; both stay until the next epoch. Later rewards may exceed
     what was seen, so |y| <= 1 holds of the past alone.
 
     Args:
@@ -24,14 +24,23 @@ class RewardUnits:
         like: (S,) zeros of the dtype and device wanted.
     """
 
-    _STATE = ("centre", "scale", "total", "count", "lowest", "highest")
-
     def __init__(self, scale: float | str, like: Tensor) -> None:
         self.learns = scale == WARM_UP
-        self.centre = torch.zeros_like(like)
-        self.scale = torch.ones_like(like) if self.learns else torch.full_like(like, float(scale))
-        self.total, self.count = torch.zeros_like(like), torch.zeros_like(like)
-        self.lowest, self.highest = torch.full_like(like, torch.inf), torch.full_like(like, -torch.inf)
+        self._first_scale = torch.ones_like(like) if self.learns else torch.full_like(like, float(scale))
+        self._begin()
+
+    centre: Tensor
+    scale: Tensor
+    total: Tensor  # of all rewards, as the next three
+    count: Tensor
+    lowest: Tensor
+    highest: Tensor
+
+    def _fresh(self) -> dict[str, Any]:
+        scale = self._first_scale
+        zeros = {name: torch.zeros_like(scale) for name in ("centre", "total", "count")}
+        ends = {"lowest": torch.full_like(scale, torch.inf), "highest": torch.full_like(scale, -torch.inf)}
+        return zeros | {"scale": scale.clone()} | ends
 
     def of(self, reward: Tensor) -> Tensor:
         """The rewards (S,) in these units."""
@@ -53,17 +62,3 @@ class RewardUnits:
         spread = torch.maximum(self.highest[s] - centre, centre - self.lowest[s])
         self.centre[s], self.scale[s] = centre, torch.where(spread > 0, spread, 1.0)
         return (sums - centre * counts) / self.scale[s]
-
-    def forget(self, s: int) -> None:
-        """What replicate s has seen."""
-        self.total[s] = self.count[s] = 0.0
-        self.lowest[s], self.highest[s] = torch.inf, -torch.inf
-
-    def state_dict(self) -> dict[str, Any]:
-        """Centre, scale, and what they are learnt from."""
-        return {name: getattr(self, name).clone() for name in self._STATE}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Counterpart of ``state_dict``."""
-        for name in self._STATE:
-            setattr(self, name, state[name].clone())

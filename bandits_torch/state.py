@@ -1,0 +1,248 @@
+"""What observations change, said once: saved, loaded, copied, restarted in some replicates, put aside and taken up.
+
+A policy, or a part of one, says in ``_fresh`` what observations change, as it is before the first of them, and in
+``_parts`` which of its attributes have a state of their own. All else follows::
+
+    class MovingAverage(Policy):
+        _parts = ("_streams",)
+        _mean: Tensor  # of every arm's rewards, (S, N)
+
+        def __init__(self, num_arms, replicates=1, *, seed=0):
+            self.num_arms, self.replicates = num_arms, replicates
+            self._streams = ReplicateStreams(seed, replicates, purpose="policy")
+            self._begin()
+
+        def _fresh(self):
+            return {"_mean": torch.zeros(self.replicates, self.num_arms)}
+
+``choose`` and ``learn`` then read and write ``self._mean``, in place or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class HasState:
+    """Has attributes that observations change: those that ``_fresh`` names, and its parts'.
+
+    A value is a tensor, a number, a word, None, or dictionaries, lists and tuples of these; a dataclass among them is
+    saved as the dictionary of its fields, which ``state_changed`` must make one again. A part is a ``HasState``, a
+    model, anything else with ``state_dict`` and ``load_state_dict`` (and ``reset``, unless it lasts), None, or a list,
+    tuple or dictionary of these.
+
+    Attributes:
+        _parts: names of the attributes that are parts.
+        _lasting: names, of those in ``_fresh``, that a reset leaves as they are.
+    """
+
+    _parts: ClassVar[tuple[str, ...]] = ()
+    _lasting: ClassVar[tuple[str, ...]] = ()
+
+    # -- what a class says -----------------------------------------------------------------------------
+
+    def _fresh(self) -> dict[str, Any]:
+        """New values by the attribute's name, as they are before the first observation; tensors have the replicates
+        as first dimension."""
+        return {}
+
+    def state_changed(self) -> None:
+        """Hook: values are others than before, all of them at once. What was read off them holds no more."""
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """Hook: values were reset, in the replicates with ``where`` (S,) True. Called before ``state_changed``."""
+
+    def _make_room(self, state: Mapping[str, Any]) -> None:
+        """Hook: this state is about to be loaded; parts that it needs and that are made when needed are made now."""
+
+    # -- what follows ----------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Take the first values; parts stay as they are. A constructor calls it."""
+        names = sorted(map(_key, (*self.state_names, *self._parts)))
+        validation.require(
+            len(set(names)) == len(names), "names of the state", names, "different without their _"
+        )
+        for name, value in self._fresh().items():
+            setattr(self, name, value)
+        self.state_changed()
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the attributes that observations change, without the parts."""
+        return tuple(self._fresh())
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the start, parts too; with ``where`` (S,), in the replicates where it is True.
+
+        Random streams go on. With ``where`` tensors alone are reset, entries of dictionaries among them, those of the
+        same shape as at the start: a number, a list or None is of all replicates together, and goes on.
+        """
+        for part in self._leaves():
+            _reset(part, where)
+        self._renew(where, *(name for name in self.state_names if name not in self._lasting))
+        self._restarted(where)
+        self.state_changed()
+
+    def _renew(self, where: Tensor | None, *names: str) -> None:
+        """Some values back to the start, as by ``reset``."""
+        fresh = self._fresh()
+        for name in names:
+            now = fresh[name] if where is None else _restored(getattr(self, name), fresh[name], where)
+            setattr(self, name, now)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all that observations change, by name."""
+        own = {_key(name): copied(getattr(self, name)) for name in self.state_names}
+        return own | {_key(name): _state_of(getattr(self, name)) for name in self._parts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where the one that gave ``state`` stood. ValueError, with nothing changed, where it lacks a name."""
+        self._check_has(state, "state")
+        for part, own, _ in self._with_states(state, "state"):
+            part.load_state_dict(own)
+        for name in self.state_names:
+            setattr(self, name, copied(state[_key(name)]))
+        self.state_changed()
+
+    @contextmanager
+    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
+        """Within the block copies stand for the values and parts of these names (None: all), to be changed at will; at
+        its end all is as before, to the last bit. A model may ``expect`` within, no more. Random streams go on."""
+        names = (*self.state_names, *self._parts) if names is None else tuple(names)
+        kept = {name: getattr(self, name) for name in names if name not in self._parts}
+        with ExitStack() as stack:
+            for part in _leaves([getattr(self, name) for name in names if name in self._parts]):
+                stack.enter_context(_put_aside(part))
+            try:
+                for name, value in kept.items():
+                    setattr(self, name, copied(value))
+                self.state_changed()
+                yield
+            finally:
+                for name, value in kept.items():
+                    setattr(self, name, value)
+                self.state_changed()
+
+    def _check_has(self, state: Any, where: str) -> None:
+        validation.instance(where, state, Mapping, f"the state of a {type(self).__name__}")
+        names = {_key(name) for name in (*self.state_names, *self._parts)}
+        expected = f"those of a {type(self).__name__}, {sorted(names)}"
+        validation.require(names == set(state), f"names in {where}", sorted(map(str, state)), expected)
+        self._make_room(state)
+        for part, own, place in self._with_states(state, where):
+            if isinstance(part, HasState) and type(part).load_state_dict is HasState.load_state_dict:
+                part._check_has(own, place)  # of one with a state of its own making nothing is known
+
+    def _leaves(self) -> Iterator[Any]:
+        return _leaves([getattr(self, name) for name in self._parts])
+
+    def _with_states(self, state: Mapping[str, Any], where: str) -> Iterator[tuple[Any, Any, str]]:
+        """Parts with their states, and the places of these."""
+        for name in self._parts:
+            yield from _with_states(getattr(self, name), state[_key(name)], f"{where}[{_key(name)!r}]")
+
+
+def copied(value: Any) -> Any:
+    """Tensors are copies, in dictionaries, lists and tuples too; a dataclass is the dictionary of its fields."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, Mapping):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [copied(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if is_dataclass(value):
+        return {field.name: copied(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def differing(one: Any, other: Any, where: str = "state") -> list[str]:
+    """Places at which two states are not the same to the last bit; NaN is NaN."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+        pairs = [(key, one[key], other[key]) for key in one]
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        pairs = list(zip(range(len(one)), one, other, strict=True))
+    else:
+        if isinstance(one, Tensor) and isinstance(other, Tensor):
+            fits = one.shape == other.shape and one.dtype == other.dtype
+            same = fits and bool(((one == other) | ((one != one) & (other != other))).all())
+        else:
+            same = type(one) is type(other) and (one == other or (one != one and other != other))
+        return [] if same else [where]
+    return [place for key, a, b in pairs for place in differing(a, b, f"{where}[{key!r}]")]
+
+
+def _key(name: str) -> str:
+    """The name in a state of an attribute."""
+    return name.lstrip("_")
+
+
+def _restored(now: Any, fresh: Any, where: Tensor) -> Any:
+    """``fresh`` in the replicates with ``where`` True, else ``now``."""
+    if isinstance(fresh, dict):
+        return {key: _restored(now[key], value, where) for key, value in fresh.items()}
+    if not isinstance(fresh, Tensor) or fresh.shape != now.shape:
+        return now
+    return torch.where(where.reshape((*fresh.shape[:1], *[1] * (fresh.dim() - 1))), fresh, now)
+
+
+# -- parts -----------------------------------------------------------------------------------------------
+
+
+def _leaves(part: Any) -> Iterator[Any]:
+    """The parts in lists, tuples and dictionaries of them."""
+    if isinstance(part, dict | list | tuple):
+        for one in part.values() if isinstance(part, dict) else part:
+            yield from _leaves(one)
+    elif part is not None:
+        yield part
+
+
+def _state_of(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {key: _state_of(one) for key, one in part.items()}
+    if isinstance(part, list | tuple):
+        return [_state_of(one) for one in part]
+    if part is None:
+        return None
+    return copied(part.state_dict()) if isinstance(part, torch.nn.Module) else part.state_dict()
+
+
+def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
+    """Each of ``_leaves`` with its state, and the place of that."""
+    if isinstance(part, dict | list | tuple):
+        kind = Mapping if isinstance(part, dict) else list | tuple
+        places = list(part) if isinstance(part, dict) else list(range(len(part)))
+        fits = isinstance(state, kind) and len(state) == len(part)
+        validation.require(fits, where, state, f"of {len(part)} parts, {places}")
+        for place in places:
+            yield from _with_states(part[place], state[place], f"{where}[{place!r}]")
+    elif part is None:
+        validation.require(state is None, where, state, "None: there is no such part")
+    elif state is not None:
+        yield part, state, where
+
+
+def _reset(part: Any, where: Tensor | None) -> None:
+    """A model may have members beside replicates, all of which are reset; random streams have no ``reset``."""
+    if not hasattr(part, "reset"):
+        return
+    if where is not None and isinstance(part, torch.nn.Module):
+        batch: Any = part.batch_shape
+        where = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
+    part.reset(where)
+
+
+def _put_aside(part: Any) -> AbstractContextManager[None]:
+    """A model may ``expect`` within."""
+    aside = getattr(part, "put_aside", getattr(part, "provisional", nullcontext))
+    return aside()

@@ -1,0 +1,216 @@
+"""State said once: saved, loaded, restarted in some replicates, put aside and taken up again."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.state import HasState, copied, differing
+from bandits_torch.streams import ReplicateStreams
+
+
+@dataclass
+class Note:
+    word: str
+    mark: torch.Tensor
+
+
+class Leaf(HasState):
+    """A tensor of S rows, and what reading it gave."""
+
+    _parts = ()
+
+    def __init__(self, replicates=3):
+        self.replicates = replicates
+        self._begin()
+
+    def _fresh(self):
+        return {"_rows": torch.zeros(self.replicates, 2), "dropped": torch.zeros(self.replicates).double()}
+
+    _lasting = ("dropped",)
+
+    def state_changed(self):
+        self.sum = self._rows.sum()
+
+
+class Whole(HasState):
+    _parts = ("leaf", "many", "none", "_streams")
+
+    def __init__(self, replicates=3):
+        self.replicates, self.leaf = replicates, Leaf(replicates)
+        self.many, self.none = {"a": Leaf(replicates), "b": [Leaf(replicates)]}, None
+        self._streams = ReplicateStreams(0, replicates)
+        self._begin()
+
+    def _fresh(self):
+        by_name = {"x": torch.ones(self.replicates).double(), "y": torch.ones(self.replicates, 2, 2)}
+        grown = torch.zeros(self.replicates, 0)
+        return {"_numbers": by_name, "count": 0, "latest": None, "notes": [], "grown": grown}
+
+    def state_changed(self):
+        self.notes = [note if isinstance(note, Note) else Note(**note) for note in self.notes]
+
+    def observe(self):
+        for leaf in (self.leaf, self.many["a"], self.many["b"][0]):
+            leaf._rows += 1
+            leaf.dropped += 1
+            leaf.state_changed()
+        self._numbers["x"] *= 2
+        self._numbers["y"] += self._streams.normal(2, 2)
+        self.count, self.latest = self.count + 1, 3.5
+        self.notes.append(Note("seen", torch.ones(2)))
+        self.grown = torch.cat([self.grown, torch.ones(self.replicates, 1)], -1)
+
+
+@pytest.fixture
+def whole():
+    made = Whole()
+    made.observe(), made.observe()
+    return made
+
+
+def test_a_state_holds_values_and_parts_by_name_and_plainly(whole):
+    state = whole.state_dict()
+    assert set(state) == {"numbers", "count", "latest", "notes", "grown", "leaf", "many", "none", "streams"}
+    assert state["count"] == 2
+    assert state["latest"] == 3.5
+    assert state["none"] is None
+    assert state["notes"][0]["word"] == "seen"
+    assert set(state["many"]["b"][0]) == {"rows", "dropped"}
+
+
+def test_a_state_is_a_copy_both_ways(whole):
+    state = whole.state_dict()
+    before = whole.state_dict()
+    whole.observe()
+    assert not differing(state, before)
+    other = Whole()
+    other.load_state_dict(state)
+    other.observe()
+    assert not differing(state, before)
+    assert not differing(other.state_dict(), whole.state_dict())
+    assert other.leaf.sum == whole.leaf.sum
+    assert isinstance(other.notes[0], Note)
+
+
+def test_a_reset_begins_anew_but_for_streams_and_what_lasts(whole):
+    whole.reset()
+    fresh, now = Whole().state_dict(), whole.state_dict()
+    assert differing(fresh.pop("streams"), now.pop("streams"))
+    assert now["leaf"].pop("dropped").tolist() == [2, 2, 2]
+    del fresh["leaf"]["dropped"], fresh["many"], now["many"]
+    assert not differing(fresh, now)
+    assert whole.leaf.sum == 0
+
+
+def test_some_replicates_begin_anew_where_a_value_is_theirs(whole):
+    where = torch.tensor([True, False, True])
+    before = whole.state_dict()
+    whole.reset(where)
+    assert whole._numbers["x"].tolist() == [1, 4, 1]
+    assert torch.equal(whole._numbers["y"][1], before["numbers"]["y"][1])
+    assert (whole._numbers["y"][where] == 1).all()
+    for leaf in (whole.leaf, whole.many["a"], whole.many["b"][0]):
+        assert leaf._rows.tolist() == [[0, 0], [2, 2], [0, 0]]
+        assert leaf.dropped.tolist() == [2, 2, 2]
+        assert leaf.sum == 4
+    assert whole.count == 2
+    assert whole.latest == 3.5
+    assert len(whole.notes) == 2
+    assert torch.equal(whole.grown, before["grown"])
+
+
+def test_what_is_put_aside_comes_back_to_the_last_bit_but_for_streams(whole):
+    before = whole.state_dict()
+    numbers, rows = whole._numbers, whole.leaf._rows
+    with whole.put_aside():
+        whole.observe()
+        assert whole.count == 3
+        assert whole.leaf.sum == 18
+    after = whole.state_dict()
+    assert whole._numbers is numbers
+    assert whole.leaf._rows is rows
+    assert whole.leaf.sum == 12
+    assert differing(before.pop("streams"), after.pop("streams"))
+    assert not differing(before, after)
+
+
+def test_names_put_aside_leave_the_others(whole):
+    with whole.put_aside(("count", "leaf")):
+        whole.observe()
+    assert whole.count == 2
+    assert (whole.leaf._rows == 2).all()
+    assert (whole.many["a"]._rows == 3).all()
+
+
+def spoilt(state, *path, value="gone"):
+    *way, last = path
+    for key in way:
+        state = state[key]
+    if value == "gone":
+        del state[last]
+    else:
+        state[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("latest",), "gone"),
+        (("leaf", "rows"), "gone"),
+        (("many", "b", 0, "dropped"), "gone"),
+        (("many", "b"), []),
+        (("many", "a"), 3),
+        (("none",), {}),
+        (("more",), 1),
+    ],
+)
+def test_a_state_of_other_names_is_refused_with_nothing_changed(whole, path, value):
+    state, other = whole.state_dict(), Whole()
+    spoilt(state, *path, value=value)
+    before = other.state_dict()
+    with pytest.raises(ValueError, match="state"):
+        other.load_state_dict(state)
+    assert not differing(other.state_dict(), before)
+
+
+class Holder(HasState):
+    _parts = ("model",)
+
+    def __init__(self, model):
+        self.model = model
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (3, 2)])
+def test_a_model_is_a_part_whatever_its_batch(batch):
+    replicates = batch[0] if batch else 1
+    model = ArmGP(4, torch.eye(4).double(), 0.1, batch_shape=batch)
+    holder = Holder(model)
+    arm = torch.zeros(*batch, 1, 1).double()
+    model.observe(arm, arm + 1)
+    state = holder.state_dict()
+    with holder.put_aside():
+        model.expect(arm)
+    assert not differing(holder.state_dict(), state)
+    model.observe(arm, arm + 1)
+    assert differing(holder.state_dict(), state)
+    where = torch.arange(replicates) % 2 == 0
+    holder.reset(where)
+    held = model.num_observations.reshape(replicates, -1)
+    assert (held[where] == 0).all()
+    assert (held[~where] == 2).all()
+    holder.load_state_dict(state)
+    assert not differing(holder.state_dict(), state)
+
+
+def test_what_differs_is_told_by_its_place_to_the_last_bit(whole):
+    one, nan = whole.state_dict(), {"a": [torch.tensor([torch.nan]), float("nan")]}
+    other = whole.state_dict()
+    other["numbers"]["x"][1] *= 1 + 1e-15
+    other["many"]["b"][0]["dropped"] = other["many"]["b"][0]["dropped"].float()
+    other["count"] = float(other["count"])
+    other["notes"].append({})
+    places = ["['numbers']['x']", "['count']", "['notes']", "['many']['b'][0]['dropped']"]
+    assert differing(one, other) == [f"state{place}" for place in places]
+    assert not differing(nan, copied(nan))
