@@ -45,7 +45,7 @@ class ModelAveraging(Policy):
     ``wide`` every tenth arm is that of a bound of at least this width.
 
     All that is about arms that are played. With ``look_again`` an arm that was not examined for too long is played
-    whatever the members believe of it: after t observations for more than about ``look_again`` sqrt(t), half or double
+    whatever the members believe of it: after t observations for more than ``look_again`` sqrt(t + 300), half or double
     of it by how much worse the arm is believed to be (``LookingAgain``, which says what examined means).
 
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
@@ -180,7 +180,7 @@ class ModelAveraging(Policy):
             few = self._pulled.sum(-1, keepdim=True) < _FRESH * math.sqrt(count + 1)
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
-            index = self.looks.first(index, mean, math.sqrt(count + 1), available)
+            index = self.looks.first(index, mean, self.looks.tau(count), available)
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 

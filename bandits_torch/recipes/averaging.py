@@ -31,7 +31,7 @@ from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
-_LOOK_AGAIN, _LOOK_AGAIN_RELATED = 11.0, 22.0  # c of ``LookingAgain``
+_LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
@@ -66,8 +66,8 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        look_again: of ``ModelAveraging``, by default 11, and 22 where a kernel is told that relates arms (a squared
-            correlation of 1/2 or more); 0: never. Not for a ``Domain``.
+        look_again: of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
+            correlation of 1/2 or more); over a ``Domain`` of ``PointAveraging``, by default 7. 0: never.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -80,8 +80,13 @@ def auto(
     """
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
-        validation.require(look_again is None, "look_again", look_again, "left as it is over a Domain")
-        return _over_points(setup, history, 1.0 if width is None else width, share, behind)
+        own = {
+            "width": 1.0 if width is None else width,
+            "share": share,
+            "behind": behind,
+            "look_again": _LOOK_AGAIN if look_again is None else look_again,
+        }
+        return _over_points(setup, history, own)
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
@@ -146,9 +151,7 @@ def _features(choices: object) -> Tensor:
     return features
 
 
-def _over_points(
-    setup: Setup, history: Tensor | None, width: float, share: float, behind: float
-) -> PointAveraging:
+def _over_points(setup: Setup, history: Tensor | None, own: dict[str, Any]) -> PointAveraging:
     kernel, prior_mean = setup.kernel, setup.prior_mean
     validation.require(history is None, "history", history, "None where the choices are a Domain")
     validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
@@ -159,10 +162,8 @@ def _over_points(
         setup.noise_variance,
         replicates=setup.replicates,
         seed=setup.seed,
-        width=width,
         search=setup.search,
-        share=share,
-        behind=behind,
+        **own,
     )
 
 

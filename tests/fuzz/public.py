@@ -681,7 +681,11 @@ SPECS: dict[str, Spec] = {
         },
     ),
     "policies.LookingAgain": Spec(
-        {"every": 11.0, "model": lambda: arm_members(2)}, {"every": bad.positive, "model": bad.thing}
+        {"every": 11.0, "model": _members}, {"every": bad.positive, "model": bad.thing}
+    ),
+    "policies.LookingAtPoints": Spec(
+        {"every": 7.0, "members": point_members},
+        {"every": bad.positive, "domain": bad.thing, "members": bad.thing},
     ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
