@@ -153,7 +153,7 @@ class AveragingSteps(CapturedSteps):
             few = policy._pulled.sum(-1, keepdim=True) < given["few"][j]
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if policy.looks is not None:
-            index = policy.looks.first(index, mixed, given["tau"][j], available)
+            index = policy.looks.first(index, mixed, sharing.weights, given["tau"][j], available)
         arm = best_available(index.mT, available)[1]
         reward = pull(arm)
         own = reward.to(model.noise_variance)

@@ -44,9 +44,10 @@ class ModelAveraging(Policy):
     Where all members are right, the width can still be too small ever to look where rewards have risen unseen. With
     ``wide`` every tenth arm is that of a bound of at least this width.
 
-    All that is about arms that are played. With ``look_again`` an arm that was not examined for too long is played
-    whatever the members believe of it: after t observations for more than ``look_again`` sqrt(t + 300), half or double
-    of it by how much worse the arm is believed to be (``LookingAgain``, which says what examined means).
+    All that is about arms that are played. With ``look_again`` an arm that is taken to be settled and was not examined
+    for too long is played whatever the members believe of it: after t observations for more than ``look_again``
+    sqrt(t + 300), half or double of it by how much worse the arm is believed to be (``LookingAgain``, which says what
+    settled and examined mean).
 
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
@@ -180,7 +181,7 @@ class ModelAveraging(Policy):
             few = self._pulled.sum(-1, keepdim=True) < _FRESH * math.sqrt(count + 1)
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
-            index = self.looks.first(index, mean, self.looks.tau(count), available)
+            index = self.looks.first(index, mean, self.sharing.weights, self.looks.tau(count), available)
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 

@@ -14,6 +14,9 @@ from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.replicate_state import ReplicateState
 
 _ALIKE = 0.5  # squared correlation from which on a play examines an arm
+_SETTLED = (
+    0.5  # share of what an arm was when it was examined that the members, by weight, take it to be still
+)
 _PROBES, _AT_ONCE = (
     64,
     8,
@@ -33,9 +36,11 @@ class LookingAgain(ReplicateState):
 
         tau_i(t) = c sqrt(t + 300) min(max(sqrt(g_i / g), 1/2), 2),
 
-    g_i = max_j m_j - m_i the gap in posterior mean and g its mean over arms. If any available arm is due, that of the
-    largest clock over tau is played. So no available arm goes unexamined for longer than 2 c sqrt(t + 300)
-    observations, and those that other arms, due at the same time, take.
+    if it is taken to be settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, w_p and eps_p the members' weights and rates. Of
+    one that is not the members know that they know little, and the bound on it decides, as it is meant to.
+    g_i = max_j m_j - m_i is the gap in posterior mean and g its mean over arms. If any available arm is due, that of
+    the largest clock over tau is played. So no available arm that is taken to be settled goes unexamined for longer
+    than 2 c sqrt(t + 300) observations, and those that other arms, due at the same time, take.
 
     Why: a change that was not seen in t observations has a hazard of about 1 / (2 t) (Krichevsky & Trofimov 1981); as
     if 300 had passed before the first without one, about 1 / (2 (t + 300)). With a look every tau observations, each at
@@ -68,16 +73,25 @@ class LookingAgain(ReplicateState):
         """c sqrt(t + 300) after t = ``count`` observations."""
         return self.every * math.sqrt(count + _BEFORE)
 
-    def overdue(self, mean: Tensor, tau: float | Tensor) -> Tensor:
-        """Clocks over deadlines, (S, N), with posterior means (S, N) and this ``tau``: due from 1 on."""
+    def overdue(self, mean: Tensor, weights: Tensor, tau: float | Tensor) -> Tensor:
+        """Clocks over deadlines, (S, N), with posterior means (S, N), weights (S, P) and this ``tau``: due from 1 on; 0
+        where an arm is not taken to be settled."""
         gap = mean.amax(-1, keepdim=True) - mean
         usual = gap.mean(-1, keepdim=True)
         share = torch.where(usual > 0, gap / usual, 1.0).sqrt().clamp(_SOONEST, _LATEST)
-        return self.unseen / (tau * share)
+        return self.settled(weights) * self.unseen / (tau * share)
 
-    def first(self, index: Tensor, mean: Tensor, tau: float | Tensor, available: Tensor | None) -> Tensor:
+    def settled(self, weights: Tensor) -> Tensor:
+        """Whether members with weights (S, P) take an arm for still what it was when it was examined, (S, N)."""
+        fade = torch.log1p(-self.model.forgetting_rate).unsqueeze(-1)
+        kept = (self.unseen.unsqueeze(-2) * fade).exp()  # (S, P, N)
+        return (weights.unsqueeze(-2) @ kept).squeeze(-2) >= _SETTLED
+
+    def first(
+        self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
+    ) -> Tensor:
         """``index`` (S, N) where no available arm is due, elsewhere how much each is overdue."""
-        overdue = self.overdue(mean, tau)
+        overdue = self.overdue(mean, weights, tau)
         if available is not None:
             overdue = torch.where(available, overdue, 0.0)
         return torch.where((overdue >= 1.0).any(-1, keepdim=True), overdue.to(index), index)

@@ -29,12 +29,19 @@ def clocks(played, weights, covariances):
     return unseen
 
 
-def due(unseen, mean, every, t):
+def settled(clock, weight, rates):
+    """Whether the members take for at least half what it was what was examined so many observations ago."""
+    return sum(w * (1 - rate) ** clock for w, rate in zip(weight, rates, strict=True)) >= 0.5
+
+
+def due(unseen, mean, weight, rates, every, t):
     """The available arm that is most overdue, None if none is."""
     gaps = [max(mean) - m for m in mean]
     usual = sum(gaps) / len(gaps)
     over = [
-        u / (every * math.sqrt(t + 300) * min(max(math.sqrt(g / usual), 0.5), 2.0))
+        settled(u, weight, rates)
+        * u
+        / (every * math.sqrt(t + 300) * min(max(math.sqrt(g / usual), 0.5), 2.0))
         for u, g in zip(unseen, gaps, strict=True)
     ]
     return over.index(max(over)) if max(over) >= 1 else None
