@@ -67,6 +67,7 @@ class ModelAveraging(Policy):
             that tell nothing of each other.
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never, and then an arm that becomes best while
             nobody plays it, or one like it, may never be found.
+        at_once: of ``LookingAgain``.
         forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
@@ -99,6 +100,7 @@ class ModelAveraging(Policy):
         wide: float = 0.0,
         try_all: bool = False,
         look_again: float = 0.0,
+        at_once: int = 0,
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
     ) -> None:
@@ -120,12 +122,13 @@ class ModelAveraging(Policy):
         self.wide = validation.non_negative("wide", wide)
         self.try_all = try_all
         self.looks: LookingAgain | None = None
+        validation.natural("at_once", at_once)
         if validation.non_negative("look_again", look_again):
             if not isinstance(model, MembersOverArms):
                 raise ValueError(
                     f"look_again is {look_again}, expected 0 with a model that is no MembersOverArms"
                 )
-            self.looks = LookingAgain(look_again, model)
+            self.looks = LookingAgain(look_again, model, at_once)
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)

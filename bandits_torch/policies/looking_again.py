@@ -48,9 +48,14 @@ class LookingAgain(ReplicateState):
     + L tau / (4 (t + 300)) on average. The least is at tau = 2 sqrt((t + 300) g_i / L): it grows with the root of time,
     and with that of the gap.
 
+    Where arms are many and what changes is one function of them, a look at each would cost too much. With ``at_once``
+    = k there are at most k looks within c sqrt(t + 300): only in steps in which floor(2 k sqrt(t + 300) / c) rises.
+    Then what is due waits its turn, and the promise holds for as many balls of arms as k.
+
     Args:
         every: c > 0.
         model: the members, of batch shape (S, P); their prior correlations are looked at, not their state.
+        at_once: k; 0: as many as are due.
 
     Attributes:
         unseen: (S, N), the clocks.
@@ -58,20 +63,24 @@ class LookingAgain(ReplicateState):
     Cost: O(S P N) an observation. Source: the rule and its constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how
     they were chosen. Forced exploration on a schedule that thins out: Besson et al. 2022 (GLR-klUCB).
 
-    Raises ValueError unless c > 0, and for another kind of model.
+    Raises ValueError unless c > 0 and k is an integer >= 0, and for another kind of model.
     """
 
     unseen: Tensor
 
-    def __init__(self, every: float, model: MembersOverArms) -> None:
+    def __init__(self, every: float, model: MembersOverArms, at_once: int = 0) -> None:
         self.every = validation.positive("every", every)
+        self.at_once = validation.natural("at_once", at_once)
         validation.instance("model", model, MembersOverArms, "members over arms")
         self.model = model
         self.reset()
 
     def tau(self, count: int) -> float:
-        """c sqrt(t + 300) after t = ``count`` observations."""
-        return self.every * math.sqrt(count + _BEFORE)
+        """c sqrt(t + 300) after t = ``count`` observations; infinite where there is no look in this step."""
+        before, now = (math.sqrt(max(count - k, 0) + _BEFORE) for k in (1, 0))
+        turns = 2 * self.at_once / self.every
+        none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
+        return math.inf if none else self.every * now
 
     def overdue(self, mean: Tensor, weights: Tensor, tau: float | Tensor) -> Tensor:
         """Clocks over deadlines, (S, N), with posterior means (S, N), weights (S, P) and this ``tau``: due from 1 on; 0

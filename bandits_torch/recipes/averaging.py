@@ -32,6 +32,7 @@ from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
 _LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
+_AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
@@ -66,8 +67,9 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        look_again: of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
-            correlation of 1/2 or more); over a ``Domain`` of ``PointAveraging``, by default 7. 0: never.
+        look_again: c of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
+            correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
+            ``PointAveraging``, by default 7. 0: never.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -108,8 +110,8 @@ def auto(
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
     groups = families(features, kernel, noise_variance)
+    related = setup.kernel is not None and _related(groups[0].shape)
     if look_again is None:
-        related = setup.kernel is not None and _related(groups[0].shape)
         look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
     return _policy(
         features,
@@ -121,6 +123,7 @@ def auto(
             "wide": _WIDE if width is None and kernel is not None else 0.0,
             "plausible": plausible,
             "look_again": look_again,
+            "at_once": _AT_ONCE if related else 0,
             "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
         },
         {"share": share, "behind": behind},

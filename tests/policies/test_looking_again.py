@@ -130,6 +130,23 @@ def test_no_arm_that_is_taken_to_be_settled_goes_unexamined_for_longer_than_prom
     assert max(longest) > looks.tau(0)  # so there was something to keep
 
 
+def test_at_most_so_many_arms_as_asked_are_looked_at_within_a_deadline():
+    count, turn = 2_000, []
+    model = members(torch.eye(7).double().unsqueeze(0))
+    all_due, few = LookingAgain(5.0, model), LookingAgain(5.0, model, at_once=3)
+    for t in range(count):
+        assert all_due.tau(t) == 5.0 * math.sqrt(t + 300)
+        assert few.tau(t) in (all_due.tau(t), math.inf)
+        turn.append(math.isfinite(few.tau(t)))
+    for t in range(0, count - 300, 50):
+        assert 2 <= sum(turn[t : t + int(all_due.tau(t))]) <= 3
+    few.unseen = few.unseen + 1e6
+    index, weight = torch.rand(2, 7).double(), torch.ones(2, 1).double()
+    for t in range(100):
+        first = few.first(index, index, weight, few.tau(t), None)
+        assert torch.equal(first, index) != turn[t]
+
+
 def test_an_arm_that_returns_is_due_and_one_that_is_away_is_not_played():
     def available(t):
         return torch.tensor([True] * 7 + [t <= 20 or t > 400])
@@ -165,7 +182,8 @@ def test_what_it_cannot_do_is_refused_by_name():
 @pytest.mark.parametrize(("shared", "every"), [(0.0, 7.0), (0.6, 7.0), (0.8, 12.0)])
 def test_where_a_kernel_is_told_that_relates_arms_it_looks_less_often(shared, every):
     kernel = (1 - shared) * torch.eye(5).double() + shared
-    assert recipes.auto(5, kernel=kernel, noise_variance=0.1).looks.every == every
+    looks = recipes.auto(5, kernel=kernel, noise_variance=0.1).looks
+    assert (looks.every, looks.at_once) == (every, 6 if every > 7 else 0)
     assert recipes.auto(5, kernel=kernel, noise_variance=0.1, look_again=3.0).looks.every == 3.0
     assert recipes.auto(5).looks.every == 7.0
 
