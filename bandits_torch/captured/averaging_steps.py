@@ -98,9 +98,9 @@ class AveragingSteps(CapturedSteps):
 
     def given(self, times: Sequence[float]) -> Given:
         """How much members fade from step to step, at which steps the plausible ones are checked, which width
-        bounds have, below how many arms tried a new one is, and the root of the number of observations."""
+        bounds have, below how many arms tried a new one is, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
-        fades, gaps, checks, widths, few, roots = self._fade_now(), [], [], [], [], []
+        fades, gaps, checks, widths, few, taus = self._fade_now(), [], [], [], [], []
         last = cast(float, model.now)
         for j, time in enumerate(times):
             now = policy.clock.tick(time)
@@ -109,10 +109,11 @@ class AveragingSteps(CapturedSteps):
             fades = self._fade_after(fades, j, gaps[-1])
             checks.append(bool(policy.plausible) and policy._count == policy._next_check)
             widths.append(policy._width_after(policy._count))
+            if policy.looks is not None:
+                taus.append(policy.looks.tau(policy._count))
             if policy._count == policy._next_check:
                 policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
             policy._count += 1
-            roots.append(math.sqrt(policy._count))
             few.append(_FRESH * math.sqrt(policy._count))
         self._fade = self._fade_after(fades, len(times), 0.0)
         device = model.arms.device
@@ -129,7 +130,7 @@ class AveragingSteps(CapturedSteps):
         if policy.try_all:
             given["few"] = torch.tensor(few).to(device)
         if policy.looks is not None:
-            given["root"] = torch.tensor(roots, dtype=passed.dtype).to(device)
+            given["tau"] = torch.tensor(taus, dtype=passed.dtype).to(device)
         return given
 
     def key(self) -> Hashable:
@@ -157,7 +158,7 @@ class AveragingSteps(CapturedSteps):
             few = policy._pulled.sum(-1, keepdim=True) < given["few"][j]
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if policy.looks is not None:
-            index = policy.looks.first(index, mixed, given["root"][j], available)
+            index = policy.looks.first(index, mixed, sharing.weights, given["tau"][j], available)
         arm = best_available(index.mT, available)[1]
         reward = pull(arm)
         own = reward.to(model.noise_variance)

@@ -17,7 +17,7 @@ from bandits_torch.policies.improvement import RewardImprovementPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.likelihood_window import LikelihoodWindow
-from bandits_torch.policies.looking_again import LookingAgain
+from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.master import Master, MasterThresholds
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
@@ -66,6 +66,7 @@ __all__ = [
     "LikeliestPriorPolicy",
     "LikelihoodWindow",
     "LookingAgain",
+    "LookingAtPoints",
     "Master",
     "MasterThresholds",
     "MemberScale",

@@ -41,9 +41,10 @@ class ModelAveraging(Policy):
     Where all members are right, the width can still be too small ever to look where rewards have risen unseen. With
     ``wide`` every tenth arm is that of a bound of at least this width.
 
-    All that is about arms that are played. With ``look_again`` an arm that was not examined for too long is played
-    whatever the members believe of it: after t observations for more than about ``look_again`` sqrt(t), half or double
-    of it by how much worse the arm is believed to be (``LookingAgain``, which says what examined means).
+    All that is about arms that are played. With ``look_again`` an arm that is taken to be settled and was not examined
+    for too long is played whatever the members believe of it: after t observations for more than ``look_again``
+    sqrt(t + 300), half or double of it by how much worse the arm is believed to be (``LookingAgain``, which says what
+    settled and examined mean).
 
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
@@ -63,6 +64,7 @@ class ModelAveraging(Policy):
             that tell nothing of each other.
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never, and then an arm that becomes best while
             nobody plays it, or one like it, may never be found.
+        at_once: of ``LookingAgain``.
         forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
@@ -95,6 +97,7 @@ class ModelAveraging(Policy):
         wide: float = 0.0,
         try_all: bool = False,
         look_again: float = 0.0,
+        at_once: int = 0,
         forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
     ) -> None:
@@ -116,12 +119,13 @@ class ModelAveraging(Policy):
         self.wide = validation.non_negative("wide", wide)
         self.try_all = try_all
         self.looks: LookingAgain | None = None
+        validation.natural("at_once", at_once)
         if validation.non_negative("look_again", look_again):
             if not isinstance(model, MembersOverArms):
                 raise ValueError(
                     f"look_again is {look_again}, expected 0 with a model that is no MembersOverArms"
                 )
-            self.looks = LookingAgain(look_again, model)
+            self.looks = LookingAgain(look_again, model, at_once)
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
@@ -172,7 +176,7 @@ class ModelAveraging(Policy):
             few = self._pulled.sum(-1, keepdim=True) < _FRESH * math.sqrt(count + 1)
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
-            index = self.looks.first(index, mean, math.sqrt(count + 1), available)
+            index = self.looks.first(index, mean, self.sharing.weights, self.looks.tau(count), available)
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 

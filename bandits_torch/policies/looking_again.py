@@ -1,17 +1,29 @@
-"""Looking again: how long each arm has gone unexamined, and when that is too long."""
+"""Looking again: how long each arm, or place of a domain, has gone unexamined, and when that is too long."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
+from bandits_torch.domain import Domain
 from bandits_torch.models.arms.members_over_arms import MembersOverArms
+from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.state import HasState
 
 _ALIKE = 0.5  # squared correlation from which on a play examines an arm
-_SOONEST, _LATEST = 0.5, 2.0  # times c sqrt(t)
+_SETTLED = (
+    0.5  # share of what an arm was when it was examined that the members, by weight, take it to be still
+)
+_PROBES, _AT_ONCE = (
+    64,
+    8,
+)  # places of a domain that have clocks; how many are looked at within a deadline at most
+_SOONEST, _LATEST = 0.5, 2.0  # times c sqrt(t + 300)
+_BEFORE = 300.0  # observations without a change that are imagined before the first
 
 
 class LookingAgain(Described, HasState):
@@ -23,20 +35,28 @@ class LookingAgain(Described, HasState):
     the members by weight, once the mean over all arms is taken off. After t observations arm i is due when its clock
     reaches
 
-        tau_i(t) = c sqrt(t) min(max(sqrt(g_i / g), 1/2), 2),
+        tau_i(t) = c sqrt(t + 300) min(max(sqrt(g_i / g), 1/2), 2),
 
-    g_i = max_j m_j - m_i the gap in posterior mean and g its mean over arms. If any available arm is due, that of the
-    largest clock over tau is played. So no available arm goes unexamined for longer than 2 c sqrt(t) observations, and
-    those that other arms, due at the same time, take.
+    if it is taken to be settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, w_p and eps_p the members' weights and rates. Of
+    one that is not the members know that they know little, and the bound on it decides, as it is meant to.
+    g_i = max_j m_j - m_i is the gap in posterior mean and g its mean over arms. If any available arm is due, that of
+    the largest clock over tau is played. So no available arm that is taken to be settled goes unexamined for longer
+    than 2 c sqrt(t + 300) observations, and those that other arms, due at the same time, take.
 
-    Why: a change that was not seen in t observations has a hazard of about 1 / (2 t) (Krichevsky & Trofimov 1981). With
-    a look every tau observations, each at the cost g_i, and a loss of L an observation from an arm that became best
-    until it is found, a step costs g_i / tau + L tau / (4 t) on average. The least is at tau = 2 sqrt(t g_i / L): it
-    grows with the root of time, and with that of the gap.
+    Why: a change that was not seen in t observations has a hazard of about 1 / (2 t) (Krichevsky & Trofimov 1981); as
+    if 300 had passed before the first without one, about 1 / (2 (t + 300)). With a look every tau observations, each at
+    the cost g_i, and a loss of L an observation from an arm that became best until it is found, a step costs g_i / tau
+    + L tau / (4 (t + 300)) on average. The least is at tau = 2 sqrt((t + 300) g_i / L): it grows with the root of time,
+    and with that of the gap.
+
+    Where arms are many and what changes is one function of them, a look at each would cost too much. With ``at_once``
+    = k there are at most k looks within c sqrt(t + 300): only in steps in which floor(2 k sqrt(t + 300) / c) rises.
+    Then what is due waits its turn, and the promise holds for as many balls of arms as k.
 
     Args:
         every: c > 0.
         model: the members, of batch shape (S, P); their prior correlations are looked at, not their state.
+        at_once: k; 0: as many as are due.
 
     Attributes:
         unseen: (S, N), the clocks.
@@ -44,27 +64,44 @@ class LookingAgain(Described, HasState):
     Cost: O(S P N) an observation. Source: the rule and its constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how
     they were chosen. Forced exploration on a schedule that thins out: Besson et al. 2022 (GLR-klUCB).
 
-    Raises ValueError unless c > 0, and for another kind of model.
+    Raises ValueError unless c > 0 and k is an integer >= 0, and for another kind of model.
     """
 
     unseen: Tensor
 
-    def __init__(self, every: float, model: MembersOverArms) -> None:
+    def __init__(self, every: float, model: MembersOverArms, at_once: int = 0) -> None:
         self.every = validation.positive("every", every)
+        self.at_once = validation.natural("at_once", at_once)
         validation.instance("model", model, MembersOverArms, "members over arms")
         self.model = model
         self._begin()
 
-    def overdue(self, mean: Tensor, root: float | Tensor) -> Tensor:
-        """Clocks over tau, (S, N), with posterior means (S, N) and ``root`` = sqrt(t): due from 1 on."""
+    def tau(self, count: int) -> float:
+        """c sqrt(t + 300) after t = ``count`` observations; infinite where there is no look in this step."""
+        before, now = (math.sqrt(max(count - k, 0) + _BEFORE) for k in (1, 0))
+        turns = 2 * self.at_once / self.every
+        none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
+        return math.inf if none else self.every * now
+
+    def overdue(self, mean: Tensor, weights: Tensor, tau: float | Tensor) -> Tensor:
+        """Clocks over deadlines, (S, N), with posterior means (S, N), weights (S, P) and this ``tau``: due from 1 on; 0
+        where an arm is not taken to be settled."""
         gap = mean.amax(-1, keepdim=True) - mean
         usual = gap.mean(-1, keepdim=True)
         share = torch.where(usual > 0, gap / usual, 1.0).sqrt().clamp(_SOONEST, _LATEST)
-        return self.unseen / (self.every * root * share)
+        return self.settled(weights) * self.unseen / (tau * share)
 
-    def first(self, index: Tensor, mean: Tensor, root: float | Tensor, available: Tensor | None) -> Tensor:
+    def settled(self, weights: Tensor) -> Tensor:
+        """Whether members with weights (S, P) take an arm for still what it was when it was examined, (S, N)."""
+        fade = torch.log1p(-self.model.forgetting_rate).unsqueeze(-1)
+        kept = (self.unseen.unsqueeze(-2) * fade).exp()  # (S, P, N)
+        return (weights.unsqueeze(-2) @ kept).squeeze(-2) >= _SETTLED
+
+    def first(
+        self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
+    ) -> Tensor:
         """``index`` (S, N) where no available arm is due, elsewhere how much each is overdue."""
-        overdue = self.overdue(mean, root)
+        overdue = self.overdue(mean, weights, tau)
         if available is not None:
             overdue = torch.where(available, overdue, 0.0)
         return torch.where((overdue >= 1.0).any(-1, keepdim=True), overdue.to(index), index)
@@ -83,3 +120,78 @@ class LookingAgain(Described, HasState):
     def _fresh(self) -> dict[str, Tensor]:
         model = self.model
         return {"unseen": model.noise_variance.new_zeros(model.replicates, model.num_arms)}
+
+
+class LookingAtPoints(Described, HasState):
+    """``LookingAgain`` over the points of a domain, of which 64 have clocks: the first of its Sobol sequence.
+
+    A clock counts the observations since a play whose squared prior correlation with the point, the unknown mean taken
+    off, was at least 1/2, averaged over the members by weight at their length-scales of then. After t observations a
+    point is due when its clock reaches
+
+        tau(t) = c sqrt(t + 300).
+
+    If any is due that can be played, that of the largest clock is, but at most eight are looked at within tau: one in
+    tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8); where eight balls of such points
+    cover the domain, 2 tau. How finely 64 points cover a domain falls with its dimension: from four inputs on a ball
+    between them can be missed.
+
+    A domain of one step (a context, other bounds) holds a point back unless it contains one that examines it: nothing
+    could be learned of it then.
+
+    Args:
+        every: c > 0.
+        domain: whose points have clocks.
+        members: over its box.
+
+    Attributes:
+        probes: (64, d), the points; unseen: (S, 64), their clocks; since: (S,), observations since the latest look.
+
+    Cost: O(64 S P d) an observation. Source: as of ``LookingAgain``.
+
+    Raises ValueError unless c > 0, for what is no ``Domain`` and for another kind of members.
+    """
+
+    unseen: Tensor
+    since: Tensor
+
+    def __init__(self, every: float, domain: Domain, members: PointMembers) -> None:
+        self.every = validation.positive("every", every)
+        validation.instance("domain", domain, Domain, "a Domain")
+        validation.instance("members", members, PointMembers, "PointMembers")
+        self.members, self.probes = members, domain.sample(_PROBES, 0)
+        self._begin()
+
+    def tau(self, count: int) -> float:
+        """The deadline after t = ``count`` observations."""
+        return self.every * math.sqrt(count + _BEFORE)
+
+    def due(self, domain: Domain, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """In which replicates a point is due, (S,) booleans, and that of the largest clock, (S, d)."""
+        probes = self.probes.unsqueeze(1).expand(-1, len(self.unseen), -1)
+        places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
+        late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
+        if bool(late.any()):
+            late = late & domain.contains(places) & self._alike(places, weights).diagonal(dim1=-2, dim2=-1)
+        at = torch.where(late, self.unseen, -1.0).argmax(-1)
+        return late.any(-1), places[torch.arange(len(places), device=at.device), at]
+
+    def examine(self, x: Tensor, weights: Tensor, count: int) -> None:
+        """One observation more, of points (S, d), after ``count`` others and with these weights (S, P) of members."""
+        seen = self._alike(x.unsqueeze(1), weights).squeeze(1)
+        looked = (seen & (self.unseen >= self.tau(count))).any(-1)
+        self.since = torch.where(looked, 0.0, self.since + 1.0)
+        self.unseen = torch.where(seen, 0.0, self.unseen + 1.0)
+
+    def _alike(self, X: Tensor, weights: Tensor) -> Tensor:
+        """Which probes plays of points (S, b, d) would examine: (S, b, 64)."""
+        return (weights[..., None, None] * self.members.likeness(X, self.probes)).sum(1) >= _ALIKE
+
+    @property
+    def longest(self) -> Tensor:
+        """The longest that a point has gone unexamined, (S,) observations."""
+        return self.unseen.amax(-1)
+
+    def _fresh(self) -> dict[str, Tensor]:
+        zeros = self.members.bounds.new_zeros
+        return {"unseen": zeros(self.members.replicates, _PROBES), "since": zeros(self.members.replicates)}

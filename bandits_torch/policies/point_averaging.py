@@ -17,6 +17,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.policies.looking_again import LookingAtPoints
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.sharing import FixedShare, heaviest
@@ -48,6 +49,8 @@ class PointAveraging(Policy):
     * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
       all but its own kernel over time. If it remembers longer than that one, it is what it remembers that was wrong: it
       starts anew from its prior.
+    * All that is about points that are played. With ``look_again`` one of 64 points spread over the domain that was not
+      examined for too long is played whatever the members believe of it (``LookingAtPoints``).
 
     Args:
         domain: where points may be played when ``choose`` is not told otherwise.
@@ -60,13 +63,14 @@ class PointAveraging(Policy):
         refine_every, refined, rounds: see above; ``refined`` 0: never.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the unit it has, from
             the first.
+        look_again: c of ``LookingAtPoints``. 0: never, and then what rises where nothing is played may never be found.
         seed: of the raw samples of a search.
 
     ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
     An observation older than the latest is learned as if made now (with ``typical_gap`` False: at its own time).
     ``trace``: effective_rate (mean of the members' forgetting rates by weight; a smooth kernel over time counts as the
     rate of equal integral), effective_members (exp of the weights' entropy), noise_scale, scale, lengthscale (geometric
-    mean, of the unit cube) and resets (members replaced so far).
+    mean, of the unit cube), resets (members replaced so far) and, with ``look_again``, longest_unseen (observations).
 
     Cost: n <= ``members.capacity`` observations are held, so a step takes O(S P n^3) + O(S P n^2) a point of the
     search, however long it runs.
@@ -93,6 +97,7 @@ class PointAveraging(Policy):
         refined: int = 3,
         rounds: int = 8,
         typical_gap: bool = True,
+        look_again: float = 0.0,
         seed: int = 0,
     ) -> None:
         validation.instance("domain", domain, Domain, "a Domain")
@@ -115,6 +120,9 @@ class PointAveraging(Policy):
         validation.require(refined <= self.num_members, "refined", refined, f"at most {self.num_members}")
         self.rounds = validation.positive_integer("rounds", rounds)
         self.typical_gap, self._seed = typical_gap, validation.natural("seed", seed)
+        self.looks: LookingAtPoints | None = None
+        if validation.non_negative("look_again", look_again):
+            self.looks = LookingAtPoints(look_again, domain, members)
         self.clock = TypicalClock()
         self._begin()
 
@@ -130,16 +138,23 @@ class PointAveraging(Policy):
 
     _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
 
-    _expects = ("_pending", "_steps")
+    _expects = ("_pending", "_steps", "looks")
 
     def _expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
 
-        They count as steps of the opening and for the seeds of searches.
+        They count as steps of the opening and for the seeds of searches, and places are examined by them.
         """
         point = self._inputs(pending.arm, time).unsqueeze(1)
         self._pending = point if self._pending is None else torch.cat([self._pending, point], 1)
+        self._examine(pending.arm)
         self._steps += 1
+
+    @torch.no_grad()
+    def _examine(self, points: Tensor) -> None:
+        """These points (S, d) are played, or will be."""
+        if self.looks is not None:
+            self.looks.examine(points, self.sharing.weights, self._steps)
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:
         """The best point of each replicate, (S, d)."""
@@ -149,6 +164,11 @@ class PointAveraging(Policy):
         first = self.search.opening(domain, self._steps, self.replicates, self._seed)
         if first is not None:
             return Choice(first)
+        due = None
+        if self.looks is not None:
+            due, looks = self.looks.due(domain, self.sharing.weights, self._steps)
+            if bool(due.all()):
+                return Choice(looks)
         points, _ = self.search.maximise(
             self.acquisition(),
             domain,
@@ -157,7 +177,7 @@ class PointAveraging(Policy):
             starts=self._starts(now),
             seed=(1_000_003 * self._seed + self._steps) % 2**31,
         )
-        return Choice(points)
+        return Choice(points if due is None else torch.where(due.unsqueeze(-1), looks, points))
 
     def acquisition(self) -> AcquisitionFunction:
         """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture, less
@@ -232,6 +252,7 @@ class PointAveraging(Policy):
         if bool(due.any()):
             target = self._replace(due, target, residual)
         self.members.observe(x, target, now, self.sharing.weights)
+        self._examine(observation.arm)
         self._steps += 1
         self._latest = observation.arm.detach().clone().unsqueeze(1)
         every = self.refine_every * max(1, self.members.inputs.shape[1] // _MANY)
@@ -283,7 +304,7 @@ class PointAveraging(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         """What is believed of the change, the noise, the scale and the length-scales, (S,) each."""
         weights, scale, members = self.sharing.weights, self.scale.scale, self.members
-        return {
+        told: dict[str, Tensor | float] = {
             "effective_rate": (weights * members.effective_rate).sum(-1),
             "effective_members": self.sharing.effective_members,
             "noise_scale": (weights * scale * members.noise_variance).sum(-1).sqrt(),
@@ -291,11 +312,14 @@ class PointAveraging(Policy):
             "lengthscale": (weights * members.lengthscale.log().mean(-1)).sum(-1).exp(),
             "resets": self.sharing.resets,
         }
+        if self.looks is not None:
+            told["longest_unseen"] = self.looks.longest
+        return told
 
     # -- state -----------------------------------------------------------------------------------------
 
     # Where some replicates begin anew, the clock and the opening go on.
-    _parts = ("members", "sharing", "scale", "clock")
+    _parts = ("members", "sharing", "scale", "clock", "looks")
     _start: float | None  # time of the first observation
     _steps: int
     _latest: Tensor  # where the next search begins, (S, 0 or 1, d)

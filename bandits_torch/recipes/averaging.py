@@ -31,7 +31,8 @@ from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
-_LOOK_AGAIN, _LOOK_AGAIN_RELATED = 11.0, 22.0  # c of ``LookingAgain``
+_LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
+_AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
@@ -66,8 +67,9 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        look_again: of ``ModelAveraging``, by default 11, and 22 where a kernel is told that relates arms (a squared
-            correlation of 1/2 or more); 0: never. Not for a ``Domain``.
+        look_again: c of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
+            correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
+            ``PointAveraging``, by default 7. 0: never.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -80,8 +82,13 @@ def auto(
     """
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
-        validation.require(look_again is None, "look_again", look_again, "left as it is over a Domain")
-        return _over_points(setup, history, 1.0 if width is None else width, share, behind)
+        own = {
+            "width": 1.0 if width is None else width,
+            "share": share,
+            "behind": behind,
+            "look_again": _LOOK_AGAIN if look_again is None else look_again,
+        }
+        return _over_points(setup, history, own)
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
@@ -103,8 +110,8 @@ def auto(
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
     groups = families(features, kernel, noise_variance)
+    related = setup.kernel is not None and _related(groups[0].shape)
     if look_again is None:
-        related = setup.kernel is not None and _related(groups[0].shape)
         look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
     return _policy(
         features,
@@ -116,6 +123,7 @@ def auto(
             "wide": _WIDE if width is None and kernel is not None else 0.0,
             "plausible": plausible,
             "look_again": look_again,
+            "at_once": _AT_ONCE if related else 0,
             "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
         },
         {"share": share, "behind": behind},
@@ -146,9 +154,7 @@ def _features(choices: object) -> Tensor:
     return features
 
 
-def _over_points(
-    setup: Setup, history: Tensor | None, width: float, share: float, behind: float
-) -> PointAveraging:
+def _over_points(setup: Setup, history: Tensor | None, own: dict[str, Any]) -> PointAveraging:
     kernel, prior_mean = setup.kernel, setup.prior_mean
     validation.require(history is None, "history", history, "None where the choices are a Domain")
     validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
@@ -159,10 +165,8 @@ def _over_points(
         setup.noise_variance,
         replicates=setup.replicates,
         seed=setup.seed,
-        width=width,
         search=setup.search,
-        share=share,
-        behind=behind,
+        **own,
     )
 
 

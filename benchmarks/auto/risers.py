@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, MaternKernel
 from torch import Tensor
 
+from bandits_torch.domain import Domain
 from bandits_torch.experiments.cells import Block
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.problems.problem import Knowledge
+from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch.problems.problem import Knowledge, Problem
 from benchmarks.auto.environments import Scripted, _arms, _draws, _gaussian, _generators
 
 AFTER = 500  # steps after the change, on which regret is counted
 QUIET = (100, 500, 2_000)
 SHAPES = ("one-of-8", "some-of-30", "region-of-100")
-RISERS = tuple(f"{shape} after {quiet}" for shape in SHAPES for quiet in QUIET)
+DOMAINS = ("domain-1", "domain-2")  # inputs
+RISERS = tuple(f"{shape} after {quiet}" for shape in (*SHAPES, *DOMAINS) for quiet in QUIET)
 _UNIT, _MEAN, _GAUSSIAN_NOISE = 2_000.0, 10_000.0, 500.0  # of arms that are unrelated
 _REACH = 1 / 6  # half of the region's width
+_HILL = 0.15  # deviation of a domain's hills, in its sides
 
 
 class Rise(NamedTuple):
@@ -55,8 +59,10 @@ class Riser:
         """Steps, to the end of the last replicate's time after the change."""
         return math.ceil(1.2 * self.quiet) + AFTER
 
-    def __call__(self, block: Block) -> Scripted:
+    def __call__(self, block: Block) -> Problem:
         """The problem of these replicates."""
+        if self.shape in DOMAINS:
+            return Hills(int(self.shape[-1]), self.changes(block), block, self.horizon)
         rise, (arms, kernel, noise, mean) = self.rise(block), self._told(block)
         steps = torch.arange(1, self.horizon + 1)
         risen = (steps.unsqueeze(-1) > rise.quiet).unsqueeze(-1)  # (T, S, 1)
@@ -73,17 +79,25 @@ class Riser:
 
     def counted(self, regret: Tensor, block: Block) -> Tensor:
         """Regret (S, T) summed over the 500 steps after each replicate's change, (S,)."""
-        quiet, steps = self.rise(block).quiet.unsqueeze(-1), torch.arange(1, regret.shape[-1] + 1)
+        quiet, steps = self.changes(block).unsqueeze(-1), torch.arange(1, regret.shape[-1] + 1)
         return torch.where((steps > quiet) & (steps <= quiet + AFTER), regret, 0.0).sum(-1)
 
+    def changes(self, block: Block) -> Tensor:
+        """After how many steps each replicate changes, (S,)."""
+        return self._times(_generators(block, 61))
+
+    def _times(self, generators: list[torch.Generator]) -> Tensor:
+        most = self.quiet // 5 + 1
+        return torch.tensor([self.quiet + int(torch.randint(0, most, (), generator=g)) for g in generators])
+
     def rise(self, block: Block) -> Rise:
-        """What changes, and when."""
+        """What changes, and when; not over a domain."""
         generators = _generators(block, 61)
-        quiet = [self.quiet + int(torch.randint(0, self.quiet // 5 + 1, (), generator=g)) for g in generators]
+        quiet = self._times(generators)
         before, after = (
             _region(block) if self.shape == "region-of-100" else _unrelated(self.shape, generators)
         )
-        return Rise(before, after, torch.tensor(quiet))
+        return Rise(before, after, quiet)
 
     def _told(self, block: Block) -> tuple[Tensor, Kernel, float, float]:
         """Arms, kernel, noise's scale and prior mean."""
@@ -126,3 +140,40 @@ def _region(block: Block) -> tuple[Tensor, Tensor]:
         risen = torch.sigmoid((_REACH - (x - centre).abs()) / 0.02)
         after[s] = (1 - risen) * before[s] + risen * (before[s].max() + 1 - (x - centre).square())
     return before, after
+
+
+class Hills(ContinuousProblem):
+    """A hill of height 1 in the unit cube of d inputs, and from each replicate's change on one of height 2 far away.
+
+    Args:
+        dim: d.
+        quiet: (S,), steps before the change.
+        block: the replicates; places of hills are drawn for each.
+        horizon: steps.
+    """
+
+    functions_differ = True
+
+    def __init__(self, dim: int, quiet: Tensor, block: Block, horizon: int) -> None:
+        domain = Domain(torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64))
+        super().__init__(domain, block.replicates, 0.1, horizon)
+        kernel = MaternKernel(nu=2.5).double()
+        kernel.lengthscale = 0.2
+        self.knowledge = Knowledge(kernel.requires_grad_(False), 0.01, forgetting_rate=0.01)
+        self.quiet, drawn = quiet, []
+        for g in _generators(block, 64):
+            places = 0.1 + 0.8 * torch.rand(1_000, 2, dim, generator=g, dtype=torch.float64)
+            far = (places[:, 0] - places[:, 1]).square().sum(-1).sqrt() > 3 * _HILL
+            drawn.append(places[far][0])
+        self.first, self.second = torch.stack(drawn, 1)  # (S, d) each
+
+    def expected(self, step: int, X: Tensor) -> Tensor:
+        """The higher of the hills at points ``... x S x d``."""
+        first, second = (
+            (-(X - at).square().sum(-1) / (2 * _HILL**2)).exp() for at in (self.first, self.second)
+        )
+        return torch.where(step > self.quiet, torch.maximum(first, 2 * second), first)
+
+    def best(self, step: int) -> Tensor:
+        """The height of the higher hill, (S,)."""
+        return torch.where(step > self.quiet, 2.0, 1.0).double()

@@ -130,7 +130,7 @@ class Untold:
 
     def __call__(self, problem: Problem, block: Block) -> Policy:
         """The policy of these replicates."""
-        return recipes.auto(problem.arms, replicates=block.replicates, **self.options)
+        return recipes.auto(problem.choices, replicates=block.replicates, **self.options)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ import pytest
 import torch
 
 from bandits_torch.experiments.cells import Block
-from benchmarks.auto.risers import RISERS, Riser
+from benchmarks.auto.risers import DOMAINS, RISERS, Riser
+
+ARMS = [name for name in RISERS if Riser(name).shape not in DOMAINS]
 
 
-@pytest.mark.parametrize("name", RISERS)
+@pytest.mark.parametrize("name", ARMS)
 def test_what_rises_was_not_best_and_is_best_after_the_quiet_time(name):
     riser, block = Riser(name), Block(6, 1, 0, 3)
     problem, rise = riser(block), riser.rise(block)
@@ -31,7 +33,23 @@ def test_regret_is_counted_on_the_steps_after_the_change_alone():
 
 
 def test_a_replicate_alone_is_the_replicate_in_the_batch():
-    for name in RISERS[::3]:
+    for name in ARMS[::3]:
         whole, alone = Riser(name).rise(Block(3, 1, 0, 3)), Riser(name).rise(Block(1, 1, 2, 3))
         for ours, one in zip(whole, alone, strict=True):
             assert torch.allclose(ours[2:], one)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_over_a_domain_a_second_hill_rises_where_nothing_was(d):
+    riser, block = Riser(f"domain-{d} after 100"), Block(4, 1, 0, 3)
+    problem, alone = riser(block), riser(Block(1, 1, 2, 3))
+    points = problem.domain.sample(2_000, 0).unsqueeze(1).expand(-1, 4, -1)
+    for s, quiet in enumerate(riser.changes(block).tolist()):
+        before, after = (problem.expected(step, points)[:, s] for step in (quiet, quiet + 1))
+        at = (problem.expected(step, problem.second.expand(1, -1, -1))[0, s] for step in (quiet, quiet + 1))
+        assert [float(value) for value in at][1] == 2.0
+        assert before[after > 1.0].max() < 0.5
+        for step, found in ((quiet, before), (quiet + 1, after)):
+            assert 0.9 * problem.best(step)[s] < found.max() <= problem.best(step)[s]
+    assert torch.equal(alone.second[0], problem.second[2])
+    assert torch.equal(alone.quiet[0], problem.quiet[2])

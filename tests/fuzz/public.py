@@ -663,6 +663,7 @@ SPECS: dict[str, Spec] = {
     "policies.ModelAveraging": Spec(
         {"model": over_priors},
         {"width": bad.non_negative, "plausible": bad.non_negative, "wide": bad.non_negative}
+        | {"at_once": bad.natural}
         | dict.fromkeys(["sharing", "scale", "forgetting_rate", "typical_gap"]),
     ),
     "policies.PointAveraging": Spec(
@@ -681,7 +682,12 @@ SPECS: dict[str, Spec] = {
         },
     ),
     "policies.LookingAgain": Spec(
-        {"every": 11.0, "model": _members}, {"every": bad.positive, "model": bad.thing}
+        {"every": 11.0, "model": _members},
+        {"every": bad.positive, "model": bad.thing, "at_once": bad.natural},
+    ),
+    "policies.LookingAtPoints": Spec(
+        {"every": 7.0, "members": point_members},
+        {"every": bad.positive, "domain": bad.thing, "members": bad.thing},
     ),
     "policies.LearnedHyperparameters": Spec(
         {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}

@@ -6,13 +6,17 @@ import pytest
 import torch
 
 from bandits_torch import recipes
+from bandits_torch.domain import Domain
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.arm_members import ArmMembers
 from bandits_torch.models.arms.low_rank_members import LowRankMembers
 from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.looking_again import LookingAgain
+from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.policy import Observation, Pending
+from bandits_torch.recipes.point_averaging import auto_over_points
 from tests.reference import plain_looking
+
+RATES = [0.0, 0.01, 0.3]
 
 
 def members(covariances, build=ArmMembers):
@@ -22,7 +26,7 @@ def members(covariances, build=ArmMembers):
         covariances,
         torch.arange(count),
         torch.ones(count).double(),
-        torch.zeros(count).double(),
+        torch.tensor(RATES[:count]).double(),
         replicates=2,
     )
 
@@ -46,14 +50,14 @@ def test_clocks_and_deadlines_are_those_of_the_words(build, seed):
         looks.examine(arm, weight)
     mean = torch.randn(2, 7, generator=g).double()
     index = torch.zeros(2, 7).double()
-    for t in (2.0, 30.0, 400.0):
-        first = looks.first(index, mean, math.sqrt(t), None)
+    for t in (2, 30, 400):
+        first = looks.first(index, mean, weight, looks.tau(t), None)
         for s in range(2):
             expected = plain_looking.clocks(
                 played[:, s].tolist(), weights[:, s].tolist(), (B @ B.mT).tolist()
             )
             assert looks.unseen[s].tolist() == expected
-            arm = plain_looking.due(expected, mean[s].tolist(), 3.0, t)
+            arm = plain_looking.due(expected, mean[s].tolist(), weight[s].tolist(), RATES, 3.0, t)
             assert (arm is None and not first[s].any()) or int(first[s].argmax()) == arm
     assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
 
@@ -100,7 +104,7 @@ def test_an_arm_that_becomes_best_unseen_is_found_in_every_replicate(how):
     assert (played[450:] == 7).double().mean(0).min() > 0.8  # 300 steps after it rose
 
 
-def test_without_looking_again_it_is_not():
+def test_without_looking_again_an_arm_is_not():
     policy = recipes.auto(8, replicates=4, look_again=0, history=told("the history")["history"])
     assert "longest_unseen" not in policy.trace()
     for t in range(1, 500):
@@ -110,11 +114,37 @@ def test_without_looking_again_it_is_not():
 
 
 @pytest.mark.parametrize("every", [4.0, 11.0])
-def test_no_arm_goes_unexamined_for_longer_than_promised(every):
-    _, longest = play(recipes.auto(8, replicates=3, look_again=every), riser, 700)
-    for t, unseen in enumerate(longest, 1):
-        assert unseen <= 2 * every * math.sqrt(t) + 8
-    assert max(longest) > every  # so there was something to keep
+def test_no_arm_that_is_taken_to_be_settled_goes_unexamined_for_longer_than_promised(every):
+    policy = recipes.auto(8, replicates=3, look_again=every)
+    looks, longest, waits = policy.looks, [], torch.zeros(3, 8)
+
+    def watched(t):
+        nonlocal waits
+        settled = looks.settled(policy.sharing.weights)
+        longest.append(float((settled * looks.unseen).max()))
+        waits = torch.where(settled & (looks.unseen > 2 * looks.tau(t)), waits + 1, 0.0)
+        assert waits.max() <= 8  # eight arms can be due at once
+        return riser(t)
+
+    play(policy, watched, 700)
+    assert max(longest) > looks.tau(0)  # so there was something to keep
+
+
+def test_at_most_so_many_arms_as_asked_are_looked_at_within_a_deadline():
+    count, turn = 2_000, []
+    model = members(torch.eye(7).double().unsqueeze(0))
+    all_due, few = LookingAgain(5.0, model), LookingAgain(5.0, model, at_once=3)
+    for t in range(count):
+        assert all_due.tau(t) == 5.0 * math.sqrt(t + 300)
+        assert few.tau(t) in (all_due.tau(t), math.inf)
+        turn.append(math.isfinite(few.tau(t)))
+    for t in range(0, count - 300, 50):
+        assert 2 <= sum(turn[t : t + int(all_due.tau(t))]) <= 3
+    few.unseen = few.unseen + 1e6
+    index, weight = torch.rand(2, 7).double(), torch.ones(2, 1).double()
+    for t in range(100):
+        first = few.first(index, index, weight, few.tau(t), None)
+        assert torch.equal(first, index) != turn[t]
 
 
 def test_an_arm_that_returns_is_due_and_one_that_is_away_is_not_played():
@@ -149,9 +179,144 @@ def test_what_it_cannot_do_is_refused_by_name():
         ModelAveraging(model, look_again=11.0)
 
 
-@pytest.mark.parametrize(("shared", "every"), [(0.0, 11.0), (0.6, 11.0), (0.8, 22.0)])
-def test_where_a_kernel_is_told_that_relates_arms_it_looks_half_as_often(shared, every):
+@pytest.mark.parametrize(("shared", "every"), [(0.0, 7.0), (0.6, 7.0), (0.8, 12.0)])
+def test_where_a_kernel_is_told_that_relates_arms_it_looks_less_often(shared, every):
     kernel = (1 - shared) * torch.eye(5).double() + shared
-    assert recipes.auto(5, kernel=kernel, noise_variance=0.1).looks.every == every
+    looks = recipes.auto(5, kernel=kernel, noise_variance=0.1).looks
+    assert (looks.every, looks.at_once) == (every, 6 if every > 7 else 0)
     assert recipes.auto(5, kernel=kernel, noise_variance=0.1, look_again=3.0).looks.every == 3.0
-    assert recipes.auto(5).looks.every == 11.0
+    assert recipes.auto(5).looks.every == 7.0
+
+
+def hill(x, at, width=0.15):
+    return (-(x - at).square().sum(-1) / (2 * width**2)).exp()
+
+
+def rising(t, x):
+    """A hill at a quarter of the range; after step 100 a higher one at 0.8, where nothing was."""
+    return hill(x, 0.25) + (2 * hill(x, 0.8) if t > 100 else 0.0)
+
+
+UNIT = Domain(torch.tensor([[0.0], [1.0]]).double())
+
+
+def play_points(policy, horizon, available=lambda t: None):
+    """Points (T, S, d) and the longest that any place was unexamined at each step."""
+    played, longest = [], []
+    g = torch.Generator().manual_seed(5)
+    for t in range(1, horizon + 1):
+        x = policy.choose(float(t), available(t)).arm
+        reward = 1e3 * (rising(t, x) + 0.05 * torch.randn(len(x), generator=g).double())
+        policy.learn(Observation(float(t), x, reward))
+        played.append(x)
+        longest.append(float(policy.trace()["longest_unseen"].max()))
+    return torch.stack(played), longest
+
+
+def small(look_again=3.0):
+    return auto_over_points(UNIT, replicates=2, capacity=30, refined=0, look_again=look_again)
+
+
+def test_a_region_of_a_domain_that_rises_is_found_and_no_place_waits_for_longer_than_promised():
+    policy = small()
+    played, longest = play_points(policy, 240)
+    assert ((played[:100] - 0.8).abs() < 0.2).double().mean() < 0.2  # it had been left
+    assert ((played[210:] - 0.8).abs() < 0.2).double().mean(0).min() > 0.7
+    for t, unseen in enumerate(longest, 1):
+        assert unseen <= 2 * policy.looks.tau(t)  # fewer than eight balls cover the interval
+    assert max(longest) > policy.looks.tau(1)  # so there was something to keep
+
+
+def test_without_looking_again_a_region_is_not():
+    policy = small(look_again=0.0)
+    assert policy.looks is None
+    assert "longest_unseen" not in policy.trace()
+    for t in range(1, 200):
+        x = policy.choose(float(t)).arm
+        policy.learn(Observation(float(t), x, 1e3 * rising(t, x)))
+    assert float((x - 0.25).abs().max()) < 0.1
+    assert recipes.auto(UNIT, look_again=0).looks is None
+    assert recipes.auto(UNIT).looks.every == 7.0
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_clocks_of_places_are_those_of_the_words(d):
+    domain = Domain(torch.stack([torch.full((d,), -1.0), torch.full((d,), 3.0)]).double())
+    members = recipes.auto(domain, replicates=2).members
+    looks = LookingAtPoints(1.0, domain, members)
+    g = torch.Generator().manual_seed(d)
+    played, weights = -1 + 4 * torch.rand(60, 2, d, generator=g).double(), torch.rand(60, 2, 14, generator=g)
+    weights = (weights / weights.sum(-1, keepdim=True)).double()
+    for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
+        looks.examine(x, weight, t)
+    where, at = looks.due(domain, weights[-1], 60)
+    for s in range(2):
+        clocks, since = plain_looking.places(
+            ((played[:, s] + 1) / 4).tolist(),
+            weights[:, s].tolist(),
+            ((looks.probes + 1) / 4).tolist(),
+            members.lengthscale[s].tolist(),
+            1.0,
+        )
+        assert (looks.unseen[s].tolist(), float(looks.since[s])) == (clocks, since)
+        due = max(clocks) >= math.sqrt(360) and since >= math.sqrt(360) / 8
+        assert bool(where[s]) == due
+        assert not due or at[s].tolist() == looks.probes[clocks.index(max(clocks))].tolist()
+    assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
+
+
+def test_at_most_eight_places_are_looked_at_within_a_deadline():
+    domain = Domain(torch.tensor([[0.0] * 4, [1.0] * 4]).double())
+    policy = recipes.auto(domain, look_again=2.0)
+    x, looks = torch.full((1, 4), 0.5).double(), []
+    for t in range(400):
+        due, there = policy.looks.due(domain, policy.sharing.weights, t)
+        looks.append(bool(due[0]))
+        policy.looks.examine(torch.where(due.unsqueeze(-1), there, x), policy.sharing.weights, t)
+    for t in range(300):
+        assert sum(looks[t : t + int(policy.looks.tau(t))]) <= 8
+    assert sum(looks) > 30
+
+
+def test_a_context_and_other_bounds_hold_back_what_they_leave_out():
+    box = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+    policy = recipes.auto(box, replicates=2)
+    looks, weights = policy.looks, policy.sharing.weights
+    looks.unseen, looks.since = looks.unseen + 1e3, looks.since + 1e3
+    left = Domain(torch.tensor([[0.0, 0.0], [0.4, 1.0]]).double())
+    contexts = torch.tensor([0.1, 0.9]).double()
+    for domain in (left, Domain(box.bounds, fixed_features={0: contexts})):
+        due, at = looks.due(domain, weights, 50)
+        assert due.all()
+        assert domain.contains(at).all()
+        assert torch.equal(at, domain.fix(at))
+        index = looks.unseen.argmax(-1)
+        assert index.tolist() == [0, 0]
+    near = looks.probes[:, 0] < 0.5
+    looks.unseen = torch.where(near, 0.0, looks.unseen)
+    due, at = looks.due(Domain(box.bounds, fixed_features={0: contexts}), weights, 50)
+    assert due.tolist() == [False, True]  # the first context examines nothing that is due
+
+
+def test_a_pending_point_examines_and_an_answer_that_is_given_up_does_not():
+    policy = recipes.auto(UNIT, replicates=2)
+    play_points(policy, 6)
+    policy.looks.unseen, policy.looks.since = policy.looks.unseen + 1e3, policy.looks.since + 1e3
+    before = policy.looks.state_dict()
+    with policy.expecting(7.0) as expect:
+        first = policy.choose(7.0).arm
+        expect(Pending(7.0, first))
+        second = policy.choose(7.0).arm
+    assert (policy.looks.probes == first[0]).any()
+    assert not (policy.looks.probes == second[0]).any()  # one look in an eighth of the deadline
+    assert all(torch.equal(before[name], value) for name, value in policy.looks.state_dict().items())
+
+
+def test_a_policy_over_a_domain_that_is_taken_up_again_looks_where_it_would_have():
+    plain, resumed = small(), small()
+    play_points(plain, 90)
+    resumed.load_state_dict(plain.state_dict())
+    ours, theirs = (play_points(policy, 30)[0] for policy in (plain, resumed))
+    assert torch.equal(ours, theirs)
+    plain.reset(torch.tensor([True, False]))
+    assert (plain.looks.unseen.sum(-1) > 0).tolist() == [False, True]

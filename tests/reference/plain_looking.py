@@ -29,12 +29,42 @@ def clocks(played, weights, covariances):
     return unseen
 
 
-def due(unseen, mean, every, t):
+def settled(clock, weight, rates):
+    """Whether the members take for at least half what it was what was examined so many observations ago."""
+    return sum(w * (1 - rate) ** clock for w, rate in zip(weight, rates, strict=True)) >= 0.5
+
+
+def due(unseen, mean, weight, rates, every, t):
     """The available arm that is most overdue, None if none is."""
     gaps = [max(mean) - m for m in mean]
     usual = sum(gaps) / len(gaps)
     over = [
-        u / (every * math.sqrt(t) * min(max(math.sqrt(g / usual), 0.5), 2.0))
+        settled(u, weight, rates)
+        * u
+        / (every * math.sqrt(t + 300) * min(max(math.sqrt(g / usual), 0.5), 2.0))
         for u, g in zip(unseen, gaps, strict=True)
     ]
     return over.index(max(over)) if max(over) >= 1 else None
+
+
+def matern(x, z, lengthscale):
+    """Matern kernel of smoothness 5/2."""
+    r = math.sqrt(5 * sum(((a - b) / scale) ** 2 for a, b, scale in zip(x, z, lengthscale, strict=True)))
+    return (1 + r + r * r / 3) * math.exp(-r)
+
+
+def places(played, weights, probes, lengthscales, every):
+    """Observations since each of the probes was examined, and since the latest look, after points of the unit cube
+    were played under weights of the members (a list for each play) with these length-scales."""
+    unseen, since = [0] * len(probes), 0
+    for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
+        seen = [
+            sum(w * matern(x, probe, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
+            >= 0.5
+            for probe in probes
+        ]
+        tau = every * math.sqrt(t + 300)
+        looked = any(s and u >= tau for s, u in zip(seen, unseen, strict=True))
+        since = 0 if looked else since + 1
+        unseen = [0 if s else u + 1 for s, u in zip(seen, unseen, strict=True)]
+    return unseen, since

@@ -70,6 +70,12 @@ class MemberPosterior:
         """Prior covariance of points (S, b, d) at times (S, b) with what is held, (S, P, b, n)."""
         return self._prior(U, time, self.inputs, self.times) * self.held.unsqueeze(-2)
 
+    def likeness(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Squared prior correlation of points X (S, b, d) with Z (k, d) at one time, the unknown mean taken off:
+        (S, P, b, k). A level that all points share says nothing of one of them."""
+        left, right = self.unit_cube(X), self.unit_cube(Z)
+        return (covariance(left.unsqueeze(1), right, self.lengthscale) - CONSTANT).square()
+
     def of(self, member: Tensor) -> MemberPosterior:
         """Predictions of some members of each replicate alone, (S, K)."""
         made = MemberPosterior()
