@@ -69,7 +69,8 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     Cost: O(min(2^K, 4096) K M^2) for M policies.
 
     Source: sign-flip tests (Fisher 1935), their maximum over many comparisons (Westfall & Young 1993), and comparisons
-    with the best (Hsu 1981). The interval is that of the wild bootstrap of t, with the same signs (Liu 1988).
+    with the best (Hsu 1981). The interval inverts such a test for a ratio (Fieller 1954; the ratios over subsets of
+    units are typical values as in Hartigan 1969).
 
     Raises ValueError for no policy, and regrets of different lengths or that are not finite.
     """
@@ -146,14 +147,27 @@ def _patterns(units: int) -> Tensor:
 
 
 def _less(own: Tensor, other: Tensor) -> tuple[float, float, float]:
-    """How much less regret than the other, as a share of the other's, with a 90 % interval."""
-    difference, scale = other - own, float(other.mean())
-    if scale <= 0:
+    """How much less regret than the other, as a share of the other's, with a 90 % interval.
+
+    The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test keeps, one of
+    mean(own_k - rho other_k) = 0. Under signs that are -1 on a set of units, that mean is as far from 0 as without them
+    between two values of rho: the ratio of the sums over the set, and that over the other units. So the ends are
+    quantiles of these ratios over all patterns. They lie between the least and the largest ratio of a unit, hence
+    nobody is said to lose more than 100 % less.
+    """
+    total = float(other.sum())
+    if total <= 0 or float(other.min()) < 0:
         return (math.nan,) * 3
-    middle, K = float(difference.mean()), len(difference)
-    if K < FEWEST:
-        return middle / scale, math.nan, math.nan
-    centred = difference - middle
-    t = _t(centred.unsqueeze(-1), _patterns(K)).abs().quantile(_INTERVAL)
-    half = float(t * difference.std()) / math.sqrt(K)
-    return middle / scale, (middle - half) / scale, (middle + half) / scale
+    middle = 1 - float(own.sum()) / total
+    if len(own) < FEWEST:
+        return middle, math.nan, math.nan
+    flipped = (_patterns(len(own)) < 0).double()
+    ratios = torch.stack(
+        [(units @ own.double()) / (units @ other.double()) for units in (flipped, 1 - flipped)]
+    )
+    told = ~ratios.isnan().any(0)  # the others, such as all signs +, keep every rho
+    low = torch.where(told, ratios.amin(0), -torch.inf).quantile((1 - _INTERVAL))
+    high = torch.where(told, ratios.amax(0), torch.inf).quantile(_INTERVAL)
+    if not math.isfinite(low) or not math.isfinite(high):
+        return middle, math.nan, math.nan
+    return middle, 1 - float(high), 1 - float(low)

@@ -43,6 +43,8 @@ def advice_of_replicates(advice: Advice) -> list[str]:
 
 def _sentences(advice: Advice, told_by: str) -> list[str]:
     level = f"{_percent(advice.of_random)} of what drawing arms at random loses"
+    if math.isnan(advice.of_random):
+        return ["Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."]
     if advice.verdict == "random":
         return [
             f"None of the policies is surely better than drawing arms at random: {told_by}, the best of them, "
@@ -65,8 +67,11 @@ def _beside(advice: Advice) -> str:
     middle, low, high = advice.less
     if advice.next is None or math.isnan(middle):
         return ""
-    interval = "" if math.isnan(low) else f" (90 % interval: {_percent(low)} to {_percent(high)})"
-    return f", {_percent(middle)} less than {advice.next}{interval}"
+    said = f"{_percent(middle)} less than" if _percent(middle) != _percent(0.0) else "as much as"
+    if math.isnan(low) or low == high:
+        return f", {said} {advice.next}"
+    ends = f"{_percent(low)}" if low >= 0 else f"{_percent(-low)} more"
+    return f", {said} {advice.next} (90 % interval: {ends} to {_percent(high)}{' less' if low < 0 else ''})"
 
 
 def snippet(policy: str, data: str, problem_options: Mapping[str, Any], options: Mapping[str, Any]) -> str:
@@ -90,7 +95,7 @@ def snippet(policy: str, data: str, problem_options: Mapping[str, Any], options:
 
 def _percent(share: float) -> str:
     digits = 1 if abs(share) < 0.0995 else 0
-    return f"{100 * share:.{digits}f} %".replace("-", "−")
+    return f"{100 * share:.{digits}f} %"
 
 
 def _confidence(confidence: float) -> str:

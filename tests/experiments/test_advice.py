@@ -1,15 +1,14 @@
 """Advice: planted winners are found, coin flips are ties, and what is called sure is seldom wrong."""
 
-import itertools
 import math
-import statistics
+import re
 from collections import Counter
 
-import numpy as np
 import pytest
 import torch
 
 from bandits_torch.experiments.advice import LIKELY, SURE, _less, advise
+from bandits_torch.experiments.advice_text import advice_of_replicates
 from tests.reference import plain_advice
 
 K, M = 10, 7
@@ -82,7 +81,7 @@ def test_regret_that_depends_on_that_of_the_step_before_leaves_ties_ties():
 
 
 @pytest.mark.parametrize("units", [5, 10, 25])
-def test_the_interval_covers_the_true_difference(units):
+def test_the_interval_covers_the_true_share(units):
     covered = 0
     for seed in range(500):
         g = generator(seed)
@@ -90,22 +89,49 @@ def test_the_interval_covers_the_true_difference(units):
             mean + 0.2 * torch.randn(units, generator=g, dtype=torch.float64) for mean in (1.0, 2.0)
         )
         _, low, high = _less(own, other)
-        covered += low * float(other.mean()) <= 1.0 <= high * float(other.mean())
+        covered += low <= 0.5 <= high
     assert 0.86 <= covered / 500 <= 0.94
 
 
-def test_the_interval_is_that_of_the_definition():
-    """t of every pattern of signs of the differences less their mean; its 90 % quantile on either side."""
-    own, other = torch.tensor([[1.0, 2.0, 4.0, 3.5, 2.2], [2.0, 2.5, 6.0, 4.0, 5.0]]).double()
-    difference = (other - own).tolist()
-    middle = statistics.fmean(difference)
-    t = [
-        abs(plain_advice.t_of([s * (d - middle) for s, d in zip(signs, difference, strict=True)]))
-        for signs in itertools.product((1, -1), repeat=5)
-    ]
-    half = np.quantile(t, 0.9) * statistics.stdev(difference)
-    expected = [x / float(other.mean()) for x in (middle, middle - half, middle + half)]
-    np.testing.assert_allclose(_less(own, other), expected, rtol=1e-12)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_interval_holds_the_ratios_that_the_sign_flip_test_keeps(seed):
+    """Its ends are where the share of patterns of signs with a mean as far from 0 as that observed crosses 0.1."""
+    g = generator(seed)
+    own, other = torch.rand(2, 10, generator=g, dtype=torch.float64) + torch.tensor([[0.1], [0.5]])
+    _, low, high = _less(own, other)
+
+    def kept(less):
+        differences = (own - (1 - less) * other).tolist()
+        return plain_advice.p_of_mean(differences) > 0.1
+
+    assert kept(low + 1e-9)
+    assert kept(high - 1e-9)
+    assert not kept(low - 1e-9)
+    assert not kept(high + 1e-9)
+
+
+@pytest.mark.parametrize("units", [5, 10, 25])
+def test_nobody_loses_more_than_all_of_the_regret(units):
+    """Regret is not negative, so no policy has more than 100 % less; nor an interval beyond the ratios that were seen."""
+    for seed in range(200):
+        g = generator(seed)
+        own, other = torch.rand(2, units, generator=g, dtype=torch.float64).pow(
+            6.0 + seed % 7
+        )  # most are small
+        middle, low, high = _less(own, other)
+        ratio = own / other
+        assert 1 - float(ratio.max()) <= low <= middle <= high <= 1 - float(ratio.min()) <= 1
+
+
+def test_what_has_no_interval_has_none():
+    ones = torch.ones(6).double()
+    assert _less(ones, ones) == (0.0, 0.0, 0.0)
+    some = torch.tensor([1.0, 0, 0, 0, 0, 0]).double()
+    middle, low, high = _less(some, 2 * some)  # told by one unit
+    assert middle == 0.5
+    assert math.isnan(low)
+    assert math.isnan(high)
+    assert math.isnan(_less(ones, ones - 1)[0])
 
 
 def test_the_same_policy_twice_is_a_tie_and_one_ahead_everywhere_is_sure():
@@ -161,3 +187,21 @@ def test_more_rivals_make_less_sure():
 def test_what_cannot_be_compared_is_refused(regret, random, message):
     with pytest.raises(ValueError, match=message):
         advise(regret, random)
+
+
+def test_what_is_beside_the_lead_is_said_in_its_range():
+    regret, random = table(3)
+    same = advice_of_replicates(advise({"a": regret["p0"], "b": regret["p0"].clone()}, random))[0]
+    assert same.endswith(", as much as b.")
+    close = advice_of_replicates(advise({name: regret[name] for name in ("p1", "p2")}, random))[0]
+    assert re.search(r"[\d.]+ % less than p\d \(90 % interval: [\d.]+ % more to [\d.]+ % less\)", close)
+    ahead = advice_of_replicates(advise({"a": regret["p0"], "b": regret["p0"] + 1.0}, random))[0]
+    assert re.search(r"[\d.]+ % less than b \(90 % interval: [\d.]+ % to [\d.]+ %\)", ahead)
+
+
+def test_where_nothing_can_be_lost_nothing_is_compared():
+    none = torch.zeros(K).double()
+    said = advice_of_replicates(advise({"a": none, "b": none}, none))
+    assert said == [
+        "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
+    ]
