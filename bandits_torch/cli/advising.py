@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from bandits_torch.cli.asked import Race
-from bandits_torch.experiments.advice import Advice, advise
-from bandits_torch.experiments.advice_text import advice_of_record, advice_of_replicates, snippet
-from bandits_torch.experiments.regret import summary
+from bandits_torch.experiments.advice import Advice, Stuck, advise, stuck, with_whole_run
+from bandits_torch.experiments.advice_text import advice_of_record, advice_of_replicates, snippet, too_short
 from bandits_torch.experiments.starts import Starts, play_starts
 from bandits_torch.history import History
 from bandits_torch.policies.policy import Policy
@@ -30,13 +29,16 @@ class Told:
     python: str | None
     advice: Advice | None
     starts: Starts | None = None
+    stuck: Mapping[str, Stuck] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """Plain values; None for a number that there is not."""
         figures = {} if self.advice is None else dataclasses.asdict(self.advice)
-        return {"sentences": self.sentences, "python": self.python} | {
-            key: _plain(value) for key, value in figures.items()
-        }
+        return {
+            "sentences": self.sentences,
+            "python": self.python,
+            "stuck": {name: dataclasses.asdict(where) for name, where in self.stuck.items()},
+        } | {key: _plain(value) for key, value in figures.items()}
 
 
 def tell(
@@ -66,14 +68,21 @@ def tell(
         seed=asked.seed,
         progress=True,
     )
-    found = advise(starts.regret, starts.random) if starts.steps else None
-    longest = str(summary(histories)["mean_cumulative_regret"].idxmin())
-    sentences = advice_of_record(found, asked.horizon, starts.steps, longest)
-    taken = found.policy if found is not None and found.verdict in ("sure", "likely", "tie") else None
+    if not starts.steps:
+        own = [name for name in histories if name != "random"]
+        least = min(own, key=lambda name: histories[name].mean_cumulative_regret)
+        return Told(too_short(asked.horizon, least), None, None, starts)
+    whole = advise(
+        {name: starts.of_whole(history.regret) for name, history in histories.items()}, starts.random
+    )
+    bad = stuck(histories, random, starts.steps)
+    found = with_whole_run(advise(starts.regret, starts.random), whole, bad)
+    names = list(getattr(problem, "arm_names", ()))
+    sentences = advice_of_record(found, whole, bad, starts.steps, asked.horizon, names)
     python = None
-    if taken is not None and asked.problem == "replay" and asked.data is not None:
-        python = snippet(taken, asked.data, asked.options["problem"], asked.options[taken])
-    return Told(sentences, python, found, starts)
+    if found.taken is not None and asked.problem == "replay" and asked.data is not None:
+        python = snippet(found.taken, asked.data, asked.options["problem"], asked.options[found.taken])
+    return Told(sentences, python, found, starts, bad)
 
 
 def _plain(value: Any) -> Any:

@@ -172,9 +172,15 @@ def _page_text(asked: Race, told: Told | None, settings: dict[str, Any]) -> Page
     heading = Path(asked.data).name if asked.data else asked.problem
     if told is None:
         return PageText(heading, facts=facts)
-    verdict = "short" if told.advice is None else told.advice.verdict
-    policy = None if told.advice is None else told.advice.policy
-    return PageText(heading, told.sentences, verdict, policy, told.python, told.starts, facts)
+    if told.advice is None:
+        return PageText(heading, told.sentences, "short", starts=told.starts, facts=facts)
+    named = (
+        told.advice.taken,
+        told.advice.policy,
+        *(name for name in told.advice.tied if name in told.stuck),
+    )
+    shown = [name for name in named if name is not None]
+    return PageText(heading, told.sentences, told.advice.verdict, shown, told.python, told.starts, facts)
 
 
 def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:

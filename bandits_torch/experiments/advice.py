@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.history import History
 
 FEWEST = 5  # units; of fewer nothing is ever sure, as 2^-4 > 0.05
 SURE, LIKELY = 0.95, 0.8
 _INTERVAL = 0.9
 _ALL_PATTERNS = 12  # units of which every pattern of signs is tried
 _SOME_PATTERNS = 4096
+_OF_RANDOM, _OF_RIVAL = 0.6, 2.0  # shares of their regret beyond which a policy at one arm is stuck
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Advice:
 
     Attributes:
         verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is surely
-            better than drawing arms at random), or ``"short"`` (too few units to tell).
+            better than drawing arms at random), ``"split"`` (the whole record says otherwise, ``with_whole_run``), or
+            ``"short"`` (too few units to tell).
         policy: that of the least mean regret.
         next: the best of the others; None where it raced alone.
         confidence: that no other has less regret than ``policy``, in [0, 1].
@@ -34,6 +37,7 @@ class Advice:
         tied: policies that are not surely worse than ``policy``, itself first, by their regret.
         rivals: how many policies were compared.
         units: K.
+        taken: the policy to work with; None where none is advised.
     """
 
     verdict: str
@@ -45,6 +49,17 @@ class Advice:
     tied: tuple[str, ...]
     rivals: int
     units: int
+    taken: str | None = None
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """Where a policy was stuck (``stuck``): steps ``first`` to ``last``, at one arm, while the rival lost less."""
+
+    arm: int
+    first: int
+    last: int
+    rival: str
 
 
 def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
@@ -69,7 +84,8 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     Cost: O(min(2^K, 4096) K M^2) for M policies.
 
     Source: sign-flip tests (Fisher 1935), their maximum over many comparisons (Westfall & Young 1993), and comparisons
-    with the best (Hsu 1981). The interval is that of the wild bootstrap of t, with the same signs (Liu 1988).
+    with the best (Hsu 1981). The interval inverts such a test for a ratio (Fieller 1954; the ratios over subsets of
+    units are typical values as in Hartigan 1969).
 
     Raises ValueError for no policy, and regrets of different lengths or that are not finite.
     """
@@ -100,7 +116,76 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
         tied,
         len(names),
         len(table),
+        leader if verdict in ("sure", "likely") else None,
     )
+
+
+def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[str, Stuck]:
+    """The policies that were stuck at an arm when they played a record once, with the longest time that each was.
+
+    A policy is stuck where it pulls one arm alone for so many steps or more, without a single other, and loses over
+    ``steps`` of them more than 60 % of what drawing arms at random loses and more than twice what another policy lost.
+    Of several replicates half must be. One that stays at an arm that stays good is not stuck, nor where all others
+    lost as much.
+
+    Args:
+        histories: of runs over arms, by policy, all of the same T steps. ``random`` is left out.
+        random: (R, T) expected regret of drawing arms at random (``random_regret``).
+        steps: how long is long: a stretch of ``Starts``.
+    """
+    regret = {name: history.regret for name, history in histories.items() if name != "random"}
+    mean = {name: _over(values.mean(0), steps) for name, values in regret.items()}
+    at_random, found = _over(random.mean(0), steps), {}
+    for name, history in histories.items():
+        rivals = [rival for rival in mean if rival != name]
+        if name == "random" or not rivals:
+            continue
+        least, which = torch.stack([mean[rival] for rival in rivals]).min(0)
+        lost = _over(regret[name], steps)
+        turned = (history.arms.diff() != 0).cumsum(-1)
+        run = torch.cat(
+            [turned.new_zeros(len(turned), 1), turned], -1
+        )  # (S, T), the number of the run of one arm
+        alone = run[:, : lost.shape[-1]] == run[:, steps - 1 :]
+        where = alone & (lost > _OF_RANDOM * at_random) & (lost > _OF_RIVAL * least)
+        bad = where.any(-1).nonzero().squeeze(-1).tolist()
+        if 2 * len(bad) < len(where) or not bad:
+            continue
+        lengths = {s: run[s].bincount()[run[s, : lost.shape[-1]]] * where[s] for s in bad}
+        s = max(bad, key=lambda one: int(lengths[one].max()))
+        t = int(lengths[s].argmax())
+        first = int((run[s] == run[s, t]).nonzero()[0]) + 1
+        found[name] = Stuck(
+            int(history.arms[s, t]), first, first + int(lengths[s][t]) - 1, rivals[int(which[t])]
+        )
+    return found
+
+
+def _over(values: Tensor, steps: int) -> Tensor:
+    """Sums over so many steps on end, (..., T - steps + 1) of (..., T)."""
+    return values.unfold(-1, steps, 1).sum(-1)
+
+
+def with_whole_run(advice: Advice, whole: Advice, stuck: Collection[str]) -> Advice:
+    """The same advice after one play of the whole record, which short plays do not outvote.
+
+    Whoever was stuck there, or surely worse than another, is not taken. If the leader is none of these, and likely the
+    best, it is taken. Among those that cannot be told apart, and where the leader fell (``"split"``), it is ``auto``,
+    which needs to be told least, else who lost least in the whole.
+
+    Args:
+        advice: of several starts.
+        whole: of the same stretches, as one play went through them.
+        stuck: policies that were (``stuck``).
+    """
+    if advice.verdict in ("short", "random"):
+        return advice
+    sound = [name for name in whole.tied if name not in stuck]
+    if advice.taken in sound:
+        return advice
+    among = [name for name in sound if name in advice.tied] or sound
+    taken = "auto" if "auto" in among else next(iter(among), None)
+    return replace(advice, verdict="tie" if advice.taken is None else "split", taken=taken)
 
 
 def _verdict(units: int, confidence: float, doubt_of_random: float) -> str:
@@ -146,14 +231,27 @@ def _patterns(units: int) -> Tensor:
 
 
 def _less(own: Tensor, other: Tensor) -> tuple[float, float, float]:
-    """How much less regret than the other, as a share of the other's, with a 90 % interval."""
-    difference, scale = other - own, float(other.mean())
-    if scale <= 0:
+    """How much less regret than the other, as a share of the other's, with a 90 % interval.
+
+    The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test keeps, one of
+    mean(own_k - rho other_k) = 0. Under signs that are -1 on a set of units, that mean is as far from 0 as without them
+    between two values of rho: the ratio of the sums over the set, and that over the other units. So the ends are
+    quantiles of these ratios over all patterns. They lie between the least and the largest ratio of a unit, hence
+    nobody is said to lose more than 100 % less.
+    """
+    total = float(other.sum())
+    if total <= 0 or float(other.min()) < 0:
         return (math.nan,) * 3
-    middle, K = float(difference.mean()), len(difference)
-    if K < FEWEST:
-        return middle / scale, math.nan, math.nan
-    centred = difference - middle
-    t = _t(centred.unsqueeze(-1), _patterns(K)).abs().quantile(_INTERVAL)
-    half = float(t * difference.std()) / math.sqrt(K)
-    return middle / scale, (middle - half) / scale, (middle + half) / scale
+    middle = 1 - float(own.sum()) / total
+    if len(own) < FEWEST:
+        return middle, math.nan, math.nan
+    flipped = (_patterns(len(own)) < 0).double()
+    ratios = torch.stack(
+        [(units @ own.double()) / (units @ other.double()) for units in (flipped, 1 - flipped)]
+    )
+    told = ~ratios.isnan().any(0)  # the others, such as all signs +, keep every rho
+    low = torch.where(told, ratios.amin(0), -torch.inf).quantile(1 - _INTERVAL)
+    high = torch.where(told, ratios.amax(0), torch.inf).quantile(_INTERVAL)
+    if not math.isfinite(low) or not math.isfinite(high):
+        return middle, math.nan, math.nan
+    return middle, 1 - float(high), 1 - float(low)

@@ -6,43 +6,86 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits_torch.experiments.advice import FEWEST, Advice
+from bandits_torch.experiments.advice import FEWEST, Advice, Stuck
 from bandits_torch.experiments.starts import SHORTEST
 
 
-def advice_of_record(advice: Advice | None, horizon: int, steps: int, longest: str) -> list[str]:
-    """Sentences for a record that was played from several starts.
+def advice_of_record(
+    advice: Advice,
+    whole: Advice,
+    stuck: Mapping[str, Stuck],
+    steps: int,
+    horizon: int,
+    arm_names: Sequence[str],
+) -> list[str]:
+    """Sentences for a record that was played once from its beginning, and from several starts.
 
     Args:
-        advice: from one unit a start; None where there was no start.
-        horizon: rows of the record played in all.
+        advice: from one unit a start, and after the whole run (``with_whole_run``).
+        whole: from the same stretches of the one play.
+        stuck: who was stuck in it.
         steps: from a start to the next.
-        longest: the policy of the least regret when played once through all rows.
+        horizon: rows of the record played in all.
+        arm_names: of the record.
     """
-    if advice is None or advice.verdict == "short":
-        lines = [
-            f"The record is too short to tell which policy is best: {horizon} rows were played, and {FEWEST} stretches "
-            f"of {SHORTEST} are the least that can tell."
-        ]
-        return [*lines, f"{longest} lost least, which may be chance."]
+    if advice.verdict == "short":
+        return too_short(horizon, whole.policy)
     told_by = f"begun anew at {advice.units} starts of the record, {steps} rows each"
+    once = f"played once through all {horizon} rows"
     lines = _sentences(advice, told_by)
-    if longest != advice.policy and longest not in advice.tied:
+    if advice.verdict == "split":
+        lines = [
+            f"Short plays and the long one disagree: {told_by}, {advice.policy} lost least, "
+            f"{_percent(advice.of_random)} of what drawing arms at random loses{_beside(advice)}; but {once} it "
+            + (
+                "was stuck."
+                if advice.policy in stuck
+                else f"is surely not the best: {whole.policy} lost less."
+            )
+        ]
+    for name in (one for one in advice.tied if one in stuck):
+        where = stuck[name]
         lines.append(
-            f"Played once through all {horizon} rows {longest} lost least: what is best may depend on how long it runs."
+            f"{name} is not to be taken: {once} it pulled {arm_names[where.arm]!r} alone from step {where.first} to "
+            f"{where.last}, and for {steps} of these steps or more lost over twice what {where.rival} did."
         )
+    if advice.taken is not None and advice.verdict in ("tie", "split"):
+        among = [name for name in advice.tied if name != advice.taken] if advice.taken in advice.tied else []
+        why = (
+            "needs to be told least"
+            if advice.taken == "auto"
+            else f"lost least{' of them' if among else ''}, {once}"
+        )
+        lines.append(f"{'Of these take' if among else 'Take'} {advice.taken}, which {why}.")
+    elif advice.taken is None and advice.verdict == "tie":
+        lines.append("None of them is advised.")
+    elif whole.policy not in advice.tied:
+        lines.append(f"P{once[1:]} {whole.policy} lost least: what is best may depend on how long it runs.")
     return lines
+
+
+def too_short(horizon: int, least: str) -> list[str]:
+    """Sentences for a record of too few rows, of which a policy lost least."""
+    return [
+        f"The record is too short to tell which policy is best: {horizon} rows were played, and {FEWEST} stretches "
+        f"of {SHORTEST} are the least that can tell.",
+        f"{least} lost least, which may be chance.",
+    ]
 
 
 def advice_of_replicates(advice: Advice) -> list[str]:
     """Sentences for a simulation, of which each replicate is a unit."""
     if advice.verdict == "short":
         return [f"{advice.units} replicates are too few to tell which policy is best: {FEWEST} is the least."]
-    return _sentences(advice, f"over {advice.units} replicates")
+    lines = _sentences(advice, f"over {advice.units} replicates")
+    tied = advice.verdict == "tie" and "auto" in advice.tied
+    return [*lines, "Of these auto needs to be told least."] if tied else lines
 
 
 def _sentences(advice: Advice, told_by: str) -> list[str]:
     level = f"{_percent(advice.of_random)} of what drawing arms at random loses"
+    if math.isnan(advice.of_random):
+        return ["Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."]
     if advice.verdict == "random":
         return [
             f"None of the policies is surely better than drawing arms at random: {told_by}, the best of them, "
@@ -50,11 +93,10 @@ def _sentences(advice: Advice, told_by: str) -> list[str]:
             "What is best in a row says little about the next rows, or the record is too short to learn it.",
         ]
     if advice.verdict == "tie":
-        lines = [
+        return [
             f"No policy is surely the best: {_and(advice.tied)} cannot be told apart. {told_by.capitalize()}, "
             f"{advice.policy} lost {level}{_beside(advice)}."
         ]
-        return [*lines, "Of these auto needs to be told least."] if "auto" in advice.tied else lines
     certain = "is sure" if advice.verdict == "sure" else "is likely, not sure"
     of = f" of the {advice.rivals}" if advice.rivals > 1 else ", better than chance,"
     lead = f"Take {advice.policy}: {told_by}, it lost {level}"
@@ -65,8 +107,11 @@ def _beside(advice: Advice) -> str:
     middle, low, high = advice.less
     if advice.next is None or math.isnan(middle):
         return ""
-    interval = "" if math.isnan(low) else f" (90 % interval: {_percent(low)} to {_percent(high)})"
-    return f", {_percent(middle)} less than {advice.next}{interval}"
+    said = f"{_percent(middle)} less than" if _percent(middle) != _percent(0.0) else "as much as"
+    if math.isnan(low) or low == high:
+        return f", {said} {advice.next}"
+    ends = f"{_percent(low)}" if low >= 0 else f"{_percent(-low)} more"
+    return f", {said} {advice.next} (90 % interval: {ends} to {_percent(high)}{' less' if low < 0 else ''})"
 
 
 def snippet(policy: str, data: str, problem_options: Mapping[str, Any], options: Mapping[str, Any]) -> str:
@@ -90,7 +135,7 @@ def snippet(policy: str, data: str, problem_options: Mapping[str, Any], options:
 
 def _percent(share: float) -> str:
     digits = 1 if abs(share) < 0.0995 else 0
-    return f"{100 * share:.{digits}f} %".replace("-", "−")
+    return f"{100 * share:.{digits}f} %"
 
 
 def _confidence(confidence: float) -> str:

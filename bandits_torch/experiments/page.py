@@ -34,6 +34,7 @@ _VERDICTS = {
     "sure": "Sure",
     "likely": "Likely",
     "tie": "Cannot be told apart",
+    "split": "Depends on how long it runs",
     "random": "No better than chance",
     "short": "Too short to tell",
 }
@@ -47,7 +48,7 @@ class PageText:
         heading: of the page, the name of the problem or the data.
         advice: sentences, the first the one that matters.
         verdict: of ``Advice``; None: not known.
-        policy: whose pulls are shown first; None: that of the least regret.
+        policies: whose pulls are shown, before those of ``auto``; none: that of the least regret.
         python: lines to begin with; None for none.
         starts: what the advice comes from; None for none.
         facts: names and values at the end of the page.
@@ -56,7 +57,7 @@ class PageText:
     heading: str
     advice: Sequence[str] = ()
     verdict: str | None = None
-    policy: str | None = None
+    policies: Sequence[str] = ()
     python: str | None = None
     starts: Starts | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -79,7 +80,7 @@ def page(histories: Mapping[str, History], random: Tensor, problem: Problem, tol
         _read(problem.summary()),
         _results(shown, random),
         "" if told.starts is None or not told.starts.steps else _starts(told.starts, list(shown)),
-        _pulls(shown, problem, told.policy),
+        _pulls(shown, problem, told.policies),
         _beliefs(shown),
         _facts(told.facts),
     ]
@@ -169,15 +170,15 @@ def _starts(starts: Starts, order: Sequence[str]) -> str:
     )
 
 
-def _pulls(histories: Mapping[str, History], problem: Problem, first: str | None) -> str:
+def _pulls(histories: Mapping[str, History], problem: Problem, first: Sequence[str]) -> str:
     if problem.dim or problem.num_arms < 2:
         return ""
     horizon = next(iter(histories.values())).horizon
     best = best_arms(problem, horizon)
     if bool((best == best[:1]).all()):
         best = best[:1]
-    lead = first or str(summary(histories)["mean_cumulative_regret"].idxmin())
-    shown = dict.fromkeys(name for name in (lead, "auto") if name in histories)
+    lead = first or [str(summary(histories)["mean_cumulative_regret"].idxmin())]
+    shown = dict.fromkeys(name for name in (*lead, "auto") if name in histories)
     names = [str(name) for name in getattr(problem, "arm_names", range(problem.num_arms))]
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
     left_out = problem.num_arms - _MOST_ARMS

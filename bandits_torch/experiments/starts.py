@@ -81,6 +81,11 @@ class Starts:
     random: Tensor
     steps: int
 
+    def of_whole(self, regret: Tensor) -> Tensor:
+        """(K,) mean regret of a step on the same stretches, over the replicates, of one play of the whole, (S, T)."""
+        K = len(self.random)
+        return regret[:, : K * self.steps].mean(0).reshape(K, self.steps).mean(-1)
+
 
 def starts_of(horizon: int) -> tuple[int, ...]:
     """The first step of each stretch: at most 10 stretches of equal length, of at least 50 steps, in 1, ..., T."""

@@ -44,8 +44,9 @@ class Replay(Problem):
       over at most 100 rows evenly spread. It bounds the past rows, not future ones.
 
     Times: one unit is the most common gap between rows (the median), the first played row is at time 1, and
-    gaps keep their length. Rows without a single reward are not played; ``available`` masks single missing
-    rewards, whose expected reward is NaN.
+    gaps keep their length. Rows without a single reward are not played. An arm whose reward is missing cannot be
+    pulled then: ``available`` masks it, and its expected reward is NaN. So a log of pulls is no table to replay
+    (``read_table`` refuses it).
 
     Args:
         table: (T, N) rewards in time order, NaN where missing, or a ``RewardTable``, which has times and
@@ -152,8 +153,14 @@ class Replay(Problem):
             f"{len(self.table)} played{left_out}",
             *self._notes,
             f"one step: {self._step_told}",
-            f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})",
+            f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})"
+            + (", taken for arms that cannot be pulled then" if missing else ""),
         ]
+        alone = int((self._available.sum(-1) == 1).sum())
+        if alone:
+            lines += [
+                f"one arm alone can be pulled at {alone} of the {self.horizon} steps: nothing can be lost there"
+            ]
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
         return lines + ([] if self.fit is None else self.fit.describe())
 
@@ -169,6 +176,7 @@ def replay(
     *,
     rewards: Sequence[str] | str | None = None,
     time_column: str | None = "auto",
+    ignore: Sequence[str] | str | None = None,
     long: bool | str = False,
     missing: str | float | Sequence[str | float] = "mask",
     header: bool | None = None,
@@ -186,7 +194,7 @@ def replay(
 
     Args:
         data: the file.
-        rewards, time_column, long, missing, header, separator, decimal, encoding: as for ``read_table``.
+        rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
     """
     return Replay(
@@ -194,6 +202,7 @@ def replay(
             data,
             rewards,
             time_column,
+            ignore=ignore,
             long=long,
             missing=missing,
             header=header,

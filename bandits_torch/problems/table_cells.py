@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bandits_torch.problems.table_hints import hint_of_cell, hint_of_time
+from bandits_torch.problems.table_hints import hint_of_cell, hint_of_form, hint_of_time
 
 MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in lower case, blanks stripped
 _POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -99,6 +99,23 @@ def numbers(name: str, cells: Any, mark: str = ".") -> np.ndarray:
             )
         found[row] = number
     return found
+
+
+def first_text(cells: Any, mark: str) -> tuple[int, str] | None:
+    """Row from 0 and content of the first cell of text, in a column of it; None for any other column.
+
+    In a column of text most of the cells that hold something hold words: neither numbers nor what may be meant for them
+    (dates, currencies, true and false). One word that recurs among numbers may stand for a missing one.
+    """
+    array = np.asarray(cells)
+    held = [(row, cell) for row, cell in enumerate(array.tolist()) if not is_missing(cell)]
+    words = [
+        (row, cell)
+        for row, cell in held
+        if isinstance(cell, str) and _number(cell, mark) is None and not hint_of_form(cell)
+    ]
+    recurs = len(words) < len(held) and len({cell for _, cell in words}) == 1
+    return words[0] if len(words) > _MOST * len(held) and not recurs else None
 
 
 def _number(cell: Any, mark: str) -> float | None:

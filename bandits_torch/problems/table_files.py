@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,18 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> n
             )
     with archive.open(info) as opened:
         return np.lib.format.read_array(opened, allow_pickle=False)
+
+
+def names_given(argument: str, given: Any) -> list[str] | None:
+    """Names of columns as they were given: a sequence, or one string with commas; None for none."""
+    if given is None:
+        return None
+    if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
+        return [name.strip() for name in str(given).split(",")]
+    validation.instance(
+        argument, given, Sequence, "names of columns, a sequence or one string with commas, or None"
+    )
+    return list(given)
 
 
 def named_columns(names: list[str], columns: dict[int, Any]) -> Columns:

@@ -20,6 +20,15 @@ _WORDS = {"true", "false", "yes", "no", "ja", "nein", "wahr", "falsch"}
 
 def hint_of_cell(cell: Any) -> str:
     """What to do about a cell that is no number."""
+    if hint_of_form(cell) or not isinstance(cell, str):
+        return hint_of_form(cell)
+    return (
+        f" (missing={cell.strip()!r} if such a cell holds nothing; rewards= names the columns that are arms)"
+    )
+
+
+def hint_of_form(cell: Any) -> str:
+    """What to do about a cell of a known form that is no number; nothing for other text."""
     if isinstance(cell, (bool, np.bool_)) or (isinstance(cell, str) and cell.strip().lower() in _WORDS):
         return " (write what is true or false as 1 and 0)"
     if isinstance(cell, (complex, np.complexfloating)):
@@ -38,7 +47,7 @@ def hint_of_cell(cell: Any) -> str:
         return " (write a negative number with a minus)"
     if "#" not in text and re.fullmatch(rf"([^\w\s.,+\-]+ ?|[^\W\d_]+ )?{_NUMBER} ?([^\d\s]+)?", text):
         return " (write the number alone, without unit, currency or sign of per cent; decimal= tells its decimal mark)"
-    return f" (missing={text!r} if such a cell holds nothing; rewards= names the columns that are arms)"
+    return ""
 
 
 def hint_of_time(cell: Any) -> str:

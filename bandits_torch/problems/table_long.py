@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -38,7 +37,7 @@ _REWARD_NAMES = {"reward", "rewards", "value", "y"}
 def long_table(
     columns: Columns,
     time_column: str | None,
-    rewards: Sequence[str] | str | None,
+    asked: list[str] | None,
     mark: str,
     long: bool | str,
     missing: Missing,
@@ -65,8 +64,7 @@ def long_table(
             f"row {row + 1} must be the only reward of its arm and time, got {arm} {frame['arm'][row]!r}"
         )
     wide = frame.pivot(index="time", columns="arm", values="reward").sort_index()
-    asked = rewards.split(",") if isinstance(rewards, str) else rewards
-    names = list(dict.fromkeys(frame["arm"])) if asked is None else list(asked)
+    names = list(dict.fromkeys(frame["arm"])) if asked is None else asked
     for name in names:
         if name not in wide.columns:
             raise ValueError(unknown_name("rewards", name, list(wide.columns)))
@@ -79,19 +77,15 @@ def long_table(
     return RewardTable(torch.tensor(values), moments, tuple(names), tuple(notes), unit.startswith("seconds"))
 
 
-def refuse_names_of_arms(name: str, columns: Columns) -> None:
-    """Refuse a column of text that recurs, in a table of few columns: it may name the arm of each row."""
+def may_name_arms(name: str, columns: Columns) -> bool:
+    """Whether a column is text that recurs, in a table of few columns: it may name the arm of each row."""
     valued = any(one.strip().lower().lstrip("_") in _REWARD_NAMES for one in columns)
     if (len(columns) > _FEW_COLUMNS and not valued) or np.asarray(columns[name]).dtype.kind not in "OU":
-        return
+        return False
     cells = [cell for cell in list(columns[name])[:_SAMPLE] if not is_missing(cell)]
     words = all(isinstance(cell, str) and re.match(r"[^\W\d_]", cell.strip()) for cell in cells)
     words = words and not any(cell.strip().lower() in ("true", "false", "yes", "no") for cell in cells)
-    if words and 1 < len(set(cells)) < len(cells):
-        raise ValueError(
-            f"row 1, column {name!r} must be a number or empty, got {cells[0]!r} (long=True if it names the arm of "
-            "each row; rewards= names the columns that are arms)"
-        )
+    return words and 1 < len(set(cells)) < len(cells)
 
 
 def _long_names(names: list[str], columns: Columns, long: bool | str) -> tuple[str, str]:

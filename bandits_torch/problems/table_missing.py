@@ -1,4 +1,4 @@
-"""Cells that stand for nothing: those that are named, and numbers that look as if they did."""
+"""Cells that stand for nothing: those that are named, numbers that look as if they did, and tables of few others."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from bandits_torch import validation
 from bandits_torch.naming import some
 from bandits_torch.problems.table_cells import MISSING
 
-_TREATMENTS = ("mask", "forward-fill")
-_EXPECTED = "'mask', 'forward-fill', or what missing cells hold: a number, a word, or several of them"
+_TREATMENTS = ("mask", "unavailable", "forward-fill")
+_EXPECTED = (
+    "'mask', 'unavailable', 'forward-fill', or what missing cells hold: a number, a word, or several of them"
+)
 _FAR = 10.0  # ranges of a column's other rewards between them and a number that stands for nothing
 _USUAL = {-99.0, -999.0, -9999.0, -99999.0, 999.0, 9999.0, 99999.0, 999999.0}
 _USUAL |= {-32768.0, 32767.0, -1e30, 1e30, -1e20, 1e20, -1e10, 1e10, -(2.0**31), 2.0**31 - 1}
 _SAMPLE = 1000  # rows
+_FEWEST_TIMES = 10  # with a reward, of which it can be told what is usual
 _FEWEST = 3  # different rewards, of which a range can be told
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What is read as missing beside empty cells, and whether the last reward takes its place.
+    """What is read as missing beside empty cells, and what becomes of it.
 
-    ``words`` are cells as they are written; ``numbers`` what they amount to.
+    ``treatment`` is one of those that ``read_table`` names. ``words`` are cells as they are written; ``numbers`` what
+    they amount to.
     """
 
-    fills: bool
+    treatment: str
     words: frozenset[str]
     numbers: tuple[float, ...]
 
@@ -50,13 +54,16 @@ class Missing:
         )
         validation.require(ok and len(given) > 0, "missing", asked, _EXPECTED)
         words = [str(one) for one in given if one not in _TREATMENTS]
-        validation.require(len(given) - len(words) <= 1, "missing", asked, _EXPECTED)
+        treatments = [str(one) for one in given if one in _TREATMENTS] or [_TREATMENTS[0]]
+        validation.require(len(treatments) == 1, "missing", asked, _EXPECTED)
         figures = tuple(float(one) for one in words if _is_number(one))
-        return Missing("forward-fill" in given, frozenset(words), figures)
+        return Missing(treatments[0], frozenset(words), figures)
 
     def in_text(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Columns whose text cells are empty where they hold one of the words; ValueError for a word in none."""
-        if not self.words:
+        """Columns whose text cells are empty where they hold one of the words, or say that they are what all missing
+        cells are taken for; ValueError for a word in none."""
+        words = self.words | ({self.treatment} - {_TREATMENTS[0]})
+        if not words:
             return columns
         unseen = {word for word in self.words if not _is_number(word) and word.lower() not in MISSING}
         emptied: dict[str, Any] = {}
@@ -65,7 +72,7 @@ class Missing:
             if texts is not None:
                 stripped = texts.map(lambda cell: cell.strip() if isinstance(cell, str) else None)
                 unseen -= set(stripped)
-                texts = texts.mask(stripped.isin(self.words), None)
+                texts = texts.mask(stripped.isin(words), None)
             emptied[name] = cells if texts is None else texts
         validation.require(not unseen, "missing", ",".join(sorted(unseen)), f"{_EXPECTED} (no cell holds it)")
         return emptied
@@ -75,6 +82,29 @@ class Missing:
         for number in self.numbers:
             values = np.where(values == number, np.nan, values)
         return values
+
+
+def refuse_log(rewards: np.ndarray) -> None:
+    """Refuse a table (T, N) that looks like a log of pulls, whose missing rewards are those of arms nobody pulled.
+
+    That is one in which, at more than half of the times that have a reward, fewer than half of the arms have one, or
+    only one does; of fewer than ten times that cannot be told. Whoever plays such a table is told of most arms that
+    they cannot be pulled, and regret is measured against the few that were: it is 0 where that is one.
+    """
+    seen = (~np.isnan(rewards)).sum(1)
+    seen, arms = seen[seen > 0], rewards.shape[1]
+    few, alone = int((seen < max(2.0, arms / 2)).sum()), int((seen == 1).sum())
+    if len(seen) < _FEWEST_TIMES or 2 * few <= len(seen):
+        return
+    most_alone = 2 * alone > len(seen)
+    said = f"only one of the {arms} arms has" if most_alone else f"fewer than half of the {arms} arms have"
+    raise ValueError(
+        f"missing must be told, as the table looks like a log of pulls: at {alone if most_alone else few} of "
+        f"{len(seen)} times {said} a reward. What the others would have paid then is not known, so that a policy that "
+        "pulls them cannot be scored. Regret needs a table of what every arm paid at every time; "
+        "cells missing here and there do no harm. missing='unavailable' if an arm without a reward could not be pulled "
+        "then, missing='forward-fill' if its last reward still held"
+    )
 
 
 def _is_number(word: str) -> bool:

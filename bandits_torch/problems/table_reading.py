@@ -13,11 +13,11 @@ import torch
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
 from bandits_torch.problems.table_calendar import calendar_columns
-from bandits_torch.problems.table_cells import decimal_mark, numbers, times
+from bandits_torch.problems.table_cells import decimal_mark, first_text, numbers, times
 from bandits_torch.problems.table_csv import PACKED, TEXT, Form, read_csv
-from bandits_torch.problems.table_files import Columns, array_names, read_arrays, read_parquet
-from bandits_torch.problems.table_long import long_table, refuse_names_of_arms
-from bandits_torch.problems.table_missing import Missing, suspects
+from bandits_torch.problems.table_files import Columns, array_names, names_given, read_arrays, read_parquet
+from bandits_torch.problems.table_long import long_table, may_name_arms
+from bandits_torch.problems.table_missing import Missing, refuse_log, suspects
 from bandits_torch.problems.table_times import called_like_time, find_time, refuse_counters, why_not_rising
 from bandits_torch.problems.tables import RewardTable
 
@@ -29,6 +29,7 @@ def read_table(
     rewards: Sequence[str] | str | None = None,
     time_column: str | None = "auto",
     *,
+    ignore: Sequence[str] | str | None = None,
     long: bool | str = False,
     missing: str | float | Sequence[str | float] = "mask",
     header: bool | None = None,
@@ -50,12 +51,15 @@ def read_table(
             ``"auto"``: the one called time, times, t, date, datetime, timestamp, when, ts or epoch in any case, or
             the one that holds dates, or a first column without a name (an index saved with the table). None: no
             column of times; a first column without a name is ignored.
+        ignore: names of columns to leave out, comments say (a sequence, or one string with commas).
         long: True: one row per reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
             two.
-        missing: treatment of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: missing;
-            ``"forward-fill"``: the arm's last reward, where it has one. And what else stands for nothing: a number
-            (-9999), a word, or several of them, in a sequence or one string with commas
-            (``"forward-fill,-9999,n.a."``).
+        missing: treatment of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: missing here and
+            there; ``"unavailable"``: the arm could not be pulled then, however many they are; ``"forward-fill"``: the
+            arm's last reward, where it has one. And what else stands for nothing: a number (-9999), a word, or several
+            of them, in a sequence or one string with commas (``"forward-fill,-9999,n.a."``).
+            With ``"mask"`` a table of ten times or more is taken for a log of pulls, and refused, if at more than half
+            of the times that have a reward fewer than half of the arms have one, or only one does.
         header: whether a CSV's first row holds names; None: yes, unless it could be numbers.
         separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
         decimal: "." or ","; None: inferred from the numbers.
@@ -64,8 +68,8 @@ def read_table(
     Raises:
         ValueError: no such file, unknown suffix, unreadable file, no rows, fewer than two arms, two arms of
             one name, unknown column, a cell that is not a number (row and column are named, rows counted from
-            1 after the header), infinite values, time that is missing, repeats or goes back, an arm that counts the
-            rows, a file that can be read in two ways.
+            1 after the header; columns of text all at once), infinite values, time that is missing, repeats or goes
+            back, an arm that counts the rows, a log of pulls, a file that can be read in two ways.
     """
     empty = Missing.of(missing)
     validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
@@ -80,25 +84,43 @@ def read_table(
     packed = " (unpack it, or save it as CSV)" if suffix in PACKED else ""
     validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}{packed}")
     validation.require(file.is_file(), "path", str(path), "an existing file")
+    asked, ignored = names_given("rewards", rewards), names_given("ignore", ignore) or []
+    both = [name for name in ignored if name in (asked or [])]
+    validation.require(not both, "ignore", both, "other columns than rewards")
     mark = decimal
     if suffix == ".npz":
         columns, time_column = _read_npz(file, time_column)
+        columns = _without(ignored, columns)
     elif suffix == ".parquet":
-        columns = read_parquet(file)
+        columns = _without(ignored, read_parquet(file))
     else:
-        columns, form = _csv(file, Form(separator, header, encoding, decimal))
+        read, form = _csv(file, Form(separator, header, encoding, decimal))
+        columns = _without(ignored, read)
         mark = decimal or _decimal(columns, form.separator != ",")
         if mark == "," and any(np.asarray(cells).dtype.kind == "f" for cells in columns.values()):
-            columns, _ = _csv(file, replace(form, decimal=","))  # 1.5 was read where 1,5 stands elsewhere
+            read, _ = _csv(file, replace(form, decimal=","))  # 1.5 was read where 1,5 stands elsewhere
+            columns = _without(ignored, read)
             mark = decimal or _decimal(columns, form.separator != ",")
     columns = empty.in_text(columns)
     mark = mark or _decimal(columns, False)
     table = (
-        long_table(columns, time_column, rewards, mark, long, empty)
+        long_table(columns, time_column, asked, mark, long, empty)
         if long
-        else _wide(columns, time_column, rewards, mark, empty)
+        else _wide(columns, time_column, asked, mark, empty)
     )
-    return table.forward_filled() if empty.fills else table
+    if empty.treatment == "mask":
+        refuse_log(table.rewards.numpy())
+    if ignored:
+        table = replace(table, notes=(*table.notes, f"left out: {', '.join(ignored)}"))
+    return table.forward_filled() if empty.treatment == "forward-fill" else table
+
+
+def _without(ignored: Sequence[str], columns: Columns) -> Columns:
+    """The other columns; ValueError for a name of none."""
+    for name in ignored:
+        if name not in columns:
+            raise ValueError(unknown_name("ignore", name, list(columns)))
+    return {name: cells for name, cells in columns.items() if name not in ignored}
 
 
 def _csv(file: Path, asked: Form) -> tuple[Columns, Form]:
@@ -139,23 +161,20 @@ def _decimal(columns: Columns, points_may_group: bool) -> str:
 def _wide(
     columns: Columns,
     time_column: str | None,
-    rewards: Sequence[str] | str | None,
+    asked: list[str] | None,
     mark: str,
     missing: Missing,
 ) -> RewardTable:
     said_so = {name.strip().lower() for name in columns}
-    if rewards is None and "reward" in said_so and said_so & _LOGGED:
+    if asked is None and "reward" in said_so and said_so & _LOGGED:
         raise ValueError(
             f"long must be given, as the columns {some(columns)} look like one row per reward: long=True if so, "
             "rewards= with the arms' names if not"
         )
     indexed = "" in columns
     time = find_time(columns, time_column, mark)
-    asked = rewards.split(",") if isinstance(rewards, str) else rewards
     unnamed = {""} if time_column is None else set()
-    names = (
-        [name for name in columns if name != time and name not in unnamed] if asked is None else list(asked)
-    )
+    names = [name for name in columns if name != time and name not in unnamed] if asked is None else asked
     for name in names:
         if name not in columns:
             raise ValueError(unknown_name("rewards", name, [one for one in columns if one != time]))
@@ -167,10 +186,7 @@ def _wide(
         "at least two columns, one per arm (separator= tells what separates)",
     )
     clock, unit = (None, "rows") if time is None else times(time, columns[time], mark)
-    values = np.empty((len(columns[names[0]]), len(names)))
-    for n, name in enumerate(names):
-        values[:, n] = _rewards_of(name, columns, mark)
-    values = missing.in_numbers(values)
+    values = missing.in_numbers(_rewards(names, columns, mark))
     dated = clock is not None and unit.startswith("seconds")
     if asked is None and time_column is not None:
         refuse_counters(names, values, time, asked_for=time_column != "auto")
@@ -198,16 +214,38 @@ def _wide(
 def _refuse_calendar(names: list[str], values: np.ndarray, seconds: np.ndarray | None) -> None:
     found = calendar_columns(names, values, seconds)
     if found:
-        arms = [name for name in names if name not in found]
         raise ValueError(
             f"rewards must be given, as {', '.join(map(repr, found))} may tell the time rather than be an arm: "
-            f"rewards={','.join(arms[:3])}{',...' if len(arms) > 3 else ''} leaves it out, or names it too"
+            f"ignore={','.join(found)} leaves it out, rewards= with the arms' names names it too"
         )
 
 
-def _rewards_of(name: str, columns: Columns, mark: str) -> np.ndarray:
-    refuse_names_of_arms(name, columns)
-    return numbers(name, columns[name], mark)
+def _rewards(names: list[str], columns: Columns, mark: str) -> np.ndarray:
+    """The columns of these names as numbers; ValueError for what is none, one for all columns of text."""
+    values, refused = np.empty((len(columns[names[0]]), len(names))), {}
+    for n, name in enumerate(names):
+        try:
+            values[:, n] = numbers(name, columns[name], mark)
+        except ValueError as error:
+            refused[name] = error
+    if not refused:
+        return values
+    texts = {name: found for name in refused if (found := first_text(columns[name], mark)) is not None}
+    name = next(iter(refused))
+    if name not in texts:
+        raise refused[name]
+    row, cell = texts[name]
+    leaves = f"ignore={','.join(texts)} leaves out {'the columns' if len(texts) > 1 else 'a column'} of text"
+    arms = [text for text in texts if may_name_arms(text, columns)]
+    long = (
+        f"long=True if {'it' if len(texts) == 1 else repr(arms[0])} names the arm of each row; "
+        if arms
+        else ""
+    )
+    raise ValueError(
+        f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({leaves}; {long}rewards= names the "
+        "columns that are arms)"
+    )
 
 
 def _read_npz(file: Path, time: str | None) -> tuple[Columns, str | None]:

@@ -96,3 +96,32 @@ def test_policies_no_better_than_chance_are_said_to_be(tmp_path):
     assert "None of the policies is surely better than drawing arms at random" in output
     assert advice["verdict"] == "random"
     assert advice["python"] is None
+
+
+def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
+    """Five products that are worth more or less from one day to the next, three times each in the record."""
+    g = np.random.default_rng(6)
+    worth = np.zeros((400, 5))
+    for n in range(5):
+        changes = np.sort(g.choice(400, 3, replace=False))
+        worth[:, n] = g.uniform(0, 1, 4)[np.searchsorted(changes, np.arange(400))]
+    rewards = worth + 0.2 * g.normal(size=worth.shape)
+    pd.DataFrame(rewards, columns=list("abcde")).to_csv(tmp_path / "past.csv", index=False)
+    policies = ["--policies", "igp_ucb,et_gp_ucb,auto,random", "--replicates", 1]
+    output, advice = raced(tmp_path, "--data", tmp_path / "past.csv", *policies)
+    assert "No policy is surely the best: et_gp_ucb, igp_ucb and auto cannot be told apart." in output
+    assert (advice["verdict"], advice["policy"], advice["taken"]) == ("tie", "et_gp_ucb", "auto")
+    assert (
+        "et_gp_ucb is not to be taken: played once through all 320 rows it pulled 'a' alone from step"
+        in output
+    )
+    assert "lost over twice what auto did." in output
+    assert "Of these take auto, which needs to be told least." in output
+    assert 'recipes.build("auto"' in advice["python"]
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    where = advice["stuck"]["et_gp_ucb"]
+    pulled = run["results"]["et_gp_ucb"]["arms"][0][where["first"] - 1 : where["last"]]
+    assert set(pulled) == {where["arm"]} == {0}
+    page = (tmp_path / "out" / "report.html").read_text()
+    for name in ("auto", "et_gp_ucb", "igp_ucb"):
+        assert f"{name}: the darker, the more often" in page

@@ -1,15 +1,15 @@
 """Advice: planted winners are found, coin flips are ties, and what is called sure is seldom wrong."""
 
-import itertools
 import math
-import statistics
+import re
 from collections import Counter
 
-import numpy as np
 import pytest
 import torch
 
-from bandits_torch.experiments.advice import LIKELY, SURE, _less, advise
+from bandits_torch.experiments.advice import LIKELY, SURE, Stuck, _less, advise, stuck, with_whole_run
+from bandits_torch.experiments.advice_text import advice_of_record, advice_of_replicates
+from bandits_torch.history import History
 from tests.reference import plain_advice
 
 K, M = 10, 7
@@ -82,7 +82,7 @@ def test_regret_that_depends_on_that_of_the_step_before_leaves_ties_ties():
 
 
 @pytest.mark.parametrize("units", [5, 10, 25])
-def test_the_interval_covers_the_true_difference(units):
+def test_the_interval_covers_the_true_share(units):
     covered = 0
     for seed in range(500):
         g = generator(seed)
@@ -90,22 +90,49 @@ def test_the_interval_covers_the_true_difference(units):
             mean + 0.2 * torch.randn(units, generator=g, dtype=torch.float64) for mean in (1.0, 2.0)
         )
         _, low, high = _less(own, other)
-        covered += low * float(other.mean()) <= 1.0 <= high * float(other.mean())
+        covered += low <= 0.5 <= high
     assert 0.86 <= covered / 500 <= 0.94
 
 
-def test_the_interval_is_that_of_the_definition():
-    """t of every pattern of signs of the differences less their mean; its 90 % quantile on either side."""
-    own, other = torch.tensor([[1.0, 2.0, 4.0, 3.5, 2.2], [2.0, 2.5, 6.0, 4.0, 5.0]]).double()
-    difference = (other - own).tolist()
-    middle = statistics.fmean(difference)
-    t = [
-        abs(plain_advice.t_of([s * (d - middle) for s, d in zip(signs, difference, strict=True)]))
-        for signs in itertools.product((1, -1), repeat=5)
-    ]
-    half = np.quantile(t, 0.9) * statistics.stdev(difference)
-    expected = [x / float(other.mean()) for x in (middle, middle - half, middle + half)]
-    np.testing.assert_allclose(_less(own, other), expected, rtol=1e-12)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_interval_holds_the_ratios_that_the_sign_flip_test_keeps(seed):
+    """Its ends are where the share of patterns of signs with a mean as far from 0 as that observed crosses 0.1."""
+    g = generator(seed)
+    own, other = torch.rand(2, 10, generator=g, dtype=torch.float64) + torch.tensor([[0.1], [0.5]])
+    _, low, high = _less(own, other)
+
+    def kept(less):
+        differences = (own - (1 - less) * other).tolist()
+        return plain_advice.p_of_mean(differences) > 0.1
+
+    assert kept(low + 1e-9)
+    assert kept(high - 1e-9)
+    assert not kept(low - 1e-9)
+    assert not kept(high + 1e-9)
+
+
+@pytest.mark.parametrize("units", [5, 10, 25])
+def test_nobody_loses_more_than_all_of_the_regret(units):
+    """Regret is not negative: no policy has more than 100 % less, nor an interval beyond the ratios that were seen."""
+    for seed in range(200):
+        g = generator(seed)
+        own, other = torch.rand(2, units, generator=g, dtype=torch.float64).pow(
+            6.0 + seed % 7
+        )  # most are small
+        middle, low, high = _less(own, other)
+        ratio = own / other
+        assert 1 - float(ratio.max()) <= low <= middle <= high <= 1 - float(ratio.min()) <= 1
+
+
+def test_what_has_no_interval_has_none():
+    ones = torch.ones(6).double()
+    assert _less(ones, ones) == (0.0, 0.0, 0.0)
+    some = torch.tensor([1.0, 0, 0, 0, 0, 0]).double()
+    middle, low, high = _less(some, 2 * some)  # told by one unit
+    assert middle == 0.5
+    assert math.isnan(low)
+    assert math.isnan(high)
+    assert math.isnan(_less(ones, ones - 1)[0])
 
 
 def test_the_same_policy_twice_is_a_tie_and_one_ahead_everywhere_is_sure():
@@ -161,3 +188,134 @@ def test_more_rivals_make_less_sure():
 def test_what_cannot_be_compared_is_refused(regret, random, message):
     with pytest.raises(ValueError, match=message):
         advise(regret, random)
+
+
+def test_what_is_beside_the_lead_is_said_in_its_range():
+    regret, random = table(3)
+    same = advice_of_replicates(advise({"a": regret["p0"], "b": regret["p0"].clone()}, random))[0]
+    assert same.endswith(", as much as b.")
+    close = advice_of_replicates(advise({name: regret[name] for name in ("p1", "p2")}, random))[0]
+    assert re.search(r"[\d.]+ % less than p\d \(90 % interval: [\d.]+ % more to [\d.]+ % less\)", close)
+    ahead = advice_of_replicates(advise({"a": regret["p0"], "b": regret["p0"] + 1.0}, random))[0]
+    assert re.search(r"[\d.]+ % less than b \(90 % interval: [\d.]+ % to [\d.]+ %\)", ahead)
+
+
+def test_where_nothing_can_be_lost_nothing_is_compared():
+    none = torch.zeros(K).double()
+    said = advice_of_replicates(advise({"a": none, "b": none}, none))
+    assert said == [
+        "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
+    ]
+
+
+def played(arms, best=0, least=0.1, most=1.0):
+    """A run of these arms (T,), of which ``best`` loses ``least`` a step and every other ``most``."""
+    arms = torch.as_tensor(arms).reshape(1, -1)
+    regret = torch.where(arms == best, least, most).double()
+    zeros, times = torch.zeros_like(regret), torch.arange(arms.shape[1]).double()
+    return History(arms, -regret, -regret, zeros, times, zeros[0])
+
+
+T, STEPS = 400, 40
+RANDOM = torch.full((1, T), 0.8).double()
+GOOD = torch.zeros(T, dtype=torch.long)
+AT_ONE = torch.where(torch.arange(T) < 250, 3, 0)  # at the wrong arm, until step 250
+
+
+@pytest.mark.parametrize(
+    ("arms", "found"),
+    [
+        (AT_ONE, (3, 1, 250)),
+        (torch.arange(T) % 4, None),  # it changes all the time
+        (torch.where(torch.arange(T) < STEPS - 1, 3, 0), None),  # not for long
+        (torch.where(torch.arange(T) % STEPS == 7, 1, AT_ONE), None),  # it looked elsewhere
+        (
+            torch.where(torch.arange(T) < 100, 2, torch.where(torch.arange(T) < 260, 3, 0)),
+            (3, 101, 260),
+        ),  # longest
+    ],
+)
+def test_stuck_is_who_pulls_one_arm_alone_and_loses_by_it(arms, found):
+    said = stuck({"a": played(arms), "b": played(GOOD), "random": played(GOOD)}, RANDOM, STEPS)
+    assert said == ({} if found is None else {"a": Stuck(*found, rival="b")})
+
+
+def test_whom_nobody_beats_is_not_stuck():
+    one = played(AT_ONE)
+    assert stuck({"a": one}, RANDOM, STEPS) == {}
+    assert stuck({"a": one, "b": one}, RANDOM, STEPS) == {}  # both as bad
+    assert stuck({"a": one, "b": played(GOOD)}, 3 * RANDOM, STEPS) == {}  # better than chance by far
+    assert stuck({"a": played(GOOD, best=1, least=0.0, most=0.3), "b": played(GOOD)}, RANDOM, STEPS) == {}
+
+
+def test_of_replicates_half_must_be_stuck():
+    def several(count):
+        runs = [played(AT_ONE if n < count else GOOD) for n in range(4)]
+        parts = [
+            torch.cat([getattr(run, name) for run in runs])
+            for name in ("arms", "rewards", "expected_rewards", "best")
+        ]
+        return History(*parts, runs[0].times, runs[0].seconds)
+
+    assert stuck({"a": several(1), "b": played(GOOD)}, RANDOM, STEPS) == {}
+    assert "a" in stuck({"a": several(2), "b": played(GOOD)}, RANDOM, STEPS)
+
+
+def compared(starts, whole, stuck=()):
+    """The advice, and that of the whole, of policies of such regret at starts and in one play of the whole."""
+    g = generator(0)
+    noise = 0.02 * torch.rand(K, 8, generator=g, dtype=torch.float64)
+    tables = [
+        advise(
+            {name: level + noise[:, n] for n, (name, level) in enumerate(regret.items())},
+            torch.ones(K).double(),
+        )
+        for regret in (starts, whole)
+    ]
+    return with_whole_run(tables[0], tables[1], stuck), tables[1]
+
+
+LOW, HIGH = 0.3, 0.6
+CASES = [  # at starts, in one play of the whole, stuck there: verdict, taken
+    ({"a": LOW, "auto": LOW, "b": LOW}, {"a": LOW, "auto": LOW, "b": LOW}, (), ("tie", "auto")),
+    ({"a": LOW, "auto": LOW, "b": LOW}, {"a": LOW, "auto": LOW, "b": LOW}, ("auto", "a"), ("tie", "b")),
+    ({"a": LOW, "auto": LOW, "b": LOW}, {"a": HIGH, "auto": HIGH, "b": LOW}, (), ("tie", "b")),
+    ({"a": LOW, "b": LOW, "c": LOW}, {"a": HIGH, "b": LOW, "c": HIGH}, (), ("tie", "b")),
+    ({"a": LOW, "b": LOW}, {"a": LOW, "b": LOW}, ("a", "b"), ("tie", None)),
+    ({"a": LOW, "auto": HIGH}, {"a": LOW, "auto": LOW}, (), ("sure", "a")),
+    ({"a": LOW, "auto": HIGH}, {"a": LOW, "auto": LOW}, ("a",), ("split", "auto")),
+    ({"a": LOW, "b": HIGH, "auto": HIGH}, {"a": HIGH, "b": LOW, "auto": HIGH}, (), ("split", "b")),
+    ({"a": LOW, "b": HIGH, "auto": HIGH}, {"a": HIGH, "b": LOW, "auto": LOW}, (), ("split", "auto")),
+    ({"a": 1.0, "b": 1.0}, {"a": LOW, "b": HIGH}, (), ("random", None)),
+]
+
+
+@pytest.mark.parametrize(("starts", "whole", "bad", "expected"), CASES)
+def test_the_record_played_once_has_a_veto(starts, whole, bad, expected):
+    found, _ = compared(starts, whole, bad)
+    assert (found.verdict, found.taken) == expected
+
+
+def test_where_short_plays_and_the_long_one_disagree_both_are_told():
+    where = {"a": Stuck(1, 31, 330, "auto")}
+    for starts, whole, bad, said in [
+        ({"a": LOW, "auto": HIGH}, {"a": LOW, "auto": LOW}, where, "it was stuck."),
+        ({"a": LOW, "b": HIGH}, {"a": HIGH, "b": LOW}, {}, "it is surely not the best: b lost less."),
+    ]:
+        found, record = compared(starts, whole, bad)
+        lines = advice_of_record(found, record, bad, STEPS, T, ["x", "y"])
+        assert lines[0].startswith(
+            "Short plays and the long one disagree: begun anew at 10 starts of the record, 40 rows"
+        )
+        assert f"but played once through all 400 rows {said}" in lines[0]
+        assert lines[-1] == (
+            "Take auto, which needs to be told least."
+            if bad
+            else "Take b, which lost least, played once through all 400 rows."
+        )
+        told = [
+            line
+            for line in lines
+            if "it pulled 'y' alone from step 31 to 330, and for 40 of these steps" in line
+        ]
+        assert len(told) == len(bad)

@@ -46,7 +46,7 @@ def shown():
         "<i>past</i>.csv",
         ["Take auto: <em>it</em> lost less.", "And more."],
         "likely",
-        "gp_ucb",
+        ["gp_ucb"],
         "print('<hello>')",
         Starts({"auto": torch.rand(6, generator=g), "gp_ucb": torch.rand(6, generator=g)}, torch.ones(6), 10),
         {"seed": "<0>"},

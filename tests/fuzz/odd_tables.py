@@ -48,7 +48,7 @@ TIMES = {  # how the times are written: from row numbers, and their true values 
 }
 TIME_NAMES = ("time", "Time", "date", "timestamp", "when", "datetime", "t", "", "Zeit", "hour", "k")
 MISSING = ("", "NA", "nan", "NaN", "null", "N/A", "-", "None", "n.a.", "#DIV/0!", "-9999")
-OPTIONS = "time_column|long|header|separator|decimal|encoding|rewards|missing|path"
+OPTIONS = "time_column|ignore|long|header|separator|decimal|encoding|rewards|missing|path"
 
 
 def _dates(n: int, form: str, step: int | str = 3600) -> tuple[list[str], list[float]]:
@@ -100,11 +100,16 @@ def draw(chance: random.Random) -> Odd:
         moments, meant = TIMES[kind](rows)
         header.insert(place, label)
         texts = [[*row[:place], moment, *row[place:]] for row, moment in zip(texts, moments, strict=True)]
-    beside = chance.choice(("hour", "weekday", "Unnamed: 0")) if timed and chance.random() < 0.1 else None
+    beside = (
+        chance.choice(("hour", "weekday", "Unnamed: 0", "remark"))
+        if timed and chance.random() < 0.1
+        else None
+    )
     beside = None if beside == label else beside
     if beside is not None:
         stamps = pd.to_datetime(meant, unit="s")
-        numbers = {"hour": stamps.hour, "weekday": stamps.day_of_week, "Unnamed: 0": range(rows)}[beside]
+        numbers = {"hour": stamps.hour, "weekday": stamps.day_of_week, "Unnamed: 0": range(rows)}
+        numbers = numbers.get(beside, chance.choices(("fine", "rain, all day", "", "nobody came"), k=rows))
         header.append(beside)
         texts = [[*line, str(number)] for line, number in zip(texts, numbers, strict=True)]
     long = beside is None and timed and label != "" and chance.random() < 0.15
@@ -135,7 +140,9 @@ def draw(chance: random.Random) -> Odd:
     answers["time_column"] = None if not timed else f"column {place + 1}" if headless else label
     if blank in ("n.a.", "#DIV/0!", "-9999") and np.isnan(values).any():
         answers["missing"] = blank
-    if beside is not None:
+    if beside == "remark":
+        answers["ignore"] = beside
+    elif beside is not None:
         answers["rewards"] = names
     answers["encoding"] = {"utf-8": "utf-8-sig"}.get(encoding, encoding)
     names = [f"column {n + 1 + (timed and n >= place)}" for n in range(3)] if headless else names

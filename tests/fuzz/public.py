@@ -789,7 +789,17 @@ SPECS: dict[str, Spec] = {
     "problems.read_table": Spec(
         {},
         dict.fromkeys(
-            ["rewards", "time_column", "missing", "long", "header", "separator", "decimal", "encoding"]
+            [
+                "rewards",
+                "time_column",
+                "ignore",
+                "missing",
+                "long",
+                "header",
+                "separator",
+                "decimal",
+                "encoding",
+            ]
         ),
     ),
     # recipes

@@ -171,7 +171,8 @@ def test_a_word_that_stands_for_nothing_is_named_by_missing(word, tmp_path):
 
 def test_a_word_that_no_cell_holds_is_a_misspelling(tmp_path):
     with pytest.raises(
-        ValueError, match=r"missing must be 'mask', 'forward-fill', or .*no cell holds it.*'foward-fill'"
+        ValueError,
+        match=r"missing must be 'mask', 'unavailable', 'forward-fill', or .*no cell holds it.*'foward-fill'",
     ):
         read(tmp_path, "a,b\n1,2\nx,3\n", missing="foward-fill,x")
 
@@ -270,3 +271,100 @@ def test_a_step_is_told_in_units_that_people_use(times, told, tmp_path):
     values = np.random.default_rng(0).normal(size=(40, 3))
     table = read(tmp_path, rows(("time", times), values=values))
     assert told in Replay(table, noise_fraction=0.1, forgetting_rate=0.1).summary()
+
+
+def logged(seen, rows=60, arms=5, names="abcde", form="wide"):
+    """A record of hours of which ``seen(row)`` arms have a reward, as text."""
+    g = np.random.default_rng(0)
+    hours = pd.date_range("2024-01-01", periods=rows, freq="h")
+    values = np.full((rows, arms), np.nan)
+    for row in range(rows):
+        held = g.permutation(arms)[: seen(row)]
+        values[row, held] = np.round(g.normal(size=len(held)), 3)
+    frame = pd.DataFrame(values, columns=list(names)[:arms], index=pd.Index(hours, name="time"))
+    if form == "wide":
+        return frame.to_csv()
+    return frame.reset_index().melt("time", var_name="arm", value_name="reward").dropna().to_csv(index=False)
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+@pytest.mark.parametrize(
+    ("seen", "arms", "told"),
+    [
+        (lambda row: 1, 5, "at 60 of 60 times only one of the 5 arms has a reward"),
+        (lambda row: 1, 2, "at 60 of 60 times only one of the 2 arms has a reward"),
+        (lambda row: 2, 5, "at 60 of 60 times fewer than half of the 5 arms have a reward"),
+        (lambda row: 1 if row < 31 else 5, 5, "at 31 of 60 times only one of the 5 arms has a reward"),
+    ],
+)
+def test_a_log_of_pulls_is_no_table_of_rewards(form, seen, arms, told, tmp_path):
+    text, long = logged(seen, arms=arms, form=form), form == "long"
+    with pytest.raises(
+        ValueError, match=f"missing must be told.* looks like a log of pulls: {told}"
+    ) as refused:
+        read(tmp_path, text, long=long)
+    assert "missing='unavailable'" in str(refused.value)
+    meant = read(tmp_path, text, long=long, missing="unavailable")
+    assert meant.rewards.isnan().sum() == sum(arms - seen(row) for row in range(60))
+    filled = read(tmp_path, text, long=long, missing="forward-fill")
+    assert not filled.rewards[-1].isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("seen", "arms"),
+    [
+        (lambda row: 3, 5),  # always more than half
+        (lambda row: 2, 4),
+        (lambda row: 1 if row < 30 else 5, 5),  # at half of the times, not at most
+        (lambda row: 0 if row < 45 else 5, 5),  # times without any reward are not played
+        (lambda row: 1 if row < 9 else 0, 5),  # nine times are too few to tell
+    ],
+)
+def test_cells_that_are_missing_here_and_there_make_no_log(seen, arms, tmp_path):
+    table = read(tmp_path, logged(seen, arms=arms))
+    assert table.rewards.isnan().sum() == sum(arms - seen(row) for row in range(60))
+
+
+def test_what_a_missing_reward_is_taken_for_is_told(tmp_path):
+    table = read(tmp_path, logged(lambda row: 1 if row % 4 == 0 else 4))
+    said = Replay(table, noise_fraction=0.1, forgetting_rate=0.1).summary()
+    assert "missing rewards: 105 of 300 (35.0%), taken for arms that cannot be pulled then" in said
+    assert "one arm alone can be pulled at 12 of the 48 steps: nothing can be lost there" in said
+
+
+def test_cells_that_say_unavailable_are_missing_where_that_is_what_missing_means(tmp_path):
+    text = "a,b,c\n1,2,unavailable\n3,unavailable,1\n2,1,1\n"
+    assert read(tmp_path, text, missing="unavailable").rewards.isnan().sum() == 2
+
+
+def test_columns_are_left_out_by_name(tmp_path):
+    text = rows(("time", HOURS), ("weather", [f"rain of {n} mm" for n in range(14)]))
+    for told in ("weather,b", ["weather", "b"]):
+        table = read(tmp_path, text, ignore=told)
+        assert table.arm_names == ("a", "c")
+        assert "left out: weather, b" in table.notes
+    with pytest.raises(
+        ValueError, match="ignore must be one of time, weather, a, b, c, got 'whether': did you mean"
+    ):
+        read(tmp_path, text, ignore="whether")
+    with pytest.raises(ValueError, match=r"ignore must be other columns than rewards, got \['b'\]"):
+        read(tmp_path, text, ignore="weather,b", rewards="a,b")
+    long = "time,arm,reward,note\n1,x,2,5\n1,y,3,6\n2,x,5,7\n"
+    assert "left out: note" in read(tmp_path, long, long=True, ignore="note").notes
+
+
+def test_all_columns_of_text_are_named_at_once_with_what_leaves_them_out(tmp_path):
+    said = ["fine", "rain all day", "nobody came", "", "3 o'clock", "power cut"] * 2 + ["fine", "closed"]
+    text = rows(("time", HOURS), ("comment", said), ("by", ["Ann", "Bob"] * 7))
+    with pytest.raises(
+        ValueError, match="row 1, column 'comment' must be a number or empty, got 'fine'"
+    ) as refused:
+        read(tmp_path, text)
+    assert "ignore=comment,by leaves out the columns of text" in str(refused.value)
+    assert "missing=" not in str(refused.value)
+    assert read(tmp_path, text, ignore="comment,by").arm_names == ("a", "b", "c")
+    few = rows(("time", HOURS), ("comment", ["fine", "rain all day"] * 7), names="ab", values=VALUES[:, :2])
+    with pytest.raises(
+        ValueError, match=r"ignore=comment leaves out .*long=True if it names the arm of each row"
+    ):
+        read(tmp_path, few)

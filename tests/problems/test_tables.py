@@ -138,7 +138,8 @@ def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="rewards must be one of a, b, c, got 'z'"):
         read_table(path, ["a", "z"])
     with pytest.raises(
-        ValueError, match=r"missing must be 'mask', 'forward-fill', or what missing cells hold.*got 'zero'"
+        ValueError,
+        match=r"missing must be 'mask', 'unavailable', 'forward-fill', or what missing.*got 'zero'",
     ):
         read_table(path, missing="zero")
 

@@ -29,3 +29,12 @@ def _doubt(c, leader, table):
         as_far += max(t_of(d) for d in flipped) >= ahead - 1e-9 * abs(ahead)
         total += 1
     return as_far / total
+
+
+def p_of_mean(values):
+    """Share of all patterns of signs whose sum is as far from 0 as that of the values."""
+    sums = [
+        sum(s * v for s, v in zip(signs, values, strict=True))
+        for signs in itertools.product((1, -1), repeat=len(values))
+    ]
+    return statistics.fmean(abs(one) >= abs(sums[0]) - 1e-12 for one in sums)
