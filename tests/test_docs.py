@@ -6,6 +6,7 @@ import pkgutil
 import re
 import shlex
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def blocks(text, *languages):
 def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
     if page in TOOLS:
-        pytest.importorskip(page, reason=f"not installed: pip install bandits_torch[{page}]")
+        pytest.importorskip(page, reason=f'not installed: pip install ".[{page}]"')
         warnings.simplefilter("ignore")  # the tool's and its dependencies' own
     namespace = {}
     for block in blocks(PAGES[page], "python"):
@@ -89,6 +90,32 @@ def test_no_block_is_left_out():
             assert setup or all(
                 line.startswith(("bandits-torch ", "sphinx-build ", "python -m ")) for line in lines
             )
+
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+
+
+def test_extras_are_installed_from_a_checkout_as_the_package_is():
+    """No package index knows bandits_torch, so a name to install it by would find nothing or somebody else's."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    install = re.search(r"\.venv/bin/pip install (?:-q )?(-c constraints-cpu.txt) \. ", readme)
+    for page in TOOLS:
+        assert f'`.venv/bin/pip install {install[1]} ".[{page}]"`' in PAGES[page]
+    rooms = ("bandits_torch", "benchmarks", "notebooks", "tests")
+    written = [
+        path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in {".md", ".py", ".ipynb"}
+    ]
+    for path in [ROOT / "README.md", *DOCS, *written]:
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r"(?:install|not installed:) [\"'`]*bandits_torch\b.*", text), path
+        assert set(re.findall(r"install[^`\n]* [\"']?\.\[(\w+)\]", text)) <= set(EXTRAS), path
+
+
+def test_the_version_is_the_one_that_the_changelog_begins_with():
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert bandits_torch.__version__ == newest[1]
 
 
 def test_which_algorithm_names_recipes_that_there_are_and_leads_to_every_kind():

@@ -1,4 +1,4 @@
-"""A generation node for Ax whose models expect the objective to change: ``pip install "bandits_torch[ax]"``."""
+"""A generation node for Ax whose models expect the objective to change: ``pip install ".[ax]"`` in a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sampler for Optuna whose models expect the objective to change: ``pip install "bandits_torch[optuna]"``."""
+"""A sampler for Optuna whose models expect the objective to change: ``pip install ".[optuna]"`` in a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Population-based bandits in Ray Tune, on models that learn noise and drift: ``pip install bandits_torch[ray]``."""
+"""Population-based bandits in Ray Tune, on models that learn noise and drift.
+
+Needs the extra: ``pip install ".[ray]"`` in a checkout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A generator for Xopt whose models expect the machine to drift: ``pip install "bandits_torch[xopt]"``."""
+"""A generator for Xopt whose models expect the machine to drift: ``pip install ".[xopt]"`` in a checkout."""
 
 from __future__ import annotations
 
