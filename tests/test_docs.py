@@ -2,9 +2,11 @@
 
 import importlib.util
 import inspect
+import os
 import pkgutil
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 import warnings
@@ -160,6 +162,22 @@ def test_every_public_name_gets_a_page_and_a_line_on_the_page_of_its_package(tmp
     (tmp_path / "gone.rst").write_text("of a name that is no longer there")
     api.write(tmp_path)
     assert not (tmp_path / "gone.rst").exists()
+
+
+def test_the_reference_holds_the_integrations_whose_tools_are_not_installed(tmp_path):
+    pytest.importorskip("sphinx", reason='not installed: pip install ".[docs]"')
+    code = """import sys, api_pages, pathlib
+from sphinx.ext.autodoc.mock import mock
+with mock(api_pages.TOOLS):
+    api_pages.write(pathlib.Path(sys.argv[1]))"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "docs"), str(ROOT)])}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
+    listed = (tmp_path / "index.rst").read_text()
+    for tool in TOOLS:
+        room = f"bandits_torch.integrations.{tool}"
+        assert f":doc:`{room}`" in listed
+        ((_, target),) = re.findall(r":py:obj:`(\w+) <(.*?)>`", (tmp_path / f"{room}.rst").read_text())
+        assert ".. autoclass:: " in (tmp_path / f"{target}.rst").read_text()
 
 
 def test_docstrings_lose_no_word_on_their_way_to_restructured_text():

@@ -20,6 +20,7 @@ from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
 
+__all__ = ["BanditNode"]
 _Values = Mapping[str, Any]
 
 

@@ -21,6 +21,7 @@ from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
 
+__all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 _TIMES = "'number', 'clock' or a function of a trial"
 
