@@ -197,7 +197,12 @@ def fit_hyperparameters(
 
     Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
     present values, member by member, so that a replicate's do not depend on the others. Noise has BoTorch's
-    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given.
+    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given. In place of a
+    ``fit_gpytorch_mll`` of one's own::
+
+        model = OnlineGP(learnable(MaternKernel(), dim=2), noise_variance=0.1, input_dim=2)
+        model.observe(X, Y)
+        fit_hyperparameters(model, [0])      # a single model is its only member
 
     Args:
         model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.

@@ -26,7 +26,6 @@ class ArmModel(OnlineModel):
     arms: Tensor
     drifts: bool = False
     can_condition_mean = False
-    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
     _batch_shape: torch.Size
     _candidates: Tensor | None = None
 

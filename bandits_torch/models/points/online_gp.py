@@ -72,7 +72,6 @@ class OnlineGP(HeldPoints):
     do not broadcast; TypeError for a ``kernel`` that is not a kernel.
     """
 
-    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
     _own_noise = False  # whether some observations came with noise variances of their own
 
     def __init__(
