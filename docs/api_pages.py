@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pkgutil
 from pathlib import Path
+from types import ModuleType
 
 import docstrings
 
@@ -20,7 +21,7 @@ _KINDS = {
     "Functions": inspect.isfunction,
     "Tables": lambda value: not callable(value),
 }
-_INTEGRATIONS = "bandits_torch.integrations."  # each needs its tool, and has a page of its own
+TOOLS = ("ax", "gest_api", "optuna", "pydantic", "ray", "xopt")  # what integrations import, an extra each
 
 
 def write(folder: Path) -> None:
@@ -45,12 +46,23 @@ def write(folder: Path) -> None:
 
 
 def public_names() -> dict[str, dict[str, object]]:
-    """Every package with an ``__all__`` and the values of its names: functions, classes and tables."""
+    """Every module with an ``__all__`` and the values of its names: functions, classes and tables.
+
+    An integration is left out where its tool is missing; ``conf.py`` has Sphinx stand in for it.
+    """
     packages = ["bandits_torch"]
     packages += [info.name for info in pkgutil.walk_packages(bandits_torch.__path__, "bandits_torch.")]
-    packages = [name for name in packages if not name.startswith(_INTEGRATIONS)]
-    modules = [importlib.import_module(name) for name in packages if not name.endswith("__main__")]
+    modules = [_imported(name) for name in packages if not name.endswith("__main__")]
     return {module.__name__: _members(module) for module in modules if hasattr(module, "__all__")}
+
+
+def _imported(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in TOOLS:
+            return None
+        raise
 
 
 def _members(module) -> dict[str, object]:

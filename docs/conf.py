@@ -1,6 +1,9 @@
 """How the documentation is built: ``sphinx-build -W docs docs/_build/html``. Nothing is fetched from anywhere."""
 
+import re
 import sys
+from importlib.util import find_spec
+from inspect import Signature
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -8,6 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import api_pages
 import docstrings
 import repository
+from sphinx.ext.autodoc.mock import mock
+from sphinx.util.inspect import signature as signature_of
+from sphinx.util.inspect import stringify_signature
 
 import bandits_torch
 
@@ -36,6 +42,7 @@ suppress_warnings = ["myst.header"]  # levels of headings may be skipped in resu
 
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
+autodoc_mock_imports = [tool for tool in api_pages.TOOLS if find_spec(tool) is None]
 autodoc_preserve_defaults = False  # a recipe shows the signature of its registration
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
@@ -58,6 +65,18 @@ copybutton_prompt_text = "$ "
 def setup(app):
     here = Path(__file__).parent
     repository.mirror(here.parent, here / "repository")
-    api_pages.write(here / "api")
+    with mock(autodoc_mock_imports):
+        api_pages.write(here / "api")
     app.connect("source-read", repository.start_page)
     app.connect("autodoc-process-docstring", docstrings.to_restructured_text, priority=400)  # before napoleon
+    app.connect("autodoc-process-signature", readable_signature)
+
+
+def readable_signature(app, what, name, obj, options, signature, returns):
+    """Handler of ``autodoc-process-signature``: a function that is a default by its name; of a class that derives from
+    a stand-in of Sphinx, whose ``__new__`` takes anything, that of ``__init__``.
+    """
+    if what == "class" and hasattr(obj, "__sphinx_mock__"):
+        own = signature_of(obj.__init__, bound_method=True) if "__init__" in vars(obj) else Signature()
+        signature = stringify_signature(own, show_return_annotation=False, unqualified_typehints=True)
+    return signature and re.sub(r"<function (\w+)>", r"\1", signature), returns

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-pytest.importorskip("ax", reason="Ax is not installed: pip install bandits_torch[ax]")
+pytest.importorskip("ax", reason='Ax is not installed: pip install ".[ax]"')
 
 from ax.adapter.registry import Generators
 from ax.api.client import Client

@@ -2,10 +2,13 @@
 
 import importlib.util
 import inspect
+import os
 import pkgutil
 import re
 import shlex
+import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -37,7 +40,7 @@ def blocks(text, *languages):
 def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
     if page in TOOLS:
-        pytest.importorskip(page, reason=f"not installed: pip install bandits_torch[{page}]")
+        pytest.importorskip(page, reason=f'not installed: pip install ".[{page}]"')
         warnings.simplefilter("ignore")  # the tool's and its dependencies' own
     namespace = {}
     for block in blocks(PAGES[page], "python"):
@@ -91,6 +94,32 @@ def test_no_block_is_left_out():
             )
 
 
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+
+
+def test_extras_are_installed_from_a_checkout_as_the_package_is():
+    """No package index knows bandits_torch, so a name to install it by would find nothing or somebody else's."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    install = re.search(r"\.venv/bin/pip install (?:-q )?(-c constraints-cpu.txt) \. ", readme)
+    for page in TOOLS:
+        assert f'`.venv/bin/pip install {install[1]} ".[{page}]"`' in PAGES[page]
+    rooms = ("bandits_torch", "benchmarks", "notebooks", "tests")
+    written = [
+        path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in {".md", ".py", ".ipynb"}
+    ]
+    for path in [ROOT / "README.md", *DOCS, *written]:
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r"(?:install|not installed:) [\"'`]*bandits_torch\b.*", text), path
+        assert set(re.findall(r"install[^`\n]* [\"']?\.\[(\w+)\]", text)) <= set(EXTRAS), path
+
+
+def test_the_version_is_the_one_that_the_changelog_begins_with():
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert bandits_torch.__version__ == newest[1]
+
+
 def test_which_algorithm_names_recipes_that_there_are_and_leads_to_every_kind():
     named = set(re.findall(r"`([a-z_]+)`", PAGES["which_algorithm"]))
     assert len(named & set(recipes.RECIPES)) >= 12
@@ -133,6 +162,22 @@ def test_every_public_name_gets_a_page_and_a_line_on_the_page_of_its_package(tmp
     (tmp_path / "gone.rst").write_text("of a name that is no longer there")
     api.write(tmp_path)
     assert not (tmp_path / "gone.rst").exists()
+
+
+def test_the_reference_holds_the_integrations_whose_tools_are_not_installed(tmp_path):
+    pytest.importorskip("sphinx", reason='not installed: pip install ".[docs]"')
+    code = """import sys, api_pages, pathlib
+from sphinx.ext.autodoc.mock import mock
+with mock(api_pages.TOOLS):
+    api_pages.write(pathlib.Path(sys.argv[1]))"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "docs"), str(ROOT)])}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
+    listed = (tmp_path / "index.rst").read_text()
+    for tool in TOOLS:
+        room = f"bandits_torch.integrations.{tool}"
+        assert f":doc:`{room}`" in listed
+        ((_, target),) = re.findall(r":py:obj:`(\w+) <(.*?)>`", (tmp_path / f"{room}.rst").read_text())
+        assert ".. autoclass:: " in (tmp_path / f"{target}.rst").read_text()
 
 
 def test_docstrings_lose_no_word_on_their_way_to_restructured_text():

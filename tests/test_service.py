@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.reference import service_kills
+from tests.reference.share_a_policy import bits
 
 
 def service(text=None):
@@ -36,9 +37,15 @@ def rewards(one):
     return sorted(one.live.policy.model.train_targets.flatten().tolist())
 
 
-def test_a_process_that_takes_over_knows_all_and_goes_on_alike(tmp_path):
+def test_a_process_that_takes_over_knows_all(tmp_path):
     one, other = books(service(), tmp_path)
     assert rewards(one) == rewards(other) == pytest.approx(sorted(0.1 * k for k in range(4, 12)))
+
+
+@pytest.mark.parametrize("text", [service_kills.page(), service_kills.source()], ids=["auto", "gp_ucb"])
+def test_a_process_that_takes_over_is_the_same_to_the_last_bit_and_goes_on_alike(text, tmp_path):
+    one, other = books(service(text), tmp_path)
+    assert bits(one.live.state_dict()) == bits(other.live.state_dict())
     assert other.live.open == one.live.open
     assert other.live.asked == one.live.asked
     one.now = other.now = 2e9 + 1e9  # the same clock
@@ -75,6 +82,18 @@ def test_a_line_cut_short_never_was_and_a_state_ahead_of_its_journal_learns_noth
     journal.write_bytes(b"".join(lines))  # the old journal beside the new state: a kill between the two
     again = Service(tmp_path)
     assert rewards(again) == sorted([*rewards(back), 9.0])
+
+
+def test_the_service_of_the_page_follows_a_change(tmp_path):
+    one = service(service_kills.page())(tmp_path)
+    tried = []
+    for k in range(300):
+        one.now = 3e9 + k  # a clock ahead of the machine's
+        question = one.ask("worker")
+        one.tell(question["id"], float(question["arm"] == (3 if k < 150 else 11)))
+        tried.append(question["arm"])
+    assert tried[100:150].count(3) > 25
+    assert tried[250:].count(11) > 25
 
 
 def test_a_journal_of_another_policy_is_refused(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
@@ -26,11 +28,18 @@ class DualMixtureBound(AcquisitionFunction):
     Cost: see there. Raises ValueError for a ``bound`` of another kind, and a ``model`` that it cannot be of.
     """
 
+    X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
+
     def __init__(self, model: ArmGP, bound: DualMixtureWidth) -> None:
         super().__init__(model)
         validation.instance("bound", bound, DualMixtureWidth, "a DualMixtureWidth")
         self.register_buffer("upper", bound.bounds(model)[1])
         self.upper: Tensor
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Raises ValueError for pending points, which the theorem does not know."""
+        none = X_pending is None
+        validation.require(none, "X_pending", X_pending, "None: the bounds are of what has been observed")
 
     @over_t_batches(expected_q=1)
     def forward(self, X: Tensor) -> Tensor:

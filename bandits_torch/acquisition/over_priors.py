@@ -23,7 +23,7 @@ class OverPriors(AcquisitionFunction, ABC):
     Called with X, ``t_batch x 1 x d``, it scores X under every prior and returns ``t_batch`` values
     (broadcast with the model's batch shape without the priors), so it runs in ``optimize_acqf`` and
     ``optimize_acqf_discrete``; ``prior(X)`` returns the prior that attains the value. Pending points are those of
-    ``base``.
+    ``base``, which takes them as ``X_pending=`` or by ``set_X_pending``.
 
     Args:
         base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
@@ -151,9 +151,13 @@ class LikeliestPrior(OverPriors):
 
 @acqf_input_constructor(OptimisticOverPriors)
 def _inputs_of_optimistic(
-    model: Model, width: float | Tensor | Width = 2.0, surviving: Tensor | None = None, **_unused: Any
+    model: Model,
+    width: float | Tensor | Width = 2.0,
+    surviving: Tensor | None = None,
+    X_pending: Tensor | None = None,
+    **_unused: Any,
 ) -> dict[str, Any]:
-    return {"base": UpperConfidenceBound(model, width), "surviving": surviving}
+    return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "surviving": surviving}
 
 
 @acqf_input_constructor(BayesianOverPriors)
@@ -161,10 +165,11 @@ def _inputs_of_bayesian(
     model: Model,
     width: float | Tensor | Width = 2.0,
     log_weights: Tensor | None = None,
+    X_pending: Tensor | None = None,
     **_unused: Any,
 ) -> dict[str, Any]:
     weights = _log_likelihood(model) if log_weights is None else log_weights
-    return {"base": UpperConfidenceBound(model, width), "log_weights": weights}
+    return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "log_weights": weights}
 
 
 @acqf_input_constructor(LikeliestPrior)
@@ -172,10 +177,11 @@ def _inputs_of_likeliest(
     model: Model,
     width: float | Tensor | Width = 2.0,
     log_likelihood: Tensor | None = None,
+    X_pending: Tensor | None = None,
     **_unused: Any,
 ) -> dict[str, Any]:
     likelihood = _log_likelihood(model) if log_likelihood is None else log_likelihood
-    return {"base": UpperConfidenceBound(model, width), "log_likelihood": likelihood}
+    return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "log_likelihood": likelihood}
 
 
 def _log_likelihood(model: Model) -> Tensor:

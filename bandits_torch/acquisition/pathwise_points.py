@@ -45,6 +45,7 @@ class PathwisePointDraw(IndependentDraws):
         seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
             maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
         features: number of random Fourier features, even.
+        X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
 
     Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point.
 
@@ -59,6 +60,7 @@ class PathwisePointDraw(IndependentDraws):
         time: float | None = None,
         seeds: Sequence[int] = (0,),
         features: int = 1024,
+        X_pending: Tensor | None = None,
     ) -> None:
         one_batch = isinstance(model, OnlineGP) and len(model.batch_shape) <= 1
         validation.require(one_batch, "model", model, "an OnlineGP of batch shape () or (S,)")
@@ -76,6 +78,7 @@ class PathwisePointDraw(IndependentDraws):
         self.register_buffer("_scale", scale)
         self._scale: Tensor
         self._draws = [self._drawn(self.seeds)]
+        self.set_X_pending(X_pending)
 
     @classmethod
     def at_step(cls, model: OnlineGP, step: StepContext) -> PathwisePointDraw:
@@ -192,6 +195,7 @@ def _inputs_of_pathwise_point_draw(
     width: float | Tensor | Width = 1.0,
     time: float | None = None,
     seeds: Sequence[int] = (0,),
+    X_pending: Tensor | None = None,
     **_unused: Any,
 ) -> dict[str, Any]:
-    return {"model": model, "width": width, "time": time, "seeds": seeds}
+    return {"model": model, "width": width, "time": time, "seeds": seeds, "X_pending": X_pending}

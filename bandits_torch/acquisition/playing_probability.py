@@ -42,8 +42,7 @@ class PlayingProbability(AcquisitionFunction):
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Raises ValueError for pending points: what has been played does not change the probabilities."""
-        none = X_pending is None
-        validation.require(none, "X_pending", X_pending, "None: draw q arms from the probabilities instead")
+        _none_pending(X_pending)
 
     @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
@@ -54,6 +53,14 @@ class PlayingProbability(AcquisitionFunction):
         return P.gather(-1, arm.expand(shape).unsqueeze(-1)).squeeze(-1)
 
 
+def _none_pending(X_pending: Tensor | None) -> None:
+    none = X_pending is None
+    validation.require(none, "X_pending", X_pending, "None: draw q arms from the probabilities instead")
+
+
 @acqf_input_constructor(PlayingProbability)
-def _inputs_of_playing_probability(model: Model, probabilities: Tensor, **_unused: Any) -> dict[str, Any]:
+def _inputs_of_playing_probability(
+    model: Model, probabilities: Tensor, X_pending: Tensor | None = None, **_unused: Any
+) -> dict[str, Any]:
+    _none_pending(X_pending)
     return {"model": model, "probabilities": probabilities}

@@ -35,6 +35,7 @@ class ThompsonSampling(IndependentDraws):
             generator, as those of further draws (for pending points) always are.
         choices: ``N x d`` inputs, for a model other than ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
+        X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
 
     Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance
     with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
@@ -53,6 +54,7 @@ class ThompsonSampling(IndependentDraws):
         base_samples: Tensor | None = None,
         choices: Tensor | None = None,
         time: float | None = None,
+        X_pending: Tensor | None = None,
     ) -> None:
         super().__init__(model)
         self._time = time
@@ -61,6 +63,7 @@ class ThompsonSampling(IndependentDraws):
         self.register_buffer("_scale", width_now(width, model))
         self._scale: Tensor
         self._draws = [self._drawn(base_samples)]
+        self.set_X_pending(X_pending)
 
     @classmethod
     def at_step(cls, model: Model, step: StepContext) -> ThompsonSampling:
@@ -108,6 +111,10 @@ class ThompsonSampling(IndependentDraws):
 
 @acqf_input_constructor(ThompsonSampling)
 def _inputs_of_thompson_sampling(
-    model: Model, width: float | Tensor | Width = 1.0, choices: Tensor | None = None, **_unused: Any
+    model: Model,
+    width: float | Tensor | Width = 1.0,
+    choices: Tensor | None = None,
+    X_pending: Tensor | None = None,
+    **_unused: Any,
 ) -> dict[str, Any]:
-    return {"model": model, "width": width, "choices": choices}
+    return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}

@@ -29,15 +29,15 @@ class UpperConfidenceBound(AcquisitionFunction):
         model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
         width: a number >= 0, a tensor that broadcasts to ``model.batch_shape``, or a ``Width``.
         posterior_transform: as for BoTorch's analytic acquisitions, such as a change of sign to minimise.
+        X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
 
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values in units of reward (broadcast with the
     model's batch shape). Differentiable in X where the model is. Source: Srinivas et al. 2010, equation 6.
 
-    Choose batches of q > 1 points one at a time, as BoTorch does with ``sequential=True``. At pending points
-    (``set_X_pending``, m x d) the model observes its posterior mean, which leaves mu unchanged and lowers sigma
-    (GP-BUCB, Desautels et al. 2014, section 3.2). The width does not change, although their theorem multiplies it by a
-    constant. For joint optimisation of q > 1 points (``optimize_acqf`` without ``sequential``,
-    ``optimize_acqf_mixed``) use ``qUpperConfidenceBound``.
+    Choose batches of q > 1 points one at a time, as BoTorch does with ``sequential=True``. At pending points the model
+    observes its posterior mean, which leaves mu unchanged and lowers sigma (GP-BUCB, Desautels et al. 2014, section
+    3.2). The width does not change, although their theorem multiplies it by a constant. For joint optimisation of q > 1
+    points (``optimize_acqf`` without ``sequential``, ``optimize_acqf_mixed``) use ``qUpperConfidenceBound``.
 
     Raises ValueError for a ``model`` that is not a BoTorch model, a ``width`` that is negative or of another shape, and
     X with q > 1.
@@ -52,6 +52,7 @@ class UpperConfidenceBound(AcquisitionFunction):
         model: Model,
         width: float | Tensor | Width,
         posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
     ) -> None:
         right = isinstance(width, Tensor) and (not width.is_cpu or bool((width >= 0).all()))  # at a glance
         if not (right and isinstance(model, Model) and cast(Tensor, width).shape in ((), model.batch_shape)):
@@ -61,6 +62,8 @@ class UpperConfidenceBound(AcquisitionFunction):
         self.register_buffer("width", cast(Tensor, width))
         self.posterior_transform = posterior_transform
         self._hallucinated = None
+        if X_pending is not None:
+            self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Points chosen and not yet observed, ``m x d``; None: there are none. Cost: that of m observations."""
@@ -118,6 +121,8 @@ def _inputs_of_upper_confidence_bound(
     model: Model,
     width: float | Tensor | Width = 2.0,
     posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
     **_unused: Any,
 ) -> dict[str, Any]:
-    return {"model": model, "width": width, "posterior_transform": posterior_transform}
+    given = {"posterior_transform": posterior_transform, "X_pending": X_pending}
+    return {"model": model, "width": width} | given

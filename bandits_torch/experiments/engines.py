@@ -221,5 +221,5 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ImportError("the engine 'ray' needs Ray: install bandits_torch[ray]") from error
+        raise ImportError('the engine "ray" needs Ray: pip install "ray[tune]"') from error
     return ray

@@ -1,4 +1,4 @@
-"""A generation node for Ax whose models expect the objective to change: ``pip install "bandits_torch[ax]"``."""
+"""A generation node for Ax whose models expect the objective to change: ``pip install ".[ax]"`` in a checkout."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
 
+__all__ = ["BanditNode"]
 _Values = Mapping[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""A sampler for Optuna whose models expect the objective to change: ``pip install "bandits_torch[optuna]"``."""
+"""A sampler for Optuna whose models expect the objective to change: ``pip install ".[optuna]"`` in a checkout."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
 
+__all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 _TIMES = "'number', 'clock' or a function of a trial"
 

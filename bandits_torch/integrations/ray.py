@@ -1,4 +1,7 @@
-"""Population-based bandits in Ray Tune, on models that learn noise and drift: ``pip install bandits_torch[ray]``."""
+"""Population-based bandits in Ray Tune, on models that learn noise and drift.
+
+Needs the extra: ``pip install ".[ray]"`` in a checkout.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from bandits_torch.files import atomic_write
 from bandits_torch.integrations.population.population import Population
 from bandits_torch.integrations.population.ranges import Categories, Numbers, Range, Scale, Space
 
+__all__ = ["PB2"]
 _FILE = "bandits_torch_pb2.json"  # among Tune's own files of an experiment
 _OF_A_TRIAL = ("last_score", "last_train_time", "last_perturbation_time")
 _DECADES = 30.0  # ends of a list so far apart, as a ratio, are seen on a logarithmic scale too

@@ -1,4 +1,4 @@
-"""A generator for Xopt whose models expect the machine to drift: ``pip install "bandits_torch[xopt]"``."""
+"""A generator for Xopt whose models expect the machine to drift: ``pip install ".[xopt]"`` in a checkout."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from bandits_torch.policies.policy import Observation
 from bandits_torch.recipes.point_averaging import auto_over_points
 from bandits_torch.state_files import read_state, write_state
 
+__all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
 _LEAST_SPREAD = 1e-12
 
@@ -225,4 +226,4 @@ def _begins_with(rows: np.ndarray, learned: np.ndarray | None) -> bool:
     return np.array_equal(rows[: len(learned)], learned, equal_nan=True)
 
 
-generators[TimeVaryingUCBGenerator.name] = TimeVaryingUCBGenerator  # so that YAML finds it by name
+generators.update({TimeVaryingUCBGenerator.name: TimeVaryingUCBGenerator})  # so that YAML finds it by name

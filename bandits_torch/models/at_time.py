@@ -8,6 +8,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import FantasizeMixin, Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
@@ -83,6 +84,12 @@ class AtTime(Model, FantasizeMixin):
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> AtTime:
         """A view of a copy of the model that has observed Y at X and this moment."""
         return AtTime(self.model.condition_on_observations(self._inputs(X), Y, **kwargs), self.time)
+
+    def fantasize(
+        self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
+    ) -> AtTime:
+        """A view of the model's at X and this moment."""
+        return AtTime(self.model.fantasize(self._inputs(X), sampler, observation_noise, **kwargs), self.time)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> AtTime:
         """``condition_on_observations`` as GPyTorch has it: targets without their last dimension, ``batch x n``."""

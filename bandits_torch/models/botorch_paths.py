@@ -6,6 +6,7 @@ Importing ``bandits_torch.models`` makes ``draw_matheron_paths``, ``get_matheron
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -70,6 +71,8 @@ def _paths_of_online_gp(
     update_strategy: Any = gaussian_update,
 ) -> SamplePath:
     _one_model(model)
+    if update_strategy is gaussian_update:  # which would ask for the model's likelihood
+        update_strategy = partial(gaussian_update, likelihood=None)
     with torch.no_grad():
         prior = prior_sampler(model=model, sample_shape=sample_shape)
         if not int(model.num_observations):

@@ -31,6 +31,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.settings import SMALLEST_RATIO
+from bandits_torch.models.broadcasting import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
@@ -56,27 +57,38 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
       the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
     * Any other kernel over space is copied, with the priors it comes with, for one replicate alone.
 
+    It sees the columns that ``kernel`` sees (``active_dims``).
+
     Args:
         kernel: over space, or a ``SpatioTemporalKernel``. It is not changed.
-        dim: number of inputs of space.
+        dim: number of inputs of space; that of the kernel's length-scales, if it has several.
         replicates: S; the batch shape is (S,), or () for one.
         anisotropy: standard deviation, under the prior, of the logarithm of a length-scale over their geometric mean;
             infinity: no such prior, as in BoTorch.
 
-    Raises ValueError for a ``kernel`` that is not one, counts that are not integers >= 1, an ``anisotropy`` that is not
-    positive, and several replicates of a kernel that is neither squared exponential nor Matern.
+    Raises ValueError for a ``kernel`` that is not one or of another batch, counts that are not integers >= 1, a ``dim``
+    that is not the kernel's, an ``anisotropy`` that is not positive, and several replicates of a kernel that is neither
+    squared exponential nor Matern.
     """
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)
     validation.positive_integer("replicates", replicates)
     validation.positive_or_infinite("anisotropy", anisotropy)
     batch = torch.Size([replicates] if replicates > 1 else [])
+    require_within(batch, kernel.batch_shape, "kernel.batch_shape")
     if isinstance(kernel, SpatioTemporalKernel):
         space = learnable(kernel.space_kernel, dim, replicates, anisotropy)
         return SpatioTemporalKernel(space, _learnable_time(kernel.time_kernel, batch))
     scaled = isinstance(kernel, ScaleKernel)
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    seen = kernel.active_dims
+    if seen is not None:
+        last = int(seen.max())
+        validation.require(last < dim, "dim", dim, f"above {last}, the last of the kernel's active_dims")
+        dim = len(seen)
     if isinstance(base, RBFKernel | MaternKernel):
+        own = base.lengthscale.shape[-1]
+        validation.require(own in (1, dim), "dim", dim, f"{own}, the number of the kernel's length-scales")
         squared_exponential = isinstance(base, RBFKernel)
         new = get_covar_module_with_dim_scaled_prior(dim, batch, use_rbf_kernel=squared_exponential).double()
         if isinstance(base, MaternKernel):
@@ -91,6 +103,7 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
     outputscale = kernel.outputscale.detach() if isinstance(kernel, ScaleKernel) else torch.ones(())
     scale = ScaleKernel(
         new,
+        active_dims=seen,
         batch_shape=batch,
         outputscale_prior=_around(outputscale.mean()),
         outputscale_constraint=GreaterThan(_TINY, transform=None, initial_value=1.0),
@@ -110,15 +123,15 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
         new.lengthscale = kernel.lengthscale.detach().double().expand(*batch, 1, 1)
         return new
     if isinstance(kernel, ExponentialForgettingKernel):
-        rate = kernel.forgetting_rate.detach().double().reshape(-1)[0]
+        rate = kernel.forgetting_rate.detach().double().squeeze(-1)
         inside = Interval(_TINY, 1 - _TINY)
         new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
-        new.register_prior("decay_prior", _around(-0.5 * torch.log1p(-rate)), _decay, _set_decay)
+        new.register_prior("decay_prior", _around(-0.5 * torch.log1p(-rate.mean())), _decay, _set_decay)
         return new.double()
     if isinstance(kernel, WienerKernel):
-        variance = kernel.drift_variance.detach().double().reshape(-1)[0]
+        variance = kernel.drift_variance.detach().double().squeeze(-1)
         return WienerKernel(
-            variance.expand(batch), kernel.start, _around(variance), batch_shape=batch
+            variance.expand(batch), kernel.start, _around(variance.mean()), batch_shape=batch
         ).double()
     validation.require(
         not batch, "kernel.time_kernel", kernel, "exponential forgetting or Wiener, for several"
@@ -184,7 +197,12 @@ def fit_hyperparameters(
 
     Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
     present values, member by member, so that a replicate's do not depend on the others. Noise has BoTorch's
-    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given.
+    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given. In place of a
+    ``fit_gpytorch_mll`` of one's own::
+
+        model = OnlineGP(learnable(MaternKernel(), dim=2), noise_variance=0.1, input_dim=2)
+        model.observe(X, Y)
+        fit_hyperparameters(model, [0])      # a single model is its only member
 
     Args:
         model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from botorch.models.model import FantasizeMixin, Model
 from botorch.posteriors import GPyTorchPosterior
+from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
@@ -42,6 +43,15 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
     def num_outputs(self) -> int:
         """Always 1."""
         return 1
+
+    @property
+    def likelihood(self) -> Any:
+        """There is none: ValueError, which names what learns hyperparameters here (``fit_hyperparameters``)."""
+        raise ValueError(
+            f"{type(self).__name__} has no likelihood (its noise is noise_variance): fit_gpytorch_mll cannot fit it. "
+            "To learn kernel, noise and mean from what an OnlineGP or ArmGP has observed, build it with a kernel from "
+            "bandits_torch.models.learnable and call bandits_torch.models.fit_hyperparameters(model, [0])"
+        )
 
     @property
     @abstractmethod
@@ -119,6 +129,23 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         model = copy.deepcopy(self) if wide == self.batch_shape else self.expand(wide)
         model.observe(X, Y)
         return model
+
+    def fantasize(
+        self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
+    ) -> OnlineModel:
+        """BoTorch's: a copy that has observed draws of the noisy posterior at X, ``batch x n x d``, one for each draw.
+
+        ``observation_noise``: variances, as in BoTorch, in place of ``noise_variance``.
+        """
+        if observation_noise is not None:
+            return super().fantasize(X, sampler, observation_noise, **kwargs)
+        kwargs.pop("propagate_grads", None)  # they always are
+        if X.shape[-2]:
+            return self.condition_on_observations(
+                X, sampler(self.posterior(X, observation_noise=True)), **kwargs
+            )
+        nothing = X.new_empty(*sampler.sample_shape, *X.shape[:-2], *self.batch_shape, 0, 1)
+        return self.condition_on_observations(X, nothing, **kwargs)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> OnlineModel:
         """``condition_on_observations`` as GPyTorch has it: targets without their last dimension, ``batch x n``."""

@@ -24,7 +24,7 @@ def read_parquet(file: Path) -> Columns:
     try:
         frame = pd.read_parquet(file)
     except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: install bandits_torch[parquet]") from error
+        raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from error
     except (OSError, ValueError) as error:
         raise ValueError(f"path must be a readable .parquet file, got {str(file)!r}: {error}") from error
     validation.require(len(frame) >= 1, "path", str(file), "a table of at least one row")

@@ -68,6 +68,8 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
     n, own = len(features), settings.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
         features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
+    with settings.takes_columns(own, features.shape[-1]):
+        own(features[:2]).to_dense()
     with torch.no_grad():
         variance = own(features, diag=True).expand(n)
         s = float(variance.mean())

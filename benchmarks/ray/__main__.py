@@ -2,7 +2,7 @@
 
 ``--only TASK``, ``--schedulers A,B``, ``--seeds 0:40``: these alone; ``--fast``: a shrunk run into a temporary folder;
 ``--page``: the page alone, from the tables there are. Runs that are in the table already are not played again. Needs
-``pip install "bandits_torch[ray]" scikit-learn``, and ``gymnasium`` for ``cartpole``.
+``pip install ".[ray]" scikit-learn``, and ``gymnasium`` for ``cartpole``.
 """
 
 from __future__ import annotations

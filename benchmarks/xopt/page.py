@@ -17,7 +17,7 @@ TRACKER, LATE = "exact tracker", "the same, {} shots late"  # what ``limit`` pla
 
 _HEAD = """# Xopt on a beam line that drifts
 
-Written by `python -m benchmarks.xopt`; run it again rather than edit it (`pip install "bandits_torch[xopt]"
+Written by `python -m benchmarks.xopt`; run it again rather than edit it (`pip install ".[xopt]"
 cheetah-accelerator`).
 
 Four quadrupoles and a screen in Cheetah; field errors (up to a quarter) and misalignments (up to 0.4 mm, both planes)

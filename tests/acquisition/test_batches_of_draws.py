@@ -3,6 +3,7 @@
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound as PlainUpperConfidenceBound
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.exceptions import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
@@ -11,6 +12,7 @@ from gpytorch.kernels import MaternKernel
 
 from bandits_torch.acquisition import (
     BayesianOverPriors,
+    DualMixtureBound,
     LikeliestPrior,
     OptimisticOverPriors,
     PathwisePointDraw,
@@ -20,6 +22,7 @@ from bandits_torch.acquisition import (
     UpperConfidenceBound,
 )
 from bandits_torch.models import ArmGP, OnlineGP
+from bandits_torch.theory import DualMixtureWidth
 from tests.reference.arm_gp_twins import isolated, smooth
 
 N = 6
@@ -99,6 +102,20 @@ def test_draws_for_pending_points_differ_and_are_kept(kind):
         assert not torch.allclose(draws[k], draws[(k + 1) % 3])
 
 
+@pytest.mark.parametrize("kind", ["exact", "points"])
+def test_pending_points_are_taken_where_a_draw_is_built_too(kind):
+    plain, choices = make(kind)
+    cls, model, pending = type(plain), plain.model, choices[:2]
+    by_name = get_acqf_input_constructor(cls)(model=model, training_data=None, X_pending=pending)
+    for given in ({"model": model, "X_pending": pending}, by_name):
+        torch.manual_seed(7)
+        built = cls(**given)(choices.unsqueeze(-2))
+        torch.manual_seed(7)
+        told = cls(model)
+        told.set_X_pending(pending)
+        assert torch.equal(built, told(choices.unsqueeze(-2)))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_joint_batch_is_valued_by_the_sum_of_its_draws(kind):
     acquisition, choices = make(kind)
@@ -165,6 +182,8 @@ def test_pending_arms_over_priors_are_those_of_the_index_under_every_prior(over)
         scores = base(choices.reshape(N, 1, 1, 1))
         wanted = over(base, *rest).reduce(scores)[0]
         assert wanted[int(chosen[k])] == wanted.max()
+    by_name = get_acqf_input_constructor(over)(model=model, training_data=None, X_pending=chosen[:2])
+    assert torch.equal(over(**by_name).X_pending, chosen[:2])
     with pytest.raises(UnsupportedError, match="X_pending"):
         over(PlainUpperConfidenceBound(model, 4.0), *rest).set_X_pending(choices[:1])
 
@@ -175,3 +194,16 @@ def test_playing_probabilities_refuse_pending_arms_by_name():
     acquisition.set_X_pending(None)
     with pytest.raises(ValueError, match="X_pending must be None: draw q arms"):
         optimize_acqf_discrete(acquisition, q=2, choices=choices_of(model))
+    by_name = get_acqf_input_constructor(PlayingProbability)
+    given = {"model": model, "training_data": None, "probabilities": acquisition.probabilities}
+    assert PlayingProbability(**by_name(**given))(model.candidates()).sum() == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="X_pending must be None: draw q arms"):
+        by_name(**given, X_pending=torch.zeros(1, 1, **F64))
+
+
+def test_bounds_of_a_theorem_refuse_pending_arms_by_name():
+    model = arm_gp()
+    acquisition = DualMixtureBound(model, DualMixtureWidth(1.0, 0.3, 0.1))
+    acquisition.set_X_pending(None)
+    with pytest.raises(ValueError, match="X_pending must be None: the bounds are of"):
+        optimize_acqf_discrete(acquisition, q=2, choices=choices_of(model), unique=False)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
@@ -41,6 +42,22 @@ def test_pending_points_are_a_hand_made_fantasy_at_the_mean():
         ucb.set_X_pending(None)
         assert torch.equal(ucb(X), plain(X))
     assert model.num_observations == 10
+
+
+@pytest.mark.parametrize("way", ["constructor", "input constructor"])
+def test_pending_points_are_taken_where_an_acquisition_is_built_too(way):
+    model = taught_gp()
+    pending, X = torch.rand(3, 2).double(), torch.rand(7, 1, 2).double()
+    told = UpperConfidenceBound(model, 1.5)
+    told.set_X_pending(pending)
+    if way == "constructor":
+        built = UpperConfidenceBound(model, 1.5, X_pending=pending)
+    else:  # as Ax builds it
+        make = get_acqf_input_constructor(UpperConfidenceBound)
+        built = UpperConfidenceBound(**make(model=model, training_data=None, width=1.5, X_pending=pending))
+    assert torch.equal(built.X_pending, pending)
+    assert torch.equal(built(X), told(X))
+    assert (built(X) < UpperConfidenceBound(model, 1.5)(X)).all()
 
 
 def test_one_pending_point_is_botorch_s_own_fantasy_model():

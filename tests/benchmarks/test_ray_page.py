@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-pytest.importorskip("ray", reason="Ray Tune is not installed: pip install bandits_torch[ray]")
+pytest.importorskip("ray", reason='Ray Tune is not installed: pip install ".[ray]"')
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 from benchmarks.ray.page import write_page

@@ -10,9 +10,7 @@ from bandits_torch.experiments import ProblemSetting, RecipeSetting, sweep
 from bandits_torch.experiments.engines import find_engine
 from bandits_torch.history import History
 
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="no Ray: install bandits_torch[ray]"
-)
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='no Ray: pip install ".[ray]"')
 COMMAND = [
     "sweep",
     "--problems",
@@ -54,5 +52,5 @@ def test_one_command_sweeps_on_ray_what_the_local_runner_sweeps_bit_for_bit(tmp_
 
 def test_a_missing_ray_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"install bandits_torch\[ray\]"):
+    with pytest.raises(ImportError, match=r'pip install "ray\[tune\]"'):
         find_engine("ray", 1, None)

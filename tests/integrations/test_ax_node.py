@@ -6,7 +6,7 @@ import math
 import pytest
 from gpytorch.kernels import RBFKernel
 
-pytest.importorskip("ax", reason="Ax is not installed: pip install bandits_torch[ax]")
+pytest.importorskip("ax", reason='Ax is not installed: pip install ".[ax]"')
 
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig

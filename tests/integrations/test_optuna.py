@@ -8,7 +8,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-pytest.importorskip("optuna", reason="Optuna is not installed: pip install bandits_torch[optuna]")
+pytest.importorskip("optuna", reason='Optuna is not installed: pip install ".[optuna]"')
 
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution

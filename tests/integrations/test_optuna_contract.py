@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("optuna", reason="Optuna is not installed: pip install bandits_torch[optuna]")
+pytest.importorskip("optuna", reason='Optuna is not installed: pip install ".[optuna]"')
 pytest.importorskip("optuna.testing.pytest_samplers", reason="this Optuna ships no tests of samplers")
 
 from optuna.testing import pytest_samplers as shipped

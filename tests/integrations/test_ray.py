@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray Tune is not installed: pip install bandits_torch[ray]")
+pytest.importorskip("ray", reason='Ray Tune is not installed: pip install ".[ray]"')
 
 import ray
 from ray import tune

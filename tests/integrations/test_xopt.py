@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-pytest.importorskip("xopt", reason="Xopt is not installed: pip install bandits_torch[xopt]")
+pytest.importorskip("xopt", reason='Xopt is not installed: pip install ".[xopt]"')
 
 from xopt import VOCS, Evaluator, Xopt
 from xopt.errors import VOCSError

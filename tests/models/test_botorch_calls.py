@@ -1,5 +1,9 @@
 """What BoTorch's and GPyTorch's own functions call on a model: beside a ``SingleTaskGP``, or refused by name."""
 
+import re
+import textwrap
+
+import gpytorch
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound, get_acquisition_function, qKnowledgeGradient
@@ -8,12 +12,15 @@ from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import IdentityMCObjective, ScalarizedPosteriorTransform
 from botorch.acquisition.utils import prune_inferior_points
+from botorch.fit import fit_gpytorch_mll
 from botorch.generation import MaxPosteriorSampling, gen_candidates_scipy, get_best_candidates
 from botorch.optim.initializers import gen_batch_initial_conditions, gen_one_shot_kg_initial_conditions
 from botorch.optim.optimize import optimize_acqf_list
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
+from bandits_torch import models
 from bandits_torch.acquisition import UpperConfidenceBound as OurUpperConfidenceBound
 from tests.reference import botorch_twins as twins
 
@@ -104,6 +111,22 @@ def test_models_over_arms_know_one_noise_and_refuse_another(label):
     sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
     with pytest.raises(ValueError, match="noise must be noise_variance"):
         model.fantasize(X, sampler, observation_noise=2 * own)
+
+
+@pytest.mark.parametrize("label", twins.MODELS)
+def test_botorch_s_fit_is_refused_with_what_learns_hyperparameters_here(label):
+    model = twins.MODELS[label]().model
+    with pytest.raises(ValueError, match=r"has no likelihood.*fit_hyperparameters\(model, \[0\]\)"):
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+
+
+def test_the_example_of_what_learns_hyperparameters_runs():
+    """That of the docstring."""
+    text = textwrap.dedent(re.search(r"::\n\n((?: {8}.*\n)+)", models.fit_hyperparameters.__doc__)[1])
+    X = torch.rand(20, 2, **F64)
+    known = {"X": X, "Y": torch.sin(6 * X[:, :1]), **vars(models), **vars(gpytorch.kernels)}
+    exec(text, known)
+    assert not torch.equal(known["model"].noise_variance, torch.tensor(0.1, **F64))
 
 
 def test_a_call_gives_the_posterior_as_a_distribution(case):

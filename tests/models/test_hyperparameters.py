@@ -22,7 +22,7 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
-from bandits_torch.models import hyperparameters
+from bandits_torch.models import LeverageSampling, SketchedGP, hyperparameters
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
@@ -216,6 +216,15 @@ def test_what_is_learnable_begins_as_the_kernel_given():
             torch.testing.assert_close(actual, expected.expand_as(actual), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", [ExponentialForgettingKernel, WienerKernel])
+def test_every_replicate_begins_at_its_own_rate(kind):
+    rates = torch.tensor([0.1, 0.3, 0.5]).double()
+    kernel = SpatioTemporalKernel(kernel_of(0.3), kind(rates, batch_shape=torch.Size([3])))
+    X = inputs_of(6, over_time=True)
+    new = learnable(kernel, 2, 3)(X).to_dense()
+    torch.testing.assert_close(new, kernel(X).to_dense(), rtol=1e-6, atol=1e-9)
+
+
 # -- the model afterwards ------------------------------------------------------------------------------
 
 
@@ -392,6 +401,52 @@ def test_what_cannot_be_learned_is_refused_or_left():
     assert model.noise_variance == 0.1
     with pytest.raises(ValueError, match="noise_variance"):
         ArmGP(3, torch.eye(3).double(), 0.1).adopt(torch.ones(2).double(), torch.zeros(()).double())
+
+
+@pytest.mark.parametrize("time", [None, ExponentialForgettingKernel(torch.tensor(0.1).double())])
+def test_a_kernel_of_other_dimensions_or_replicates_is_refused_by_name(time):
+    def over(space):
+        return space.double() if time is None else SpatioTemporalKernel(space.double(), time)
+
+    with pytest.raises(ValueError, match="dim must be 2, the number of the kernel's length-scales, got 1"):
+        learnable(over(RBFKernel(ard_num_dims=2)), 1)
+    with pytest.raises(ValueError, match="dim must be above 3, the last of the kernel's active_dims, got 2"):
+        learnable(over(MaternKernel(active_dims=[0, 3])), 2)
+    with pytest.raises(ValueError, match=r"kernel\.batch_shape must be .* \(2,\), got \(3,\)"):
+        learnable(over(RBFKernel(batch_shape=torch.Size([3]))), 1, 2)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_what_is_learnable_sees_the_columns_that_the_kernel_sees(scaled):
+    kernel = RBFKernel(active_dims=[2, 0], ard_num_dims=2).double()
+    kernel.lengthscale = torch.tensor([[0.3, 0.7]])
+    kernel = ScaleKernel(kernel).double() if scaled else kernel
+    X = inputs_of(5, over_time=True)
+    new = learnable(kernel, 3)
+    torch.testing.assert_close(new(X).to_dense(), kernel(X).to_dense(), rtol=1e-6, atol=1e-9)
+    model = model_over(new, d=3)
+    model.observe(X, X[:, :1])
+    assert fit_hyperparameters(model, [0]) == [0]
+    moved = X.clone()
+    moved[:, 1] += 1.0
+    assert torch.equal(model.kernel(X).to_dense(), model.kernel(moved).to_dense())
+
+
+@pytest.mark.parametrize("build", [learnable, lambda kernel, dim: RBFKernel(ard_num_dims=dim).double()])
+def test_a_kernel_over_other_inputs_than_the_model_s_is_refused_by_name(build):
+    kernel, arms = build(RBFKernel(), 3), torch.rand(6, 2).double()
+    expected = "kernel must take inputs of 2 columns, got .*Kernel: "
+    for make in (
+        lambda: OnlineGP(kernel, 0.1, input_dim=2),
+        lambda: ArmGP(arms, kernel, 0.1),
+        lambda: SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling(2.0)),
+        lambda: recipes.gp_ucb(arms, kernel, 0.1),
+        lambda: recipes.tv_gp_ucb(arms, kernel, 0.1, forgetting_rate=0.1),
+        lambda: recipes.gp_ucb(Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()), kernel, 0.1),
+        lambda: recipes.auto(arms, kernel),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            make()
 
 
 @pytest.mark.parametrize("failure", [ModelFittingError, NotPSDError, NanError])

@@ -2,7 +2,7 @@
 
 Clients ask and tell over HTTP and try again until they have an answer; a tenth of the rewards they tell twice, by
 intention. Afterwards every question must have one owner, and the policy must have learned every reward told once, with
-the arm that its client was given.
+the arm that its client was given. The page's policy keeps no rewards, so one that does stands in for it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,26 @@ import torch
 ROOT = Path(__file__).parents[2]
 
 
+PAGES_POLICY = "    return AskTell.auto(20)\n"
+KEEPS_REWARDS = """    import torch
+    from gpytorch.kernels import RBFKernel
+    from bandits_torch import recipes
+
+    arms = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
+    return AskTell(recipes.gp_ucb(arms, RBFKernel().double(), 0.05))
+"""
+
+
+def page() -> str:
+    """The program: the first block of Python on the page."""
+    text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0]
+
+
 def source() -> str:
-    """The first block of Python on the page."""
-    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)[0]
+    """The program with a policy that keeps all rewards it has learned."""
+    before, after = page().split(PAGES_POLICY)
+    return before + KEEPS_REWARDS + after
 
 
 class Client(threading.Thread):

@@ -26,7 +26,6 @@ class ArmModel(OnlineModel):
     arms: Tensor
     drifts: bool = False
     can_condition_mean = False
-    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
     _batch_shape: torch.Size
     _candidates: Tensor | None = None
 
@@ -49,6 +48,8 @@ class ArmModel(OnlineModel):
         """
         self.register_buffer("arms", arms)
         self.prior = prior_over(arms, settings.kernel_over(arms, kernel))
+        with settings.takes_columns(self.prior.kernel, arms.shape[-1]):
+            self.prior.matrix(torch.arange(min(2, arms.shape[-2]), device=arms.device))
         noise = settings.noise_over(arms, noise_variance)
         mean = settings.prior_mean_over(arms, prior_mean)
         over_time = self.prior.time_kernel

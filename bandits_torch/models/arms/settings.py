@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from gpytorch.kernels import Kernel
@@ -22,6 +24,17 @@ def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
         return ArmCovarianceKernel(kernel.to(arms))
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel or a tensor")
     return copy.deepcopy(kernel).to(arms)
+
+
+@contextmanager
+def takes_columns(kernel: Kernel, count: int) -> Iterator[None]:
+    """Within the block a kernel is evaluated at a few inputs of so many columns: ValueError where it cannot be."""
+    try:
+        with torch.no_grad():
+            yield
+    except (RuntimeError, IndexError) as error:
+        kind = type(kernel).__name__
+        raise ValueError(f"kernel must take inputs of {count} columns, got a {kind}: {error}") from error
 
 
 def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:

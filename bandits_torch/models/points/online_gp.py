@@ -17,7 +17,13 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.settings import SMALLEST_RATIO, SMALLEST_SPREAD, check_ratio, noise_over
+from bandits_torch.models.arms.settings import (
+    SMALLEST_RATIO,
+    SMALLEST_SPREAD,
+    check_ratio,
+    noise_over,
+    takes_columns,
+)
 from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 from bandits_torch.models.points.conditioning import factor_anew, new_rows, predict
@@ -66,7 +72,6 @@ class OnlineGP(HeldPoints):
     do not broadcast; TypeError for a ``kernel`` that is not a kernel.
     """
 
-    likelihood = None  # for BoTorch's ``fantasize``: the noise is ``noise_variance``
     _own_noise = False  # whether some observations came with noise variances of their own
 
     def __init__(
@@ -94,6 +99,8 @@ class OnlineGP(HeldPoints):
         self.kernel = copy.deepcopy(kernel).to(dtype=dtype, device=device)
         self.prior_mean = copy.deepcopy(prior_mean).to(dtype=dtype, device=device)
         self.register_buffer("noise_variance", noise)
+        with takes_columns(self.kernel, input_dim):
+            self.kernel(noise.new_zeros(2, input_dim)).to_dense()
         check_ratio(noise, self._variance_at_origin())
         own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
         self.data = GrowingCholesky(input_dim, shape, own, dtype, device)
