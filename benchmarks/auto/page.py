@@ -13,6 +13,7 @@ from benchmarks.auto.limit import REPLICATES
 from benchmarks.auto.playing import DEVELOPMENT, MISTAKES, POLICIES, VALIDATION
 from benchmarks.leaderboard import settings
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told
 
 LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
 
@@ -23,8 +24,8 @@ tried before, is in `../PROTOCOL.md`. Regret is cumulative and dynamic.
 """
 _BOARD = """## The leaderboard's environments
 
-From the leaderboard's table (seed 0, {replicates} replicates where they are drawn): {others} other policies, and
-`auto`. Rank 1 is the least of one of its classes and the others: the two do not rank each other. Ratios: regret over
+From the leaderboard's table: {others} other policies, and `auto`; of seed {seed}, {replicates}.
+Rank 1 is the least of one of its classes and the others: the two do not rank each other. Ratios: regret over
 that of the best other policy of each environment. Level: at most two standard errors (of the difference) above the best
 other. Environments of development in italics.
 
@@ -63,7 +64,8 @@ def _board() -> list[str]:
     everyone = everyone[everyone["environment"].isin(settings.RANKED)]
     is_own = everyone["policy"].isin(list(POLICIES))
     board, ours = everyone[~is_own], everyone[is_own]
-    lines = [_BOARD.format(others=board["policy"].nunique(), replicates=board["replicate"].nunique())]
+    replicates = seeds_told(board, "replicate", "environment", "replicate")
+    lines = [_BOARD.format(others=board["policy"].nunique(), seed=settings.SEED, replicates=replicates)]
     rows, summary = [], []
     for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
         own = ours[ours["policy"] == policy]
@@ -165,6 +167,8 @@ def _misled(ours: pd.DataFrame) -> list[str]:
             continue
         told = [means["auto"], *means[list(MISTAKES)]]
         ratio = sum(told[1:]) / len(MISTAKES) / told[0]
-        rows.append([environment, seed, *(f"{regret:.1f}" for regret in told), f"{ratio:.2f}"])
-    heads = ["environment", "seed", "rightly", *(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]
+        replicates = seeds_told(cell, "replicate", what="replicate")
+        rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in told), f"{ratio:.2f}"])
+    heads = ["environment", "seed", "replicates", "rightly"]
+    heads += [*(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]
     return [_MISLED, markdown(heads, rows)] if rows else []

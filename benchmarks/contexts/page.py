@@ -11,6 +11,7 @@ from bandits_torch.files import atomic_write
 from benchmarks.contexts.dense import DENSE, DRIFT, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
 from benchmarks.contexts.linear import EXPLORATION, OURS
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told
 
 ASKED_REGRET, ASKED_TIME = 1.1, 20
 
@@ -59,12 +60,12 @@ def _dense(table: pd.DataFrame) -> list[str]:
                     "same arms": f"{100 * same[name].mean():.1f} %",
                 }
             )
-    horizon, seeds = table["step"].max(), table["seed"].nunique()
+    horizon, seeds = table["step"].max(), seeds_told(table, "seed", "problem")
     return [
         "## Against a dense process made anew at every step",
         "",
         f"`contextual-gp`: 20 arms, 40 contexts, a draw over arm x context that is fixed or drifts (rate {DRIFT} a",
-        f"step), {horizon} steps, {seeds} seed(s). All take every step in turn, in one process on one thread, with the",
+        f"step), {horizon} steps, {seeds}. All take every step in turn, in one process on one thread, with the",
         f"same kernel and width {WIDTH}; the dense refit holds all data, computes its kernel matrix and factors it",
         f"anew at the steps at which it is asked, the last {TIMED} among them, and plays in between what the exact",
         "model over the 800 pairs of arm and context plays (*contexts listed*), whose posterior is its own; *same",
@@ -92,10 +93,10 @@ def _coba(table: pd.DataFrame) -> list[str]:
             if policy != "best arms":
                 row[policy] = f"{short.mean():.4f} +- {error:.4f}{told}"
         rows.append(row)
-    seeds = table["seed"].nunique()
+    seeds = seeds_told(table, "seed", "environment")
     return [
         "Environments that `coba` generates (five actions, five features of context and action each, all new at every",
-        f"step; rewards in [0, 1]), {seeds} seeds: mean regret a step, with its standard error over seeds.",
+        f"step; rewards in [0, 1]), {seeds}: mean regret a step, with its standard error over seeds.",
         f"Settings are the best, on two other seeds and half the steps, of {len(OURS)} for ours (lengthscale",
         f"over median distance, width) and {len(EXPLORATION)} for each of theirs. Their policies see the products of",
         "context and action (`1, a, xa`), which is the true model in `linear`.",

@@ -9,6 +9,7 @@ import pandas as pd
 from bandits_torch.files import atomic_write
 from benchmarks.continuous.race import AUTO, OURS
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told, too_few
 
 WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a step at the end
 _HEAD = """# The clock counts
@@ -37,13 +38,9 @@ def _section(table: pd.DataFrame) -> str:
     runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
     complete = runs.dropna().reset_index()[["problem", "replicate"]]
     table = table.merge(complete, on=["problem", "replicate"])
-    seeds = table.groupby("problem", sort=False)["replicate"].nunique()
-    told = "seeds: " + ", ".join(
-        f"{str(name).removeprefix('dynamic-')} {count}" for name, count in seeds.items()
-    )
-    text = f"\n## {horizon:g} s\n\nAn evaluation takes {evaluation:g} s; {told}.\n\n"
-    if seeds.max() == 1:
-        text += "**One seed: no standard error, and no verdict that would stand.**\n\n"
+    told = seeds_told(table, "replicate", "problem").replace("dynamic-", "")
+    text = f"\n## {horizon:g} s\n\nAn evaluation takes {evaluation:g} s. {told}.\n\n"
+    text += too_few(table, "replicate", "problem")
     text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"
     by = table.groupby(["policy", "problem"], sort=False)["regret"]
     mean, error = by.mean().unstack(), by.sem().unstack()

@@ -12,6 +12,7 @@ import pandas as pd
 from bandits_torch.recorder import versions
 from benchmarks.continuous.auto_step import describe
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, REFIT, SMOOTH, WIDTH, WIDTHS
+from benchmarks.tables import seeds_told
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -75,6 +76,7 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
         )
     said = _verdicts(regret[names], times[names])
     replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
+    seeds = seeds_told(frame, "replicate", "problem")
     missing = (
         "" if "W-DBO" in policies else "\n**W-DBO is left out: the package `wdbo-algo` is not installed.**\n"
     )
@@ -87,7 +89,7 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
     wrote = ", ".join(f"{name} {version}" for name, version in versions().items())
     return f"""# Dynamic standard functions over continuous domains
 
-`python -m benchmarks.continuous`: {horizon} steps, replicates: {replicates}, one thread; {wrote}.
+`python -m benchmarks.continuous`: {horizon} steps, {seeds}, one thread; {wrote}.
 {shrunk}{missing}
 The last input of each function is time, the step over the horizon. Our upper confidence bounds have width {WIDTH:g},
 plain BoTorch's {" and ".join(f"{width:g}" for width in WIDTHS)}, W-DBO its own. All begin with the same {INITIAL} Sobol

@@ -8,6 +8,7 @@ import pandas as pd
 
 from bandits_torch.files import atomic_write
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told, too_few
 
 _HEAD = """# Problems that others wrote
 
@@ -17,13 +18,13 @@ Nobody is told more than the bounds or the number of arms. The protocol stands a
 `bandits.py`; nothing was tuned on these problems.
 """
 _PEAKS = """
-## Moving peaks: {count} of the 14 instances, {seeds} seeds
+## Moving peaks: {count} of the 14 instances
 
-Mean over seeds; in brackets the standard error, where there are several. Evaluations between changes are a hundredth of
-the published (at least 10; so F8 would be F7, and is left out): these figures are not those of the competitions.
-A single run says little: last digits that differ between processors lead to other runs.
+{seeds}. Mean over seeds; in brackets the standard error, where there are several. Evaluations between changes are a
+hundredth of the published (at least 10; so F8 would be F7, and is left out): these figures are not those of the
+competitions. A single run says little: last digits that differ between processors lead to other runs.
 
-### {title}
+{few}### {title}
 
 """
 _MEASURES = {
@@ -34,10 +35,10 @@ _MEASURES = {
 _BANDITS = """
 ## Bandits of river: sum of rewards
 
-{told} replicates, the same environments for all; in brackets the standard error of the mean. A mean rank is
+{seeds}, the same environments for all; in brackets the standard error of the mean. A mean rank is
 over the problems that a policy has played: bayesianbandits' are too slow for a hundred arms.
 
-"""
+{few}"""
 
 
 def write_page(results: Path) -> Path:
@@ -60,8 +61,9 @@ def _peaks(played: pd.DataFrame) -> str:
     text = ""
     for measure, title in _MEASURES.items():
         head = _PEAKS if not text else "\n### {title}\n\n"
-        count, seeds = played["problem"].nunique(), played["replicate"].nunique()
-        text += head.format(count=count, seeds=seeds, title=title) + _table(
+        count, seeds = played["problem"].nunique(), seeds_told(played, "replicate", "problem")
+        few = too_few(played, "replicate", "problem")
+        text += head.format(count=count, seeds=seeds, few=few, title=title) + _table(
             played, measure, largest_first=False
         )
     step = played.groupby("policy")["seconds"].median().mul(1000).sort_values()
@@ -70,7 +72,9 @@ def _peaks(played: pd.DataFrame) -> str:
 
 
 def _bandits(played: pd.DataFrame) -> str:
-    head = _BANDITS.format(told=played["replicate"].nunique())
+    head = _BANDITS.format(
+        seeds=seeds_told(played, "replicate", "problem"), few=too_few(played, "replicate", "problem")
+    )
     return head + _table(played, "reward", largest_first=True)
 
 

@@ -13,6 +13,7 @@ from benchmarks.leaderboard.figures import plot_environments, plot_ranks
 from benchmarks.leaderboard.running import Tables
 from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, ranking, regrets, shares, summary
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told
 
 _NAMED = 7  # policies in colour, the best by rank, and random
 
@@ -29,8 +30,8 @@ Molene records overlap, so their standard errors are too small; on Beijing's the
 """
 _RANKING = """## Ranking
 
-By mean regret on {environments} environments, {policies} policies, {replicates} replicates where they are drawn. Rank 1
-is the least regret of an environment; ties share. Interval: {level:.0%} of {resamples} bootstrap samples of
+By mean regret on {environments} environments, {policies} policies; of seed {seed}, {replicates}.
+Rank 1 is the least regret of an environment; ties share. Interval: {level:.0%} of {resamples} bootstrap samples of
 environments and, within them, of replicates (the same for all policies): where the mean rank would lie on another
 choice of environments like these. Share: mean regret as a share of random's, averaged over the environments. First:
 where it is best.
@@ -71,7 +72,8 @@ def write_page(folder: Path) -> list[Path]:
         facts = {
             "environments": len(played),
             "policies": len(policies),
-            "replicates": shown["replicate"].nunique(),
+            "seed": settings.SEED,
+            "replicates": seeds_told(shown, "replicate", "environment", "replicate"),
         }
         order = list(ranks.index)
         parts += [_RANKING.format(**facts, level=LEVEL, resamples=RESAMPLES), _ranking_table(ranks)]

@@ -12,6 +12,7 @@ import pandas as pd
 from bandits_torch.files import atomic_write
 from benchmarks.parallel.floor import floor
 from benchmarks.parallel.race import Size, random_pull
+from benchmarks.tables import seeds_told
 
 ONE, ASKED = "one at a time", 1.2
 COUNTED = ("8 rolling", "8 in batches", "8 workers")
@@ -102,7 +103,8 @@ def write_page(
         "`PROTOCOL.md` beside this folder.",
         "",
         *(
-            f"Over {over}: {size.horizon} rewards, {size.replicates} replicates."
+            f"Over {over}: {size.horizon} rewards; of seed {size.seed}, "
+            f"{seeds_told(table[table['over'] == over], 'replicate', 'problem', 'replicate')}."
             for over, size in sizes.items()
         ),
         "",

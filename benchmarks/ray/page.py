@@ -10,6 +10,7 @@ import pandas as pd
 from bandits_torch.files import atomic_write
 from benchmarks.ray.race import OURS, RAYS, TASKS
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told
 
 _ASKED_MS = 100
 _TITLES = {
@@ -69,7 +70,8 @@ def write_page(results: Path) -> Path:
     for name, table in tables.items():
         rows = _rows(name, table)
         title = _TITLES[name.removesuffix("-again")] + (", again" if name.endswith("-again") else "")
-        lines += [f"## {title}", "", markdown(rows[0], [row.values() for row in rows])]
+        lines += [f"## {title}", "", f"{seeds_told(table, 'seed', 'scheduler')}.", ""]
+        lines += [markdown(rows[0], [row.values() for row in rows])]
     path = results / "RESULTS.md"
     with atomic_write(path) as file:
         file.write("\n".join(lines).encode())

@@ -8,6 +8,7 @@ import pandas as pd
 
 from bandits_torch.files import atomic_write
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told
 from benchmarks.widths import ratios
 from benchmarks.widths.races import BAND, BASE, DRIFT, LENGTH_SCALES, MODEL_HOLDS, TOLD
 
@@ -15,7 +16,7 @@ LIMIT = 1.5  # times the regret of width 2
 _HEAD = """# Widths with a theorem, unknown length-scales, and R-PERP
 
 Written by `python -m benchmarks.widths`; run it again rather than edit it. Regret is cumulative, mean ± standard error
-over replicates of a problem.
+over {replicates} of every problem.
 
 """
 
@@ -24,10 +25,13 @@ def write_page(out: Path) -> Path:
     """Write ``RESULTS.md`` from the tables that there are."""
     made = {"band.csv": _band, "ratios.csv": _ratios, "dual.csv": _dual}
     made |= {"length_scales.csv": _length_scales, "drift.csv": _drift}
-    text = "\n".join(part(pd.read_csv(out / name)) for name, part in made.items() if (out / name).exists())
+    tables = {name: pd.read_csv(out / name) for name in made if (out / name).exists()}
+    races = [table[["replicate"]] for table in tables.values() if "replicate" in table]
+    head = _HEAD.format(replicates=seeds_told(pd.concat(races), "replicate", what="replicate"))
+    text = "\n".join(made[name](table) for name, table in tables.items())
     path = out / "RESULTS.md"
     with atomic_write(path) as file:
-        file.write((_HEAD + text).encode())
+        file.write((head + text).encode())
     return path
 
 

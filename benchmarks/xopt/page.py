@@ -9,6 +9,7 @@ import pandas as pd
 
 from bandits_torch.files import atomic_write
 from benchmarks.speed.page import markdown
+from benchmarks.tables import seeds_told
 
 OPENING = 10
 OURS = "ours"
@@ -32,7 +33,7 @@ default settings, and live on one simulated clock of a second a shot. Seconds ar
 _LIMIT = """
 ## How far that is from what can be had
 
-`python -m benchmarks.xopt.limit`, seeds {first} to {last}, over the shots that all generators have and over 2 000: a
+`python -m benchmarks.xopt.limit`, {seeds}, over the shots that all generators have and over 2 000: a
 tracker that knows the beam line exactly, begins at its best strengths and follows the exact gradient; and the same
 strengths as many shots late as it may take to learn where they are. It never searches for another valley, so it is no
 strict bound. But a generator begins with nothing known and sees one noisy number a shot.
@@ -73,7 +74,7 @@ def write_page(out: Path) -> Path:
     lengths = table[table["player"] == OURS].groupby("seed")["shot"].max() + 1
     told = ", ".join(f"{length} on seed {seed}" for seed, length in lengths.items())
     text = _HEAD + f"This table: `python -m benchmarks.xopt {asked}`. Shots of ours: {told}.\n\n"
-    text += f"## The same {most} shots for all\n\n"
+    text += f"## The same {most} shots for all: {seeds_told(table, 'seed', 'player')}\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
     text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"
     if {OURS, _DRIFTING} <= set(means):  # else only some have played
@@ -114,7 +115,9 @@ def _long(table: pd.DataFrame) -> str:
         part = ours[(ours["shot"] >= low) & (ours["shot"] < high)]
         error, rate = part.groupby("seed")["error"].mean().mean(), 1 / part["seconds"].mean()
         rows.append([f"{low} to {high - 1}", f"{error:.3f}", f"{rate:.1f}"])
-    return "\n## Ours, further on\n\n" + markdown(["shots", "error", "shots a second"], rows)
+    seeds = [seeds_told(ours[ours["shot"] >= low], "seed") for low in edges[:-1]]
+    rows = [[*row, told] for row, told in zip(rows, seeds, strict=True)]
+    return "\n## Ours, further on\n\n" + markdown(["shots", "error", "shots a second", "seeds"], rows)
 
 
 def _limit(path: Path) -> str:
@@ -127,5 +130,5 @@ def _limit(path: Path) -> str:
         [str(what), *(f"{row[span, 'mean']:.3f} ± {2 * row[span, 'sem']:.3f}" for span in ("early", "all"))]
         for what, row in each.iterrows()
     ]
-    text = _LIMIT.format(first=limit["seed"].min(), last=limit["seed"].max())
+    text = _LIMIT.format(seeds=seeds_told(limit, "seed", "what"))
     return text + markdown(["strengths", "error, first shots", "all shots"], rows)

@@ -1,6 +1,5 @@
 """The protocol of ``auto``: its environments, a short run from command to page, and the page that is committed."""
 
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -75,13 +74,6 @@ def test_from_command_to_page(tmp_path):
     text = (tmp_path / "RESULTS.md").read_text()
     assert "heavy-tails" in text
     assert "bernoulli" in text
-
-
-def test_the_committed_page_is_what_the_program_writes_from_the_committed_table(tmp_path):
-    for name in ("totals.csv", "limit.csv"):
-        shutil.copy(RESULTS / name, tmp_path)
-    page.write_page(tmp_path)
-    assert (tmp_path / "RESULTS.md").read_text() == (RESULTS / "RESULTS.md").read_text()
 
 
 def test_what_is_told_in_other_units_is_right_once_it_is_converted():

@@ -5,15 +5,9 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.widths import page, races, ratios
-from benchmarks.widths.page import within, write_page
+from benchmarks.widths.page import within
 
 RESULTS = Path(page.__file__).parent / "results"
-
-
-def test_page_is_written_from_its_tables(tmp_path):
-    for table in RESULTS.glob("*.csv"):
-        (tmp_path / table.name).write_bytes(table.read_bytes())
-    assert write_page(tmp_path).read_text() == (RESULTS / "RESULTS.md").read_text()
 
 
 def test_band_is_within_half_of_width_2_on_ten_environments_or_more():
