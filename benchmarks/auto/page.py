@@ -10,7 +10,8 @@ from scipy.stats import rankdata
 
 from bandits_torch.files import atomic_write
 from benchmarks.auto.limit import REPLICATES
-from benchmarks.auto.playing import DEVELOPMENT, MISTAKES, POLICIES, VALIDATION
+from benchmarks.auto.playing import DEVELOPMENT, HISTORY, MISTAKES, POLICIES, VALIDATION
+from benchmarks.auto.risers import RISERS
 from benchmarks.leaderboard import settings
 from benchmarks.speed.page import markdown
 from benchmarks.tables import seeds_told
@@ -50,10 +51,19 @@ as a ratio to that when told rightly.
 """
 
 
+_RISERS = """## Hidden risers
+
+Regret of the 500 steps after an arm, or a region, became best while nobody played it, as a ratio to that of the best rival;
+in brackets the worst replicate's share of the largest regret that any rival had. Rivals: those played beside it, among them
+`r_gp_ucb`, which is told how much changes in all.
+
+"""
+
+
 def write_page(folder: Path) -> Path:
     """Write the page into the folder of the table."""
     ours = pd.read_csv(folder / "totals.csv")
-    parts = [_INTRODUCTION, *_board(), *_limit(folder), *_others(ours), *_misled(ours)]
+    parts = [_INTRODUCTION, *_board(), *_limit(folder), *_others(ours), *_risers(ours), *_misled(ours)]
     with atomic_write(folder / "RESULTS.md") as file:
         file.write("\n".join(parts).encode())
     return folder / "RESULTS.md"
@@ -157,6 +167,26 @@ def _limit(folder: Path) -> list[str]:
     counts = {"rates": limit["forgetting_rate"].nunique(), "widths": limit["width"].nunique()}
     heads = ["environment", "rate", "width", "with these", "best other in hindsight", *POLICIES]
     return [_LIMIT.format(replicates=REPLICATES, **counts), markdown(heads, shown), ""]
+
+
+def _risers(ours: pd.DataFrame) -> list[str]:
+    own, rows = (*POLICIES, HISTORY), []
+    for environment in RISERS:
+        for seed, cell in ours[ours["environment"] == environment].groupby("seed"):
+            by_policy = cell.groupby("policy")["regret"]
+            means, worst = by_policy.mean(), by_policy.max()
+            rivals = means.drop([name for name in own if name in means])
+            if rivals.empty:
+                continue
+            never = worst[rivals.index].max()
+            shown = [
+                f"{means[name] / rivals.min():.2f} ({worst[name] / never:.0%})" if name in means else ""
+                for name in own
+            ]
+            best = f"`{rivals.idxmin()}` {rivals.min():.4g}"
+            rows.append([environment, seed, cell["replicate"].nunique(), *shown, best, len(rivals)])
+    heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in own), "best rival", "rivals"]
+    return [_RISERS, markdown(heads, rows), ""] if rows else []
 
 
 def _misled(ours: pd.DataFrame) -> list[str]:
