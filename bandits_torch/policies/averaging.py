@@ -184,6 +184,10 @@ class ModelAveraging(Policy):
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 
+    def numbers_per_step(self, observations: int) -> int:
+        """A tenth of the members' covariances: a step passes over some rows, and now and then over all."""
+        return super().numbers_per_step(observations) * self.num_members // 10
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.

@@ -133,6 +133,10 @@ class PointAveraging(Policy):
 
     _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
 
+    def numbers_per_step(self, observations: int) -> int:
+        """0: its matrices are small and many, and threads never paid."""
+        return 0
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
