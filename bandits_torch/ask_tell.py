@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast, overload
 
@@ -21,6 +21,7 @@ from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.standardised import StandardisedPolicy
 from bandits_torch.policies.wrapping import WrappingPolicy
+from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
 
 
@@ -53,6 +54,7 @@ class AskTell(Described):
       of every choice.
     * Threads: calls run one at a time, and numbers are unique. So do ``copy.deepcopy``, ``pickle`` and ``copy.copy``,
       all of which give a copy of its own.
+    * CPU threads: a call takes one where its step is small, and a number of your own stays (``run`` says which).
     * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
       numbers. Loading the file that the processes share ends this.
 
@@ -156,7 +158,7 @@ class AskTell(Described):
         calls would; None: one question by itself. Cost: a step for each question asked or open, and, where any is open,
         a copy of the belief. Raises ValueError as ``Policy.choose_many``, with nothing asked.
         """
-        with self._turn:
+        with self._turn, self._fitting():
             pending = [Pending(then, choice.arm, choice.why) for then, choice in self._open.values()]
             wanted = 1 if count is None else count
             choices = self.policy.choose_many(
@@ -191,7 +193,7 @@ class AskTell(Described):
         noise = None if noise_variance is None else numbers("noise_variance", noise_variance)
         if noise is not None:
             validation.own_noise(noise)
-        with self._turn:
+        with self._turn, self._fitting():
             id = self._known(id)
             if id not in self._open:
                 return False
@@ -224,7 +226,7 @@ class AskTell(Described):
             validation.require(
                 len(each) == len(ids), name, given[name], f"one for each of the {len(ids)} ids"
             )
-        with self._turn:
+        with self._turn, self._fitting():
             before, still_open, latest = self.policy.state_dict(), dict(self._open), self._latest
             try:
                 return [
@@ -269,7 +271,7 @@ class AskTell(Described):
         Raises ValueError for a policy without such beliefs (classical ones, the OPKB family, several priors), a time
         not finite or, as said, past, points over arms and none over a domain. Changes nothing.
         """
-        with self._turn.any_process():
+        with self._turn.any_process(), self._fitting():
             at = validation.finite_number("at", at)
             over_points = self.policy.dim > 0
             expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
@@ -311,9 +313,15 @@ class AskTell(Described):
                 del self._open[id]
             return len(old)
 
-    def alone(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
         """Within the block calls of other threads wait: for several calls that must not be parted."""
-        return self._turn.any_process()
+        with self._turn.any_process(), self._fitting():
+            yield
+
+    def _fitting(self) -> AbstractContextManager[None]:
+        """CPU threads as a call needs them."""
+        return fitting(self.policy.numbers_per_step(self._asked))
 
     def take_over(self, other: AskTell) -> None:
         """Be what ``other`` is, which is not used any more; threads that wait for a call of this one go on with it."""

@@ -18,6 +18,7 @@ from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import Recorder, name_of, versions
 from bandits_torch.streams import ReplicateStreams
+from bandits_torch.threads import fitting
 
 _SECONDS_BETWEEN_UPDATES = 0.2
 
@@ -56,6 +57,11 @@ def run(
 
     Cost: the policy's and the problem's, and that of ``Recorder``.
 
+    CPU threads: one where a step passes over fewer than two million numbers (``Policy.numbers_per_step``), where more
+    gain little, and cost tens of times the step if another process wants the cores. Afterwards PyTorch's number is as
+    before; in other threads it does not change. A number of your own stays: that of ``OMP_NUM_THREADS`` or
+    ``MKL_NUM_THREADS``, and one set by ``torch.set_num_threads`` that is not PyTorch's default.
+
     The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch.
     Another number of CPU threads (in operations on more than 32 768 numbers) or a GPU uses the same random numbers, but
     sums in another order: posteriors agree up to rounding, and arms differ only where two indices are that close.
@@ -87,9 +93,12 @@ def run(
         lambda: what_is_run(policy, problem, horizon, seed, first_replicate),
         {"policy": policy, "noise": streams, "record": recorder},
     )
-    done = saved.resume()
-    begun, launched = _wall_clock(device), "one by one"
-    with _bar(progress, name_of(policy), horizon) as advance:
+    with (
+        fitting(policy.numbers_per_step(horizon)),
+        _bar(progress, name_of(policy), horizon) as advance,
+    ):
+        done = saved.resume()
+        begun, launched = _wall_clock(device), "one by one"
 
         def played(step: int) -> None:
             saved.after(step)

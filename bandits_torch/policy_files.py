@@ -57,13 +57,13 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
         if alone:
             remove_parts(path)
         mark = uuid.uuid4().hex
-        header = {
+        header: dict[str, Any] = {
             "policy": name_of(policy),
             "save": number + 1,
             "mark": mark,
-            "versions": versions_here(),
         }
         with _alone(policy):
+            header["versions"] = versions_here()
             content = {"built": description(policy, "policy"), "state": policy.state_dict()}
         write_state(path, "policy", header, content)
         _saved_as.setdefault(policy, {})[place] = mark  # before another thread may save the same policy
@@ -151,7 +151,8 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
         if target is not policy:
             _become(policy, target)
     _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
-    warn_of_versions(name, made_by)
+    with _alone(policy):  # on as many threads as its steps are computed on
+        warn_of_versions(name, made_by)
 
 
 def _become(policy: Stateful, made: Stateful) -> None:

@@ -29,9 +29,9 @@ from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import versions
+from bandits_torch.threads import exactly, threads_for
 
 DEFAULT_EVERY = 1000
-_SHARED_FROM = 2_000_000  # numbers in the covariances of all replicates; below, one thread serves a step best
 
 
 def play(
@@ -48,17 +48,17 @@ def play(
     click.echo("\n".join([*problem.summary(), ""]), nl=False)
     if not asked.horizon:
         asked = replace(asked, horizon=min(DEFAULT_HORIZON, problem.horizon or DEFAULT_HORIZON))
-    _set_threads(threads, problem.num_arms, asked.replicates)
-    built = {name: _policy(name, asked, problem, asked.horizon) for name in asked.policies}
-    every = DEFAULT_EVERY if resume and checkpoint is None else checkpoint
-    folder = RaceFolder(out, asked.settings())
-    standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
-    if standing == "over":
-        click.echo(f"nothing to resume: the race in {out} is over", err=True)
-        return None
-    if resume and standing == "begin":
-        click.echo(f"note: nothing to resume in {out}: the race begins at its first step", err=True)
-    return _run(asked, problem, built, folder, every)
+    with exactly(threads or threads_for(problem.num_arms**2 * asked.replicates)):
+        built = {name: _policy(name, asked, problem, asked.horizon) for name in asked.policies}
+        every = DEFAULT_EVERY if resume and checkpoint is None else checkpoint
+        folder = RaceFolder(out, asked.settings())
+        standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
+        if standing == "over":
+            click.echo(f"nothing to resume: the race in {out} is over", err=True)
+            return None
+        if resume and standing == "begin":
+            click.echo(f"note: nothing to resume in {out}: the race begins at its first step", err=True)
+        return _run(asked, problem, built, folder, every)
 
 
 def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> list[str]:
@@ -181,14 +181,6 @@ def _page_text(asked: Race, told: Told | None, settings: dict[str, Any]) -> Page
     )
     shown = [name for name in named if name is not None]
     return PageText(heading, told.sentences, told.advice.verdict, shown, told.python, told.starts, facts)
-
-
-def _set_threads(threads: int | None, num_arms: int, replicates: int) -> None:
-    """Threads that wait for each other cost more than a short step, tens of times more on a busy machine."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    elif num_arms**2 * replicates < _SHARED_FROM:
-        torch.set_num_threads(1)
 
 
 def _device(name: str) -> torch.device:

@@ -39,7 +39,9 @@ overwrite = click.option(
 @click.option("--seed", default=0, help="Of everything random: the same seed gives the same race.")
 @click.option("--device", default="cpu", help="cpu or cuda.")
 @click.option(
-    "--threads", type=int, help="CPU threads; by default one where a step is too short to share, else all."
+    "--threads",
+    type=int,
+    help="CPU threads; by default OMP_NUM_THREADS, else one where a step is too short to share, else all.",
 )
 @click.option(
     "--out",

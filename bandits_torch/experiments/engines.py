@@ -19,11 +19,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bandits_torch import validation
 from bandits_torch.experiments.cells import Cell
 from bandits_torch.history import History
+from bandits_torch.threads import cores, exactly
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,11 @@ def play(cell: Cell, threads: int) -> Outcome:
 
     The number of threads affects the result: sums split over threads round differently.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
     try:
-        return cell.run()
+        with exactly(threads):
+            return cell.run()
     except Exception as error:
         return _failure(error, traceback.format_exc())
-    finally:
-        torch.set_num_threads(before)
 
 
 def here(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
@@ -153,11 +149,6 @@ def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cel
 
 Engine = Callable[[Sequence[Cell], int, int], Iterator[tuple[Cell, Outcome]]]
 ENGINES: dict[str, Engine] = {"local": here, "processes": processes, "ray": on_ray}
-
-
-def cores() -> int:
-    """CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]:

@@ -180,6 +180,10 @@ class ModelAveraging(Policy):
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 
+    def numbers_per_step(self, observations: int) -> int:
+        """A tenth of the members' covariances: a step passes over some rows, and now and then over all."""
+        return super().numbers_per_step(observations) * self.num_members // 10
+
     _expects = ("_told_ahead", "_pulled", "looks")
 
     def _expect(self, pending: Pending, time: float) -> None:

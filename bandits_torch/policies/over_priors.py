@@ -81,6 +81,10 @@ class UnknownPriorPolicy(Policy):
         arm, prior = self.choices.best_under(over, time, available)
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
 
+    def numbers_per_step(self, observations: int) -> int:
+        """The covariances under every prior."""
+        return super().numbers_per_step(observations) * self.num_priors
+
     _expects = ("choices",)
 
     def _expect(self, pending: Pending, time: float) -> None:

@@ -138,6 +138,10 @@ class PointAveraging(Policy):
 
     _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
 
+    def numbers_per_step(self, observations: int) -> int:
+        """0: its matrices are small and many, and threads never paid."""
+        return 0
+
     _expects = ("_pending", "_steps", "looks")
 
     def _expect(self, pending: Pending, time: float) -> None:

@@ -165,6 +165,13 @@ class Policy(Described, HasState, ABC):
     def _expect(self, pending: Pending, time: float) -> None:
         """Count a pull as pending, for choices at ``time``; what of the state it changes comes back afterwards."""
 
+    def numbers_per_step(self, observations: int) -> int:
+        """About how many numbers a step passes over: covariances of all arms, or over a domain of so many observations.
+
+        ``run`` and ``AskTell`` judge by it whether CPU threads pay.
+        """
+        return (self.num_arms or observations) ** 2 * self.replicates
+
     @abstractmethod
     def learn(self, observation: Observation) -> None:
         """Learn the outcome of a choice. A ValueError leaves the policy unchanged."""

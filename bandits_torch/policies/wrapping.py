@@ -41,6 +41,10 @@ class WrappingPolicy(Policy):
         """As the policy inside."""
         return self.policy.knows_past
 
+    def numbers_per_step(self, observations: int) -> int:
+        """As the policy inside."""
+        return self.policy.numbers_per_step(observations)
+
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
         """As the policy inside."""
