@@ -21,7 +21,7 @@ from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
 from bandits_torch.experiments.plots.pulls import plot_pulls
 from bandits_torch.experiments.plots.regret import plot_regret
 from bandits_torch.experiments.plots.starts import plot_starts
-from bandits_torch.experiments.plots.style import look_of
+from bandits_torch.experiments.plots.style import looks
 from bandits_torch.experiments.regret import best_arms, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
@@ -88,6 +88,8 @@ def page(histories: Mapping[str, History], random: Tensor, problem: Problem, tol
         title=html.escape(f"{told.heading}: which policy loses least?"),
         heading=html.escape(told.heading),
         size=html.escape(size),
+        colours=page_figures.palette(),
+        colours_on_dark=page_figures.palette(dark=True),
         sections="\n".join(section for section in sections if section),
     )
 
@@ -117,13 +119,13 @@ def _read(lines: Sequence[str]) -> str:
 
 def _results(histories: Mapping[str, History], random: Tensor) -> str:
     at_random = float(random.sum(-1).mean())
-    colours = {name: look_of(i)[0].lower() for i, name in enumerate(histories)}
+    look = looks(histories)
     frame = summary(histories).sort_values("mean_cumulative_regret")
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
     rows = []
     for name, row in frame.iterrows():
         regret = float(row["mean_cumulative_regret"])
-        colour = page_figures.page_colour(colours[str(name)])
+        colour = page_figures.page_colour(look[str(name)][0])
         rows.append(
             f'<tr><td class="name"><span class="dot" style="background:{colour}"></span>{html.escape(str(name))}</td>'
             f'<td class="bar"><span style="width:{max(0.0, 100 * regret / most):.1f}%;background:{colour}"></span></td>'
@@ -132,7 +134,7 @@ def _results(histories: Mapping[str, History], random: Tensor) -> str:
         )
     rows.append(
         '<tr class="reference"><td>drawing at random</td><td class="bar"><span style="width:'
-        f'{100 * at_random / most:.1f}%;background:var(--muted)"></span></td><td class="n">100 %</td>'
+        f'{100 * at_random / most:.1f}%;background:var(--grey)"></span></td><td class="n">100 %</td>'
         f'<td class="n spare">{_number(at_random)}</td><td class="n spare"></td></tr>'
     )
     head = (
@@ -144,7 +146,7 @@ def _results(histories: Mapping[str, History], random: Tensor) -> str:
         lambda made: _readable(plot_regret(histories, made.add_subplot(), random=random, labels=False)),
         3.6,
         "Regret added up over the steps, colours as in the table; dotted: drawing at random. A line that lies flat "
-        "has found the best arm; one that bends upwards has lost it.",
+        f"has found the best arm; one that bends upwards has lost it.{_bands(histories, 'two standard errors either way')}",
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return (
@@ -165,7 +167,7 @@ def _starts(starts: Starts, order: Sequence[str]) -> str:
     )
     return (
         f"<h2>How sure is that?</h2><p>Every policy was begun anew at {K} places of the record, which do not overlap. "
-        "The advice rests on these.</p>"
+        "The advice rests on these, and on the one play of the whole above.</p>"
         f"{picture}"
     )
 
@@ -218,33 +220,57 @@ def _of_one_function(history: History, best: Tensor) -> History:
 
 
 def _beliefs(histories: Mapping[str, History]) -> str:
-    found = {name: h for name, h in histories.items() if all(belief in h.trace for belief in BELIEFS)}
+    found = [name for name, h in histories.items() if all(belief in h.trace for belief in BELIEFS)]
     if not found:
         return ""
-    name, history = next(iter(found.items()))
+    name, history = found[0], histories[found[0]]
+    shown = {one: h for one, h in histories.items() if one == name or one not in found}  # with their colours
+    bands = _bands({name: history}, "from the least to the largest")
     picture = page_figures.figure(
         "beliefs",
-        lambda made: _untitled(plot_beliefs({name: history}, made)),
+        lambda made: _untitled(plot_beliefs(shown, made)),
         6.0,
         "From above: the rate of change; how many of its models still count; the noise of a reward; how many models it "
-        "has begun anew.",
+        f"has begun anew.{' Lines: medians.' if bands else ''}{bands}",
     )
     return f"<h2>What {html.escape(name)} came to believe</h2><p>{_said_of_change(history)}</p>{picture}"
 
 
+def _bands(histories: Mapping[str, History], reach: str) -> str:
+    """What the bands of a picture are, where there are any to be seen."""
+    most = max(history.replicates for history in histories.values())
+    seen = any(history.replicates > 1 and not history.identical for history in histories.values())
+    return f" Bands: {reach}, of {_count(most, 'replicate')}." if seen else ""
+
+
 def _said_of_change(history: History) -> str:
-    """The rate of the last quarter in words."""
+    """The rate of the last quarter in words, and what was forgotten beside."""
     rates = history.trace["effective_rate"].double().reshape(-1, history.horizon)
-    rate = float(rates[:, -max(1, history.horizon // 4) :].median())
-    half = math.inf if rate <= 0 else 2 * math.log(0.5) / math.log1p(-min(rate, 0.999))
-    if half > history.horizon:
-        return (
-            "Over the last quarter it believed that hardly anything changes: what it saw first still counts."
+    quarter = max(1, history.horizon // 4)
+    rate = float(rates[:, -quarter:].median())
+    half = _half_life(rate)
+    resets = history.trace["resets"].double().reshape(-1, history.horizon)
+    begun, grown = round(float(resets[:, -1].median())), resets.diff() > 0
+    anew = ""
+    if begun:
+        last = int(grown.any(0).nonzero().max()) + 2 if bool(grown.any()) else 1
+        anew = (
+            f" Models that fell behind were begun anew {_count(begun, 'time')}, the last at step {last}: these have "
+            "forgotten what came before."
         )
+    if half > history.horizon:
+        always = _half_life(float(rates[:, quarter - 1 :].median(0).values.max())) > history.horizon
+        kept = ": what it saw first still counts" if always and not begun else ""
+        return f"Over the last quarter it believed that hardly anything changes{kept}.{anew}"
     return (
         f"Over the last quarter it believed in a rate of {rate:.2g} a step: what an arm was worth "
-        f"{_count(max(1, round(half)), 'step')} ago tells half of what it is worth now."
+        f"{_count(max(1, round(half)), 'step')} ago tells half of what it is worth now.{anew}"
     )
+
+
+def _half_life(rate: float) -> float:
+    """Steps until what an arm was worth tells half of what it is worth."""
+    return math.inf if rate <= 0 else 2 * math.log(0.5) / math.log1p(-min(rate, 0.999))
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

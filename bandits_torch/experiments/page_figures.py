@@ -9,10 +9,10 @@ from collections.abc import Callable
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from bandits_torch.experiments.plots.style import COLOURS, GREY
+from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK
 
 _PAGE_COLOURS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])}
-_PAGE_COLOURS |= {"#000000": "var(--ink)", GREY: "var(--muted)", "#dddddd": "var(--grid)"}
+_PAGE_COLOURS |= {COLOURS[-1]: "var(--ink)", GREY: "var(--grey)", GRID.lower(): "var(--grid)"}
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # beyond a hundredth of a point, which no screen shows
 _SCREEN, _PHONE = 7.6, 4.0  # inches
 
@@ -20,6 +20,13 @@ _SCREEN, _PHONE = 7.6, 4.0  # inches
 def page_colour(colour: str) -> str:
     """The page's name of a colour of the house."""
     return _PAGE_COLOURS[colour.lower()]
+
+
+def palette(dark: bool = False) -> str:
+    """The colours of the house as CSS defines variables, for a page of dark on light or of light on dark."""
+    named = {f"c{i}": colour for i, colour in enumerate(ON_DARK if dark else COLOURS[:-1])}
+    named["grey"] = GREY_ON_DARK if dark else GREY
+    return " ".join(f"--{name}: {colour.lower()};" for name, colour in named.items())
 
 
 def figure(name: str, draw: Callable[[Figure], None], height: float, caption: str) -> str:

@@ -4,14 +4,18 @@ import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 import torch
+from matplotlib.colors import to_hex
 
 from bandits_torch import recipes
 from bandits_torch.experiments import race, random_regret
 from bandits_torch.experiments.page import PageText, page
+from bandits_torch.experiments.plots import plot_regret
 from bandits_torch.experiments.starts import Starts
+from bandits_torch.history import History
 from bandits_torch.problems import Replay
 from bandits_torch.problems.tables import RewardTable
 
@@ -147,6 +151,76 @@ def test_pictures_take_their_colours_from_the_page_and_share_no_ids(shown):
     assert len(ids) == len(set(ids)) > 20
     used = re.findall(r'(?:href="#|url\(#)([^")]*)', "".join(pictures))
     assert set(used) <= set(ids)
+
+
+def colours_of(text, scheme=0):
+    """The page's colours by name: of the light scheme, 0, or the dark one, 1."""
+    return dict(re.findall(r"(--\w+): (#\w{6});", text.split(":root {")[1 + scheme].split("}")[0]))
+
+
+def test_a_policy_has_one_colour_in_the_page_and_in_the_picture_beside_it(shown):
+    """The picture shows the policy ``random``, too, which the page leaves to its expectation."""
+    histories, text = shown
+    several = {name: histories[name] for name in ("random", "gp_ucb", "auto")}
+    random = torch.ones(1, T).double()
+    lines = plot_regret(several, random=random).lines
+    drawn = {line.get_label(): to_hex(line.get_color()) for line in lines}
+    text = page(several, random, SimpleNamespace(dim=1, summary=list), PageText("x"))
+    dots = dict(re.findall(r'class="dot" style="background:var\((--\w+)\)"></span>(\w+)<', text))
+    assert {name: colours_of(text)[colour] for colour, name in dots.items()} == {
+        name: drawn[name] for name in ("gp_ucb", "auto")
+    }
+    believed = re.findall("<svg.*?</svg>", text[text.index("came to believe") :], re.DOTALL)[0]
+    own = next(colour for colour, name in dots.items() if name == "auto")
+    assert f"stroke: var({own})" in believed
+    assert set(re.findall(r"stroke: var\((--c\d)\)", believed)) == {own}
+    assert colours_of(text, 1).keys() <= colours_of(text).keys()
+    assert colours_of(text, 1)[own] != colours_of(text)[own]
+
+
+def test_what_a_band_is_is_said(shown):
+    histories, text = shown
+    assert not re.search(r"[Bb]ands?\b", Elements(text).text)  # identical replicates have none
+    differ = cut(histories["auto"], 2)
+    differ.expected_rewards[1] -= 0.1
+    said = paged({"auto": differ, "gp_ucb": histories["gp_ucb"]})
+    assert "Bands: two standard errors either way, of 2 replicates." in said
+    assert "Lines: medians. Bands: from the least to the largest, of 2 replicates." in said
+
+
+def paged(histories):
+    """The text of a page without arms."""
+    problem = SimpleNamespace(dim=1, summary=list)
+    return Elements(page(histories, torch.ones(1, T), problem, PageText("x"))).text
+
+
+def cut(history, replicates, **trace):
+    """The first replicates of a history, with other values of its trace."""
+    first = slice(replicates)
+    parts = [
+        getattr(history, name)[first].clone() for name in ("arms", "rewards", "expected_rewards", "best")
+    ]
+    held = {name: values.reshape(-1, T)[first] for name, values in history.trace.items()} | trace
+    return History(*parts, history.times, history.seconds, held, history.meta)
+
+
+def test_what_was_thrown_away_is_not_said_to_count(shown):
+    histories, _ = shown
+    rates, resets = torch.full((1, T), 1e-6), torch.where(torch.arange(T) < 29, 0.0, 7.0).expand(1, T)
+    kept = cut(histories["auto"], 1, effective_rate=rates, resets=0 * resets)
+    assert "hardly anything changes: what it saw first still counts." in paged({"auto": kept})
+    spike = torch.where(torch.arange(T) == 30, 0.3, rates)
+    assert "hardly anything changes.\n" in paged({"auto": cut(kept, 1, effective_rate=spike)}).replace(
+        "From", "\nFrom"
+    )
+    thrown = paged({"auto": cut(kept, 1, resets=resets)})
+    assert "still counts" not in thrown
+    assert (
+        "hardly anything changes. Models that fell behind were begun anew 7 times, the last at step 30:"
+        in thrown
+    )
+    fast = paged({"auto": cut(kept, 1, effective_rate=0.1 + rates, resets=resets)})
+    assert "tells half of what it is worth now. Models that fell behind were begun anew 7 times" in fast
 
 
 def test_a_page_of_points_without_advice_or_beliefs_stands(shown):

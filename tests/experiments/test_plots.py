@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from matplotlib.text import Text
 
 from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments.plots.style import GREY
 from bandits_torch.history import History
 
 
@@ -43,6 +44,28 @@ def test_lines_are_mean_cumulative_regret_in_bands_of_two_standard_errors():
     assert at_end.max() == pytest.approx(one.mean_cumulative_regret + 2 * one.standard_error)
     assert at_end.min() == pytest.approx(one.mean_cumulative_regret - 2 * one.standard_error)
     assert ax.get_title(loc="left") == "made up: mean of 4 replicates ± 2 standard errors"
+
+
+def test_a_band_of_regret_ends_at_none():
+    """One replicate of four lost all there is: two standard errors below the mean is less than nothing."""
+    expected = torch.zeros(4, 300, dtype=torch.float64)
+    expected[0] = -1.0
+    zeros = torch.zeros_like(expected)
+    ax = plot_regret({"one": History(zeros.long(), zeros, expected, zeros, zeros[0], zeros[0])})
+    assert ax.collections[0].get_paths()[0].vertices[:, 1].min() == 0
+    assert ax.get_ylim()[0] == 0
+
+
+def test_who_is_left_out_changes_no_colour():
+    all_of_them = {name: history(1.0 + n) for n, name in enumerate(("a", "random", "b", "c"))}
+    drawn = {
+        line.get_label(): (line.get_color(), line.get_linestyle()) for line in plot_regret(all_of_them).lines
+    }
+    few = {name: one for name, one in all_of_them.items() if name != "random"}
+    assert {
+        line.get_label(): (line.get_color(), line.get_linestyle()) for line in plot_regret(few).lines
+    } == {name: look for name, look in drawn.items() if name != "random"}
+    assert drawn["random"][0] == GREY
 
 
 def test_a_single_replicate_has_no_band():

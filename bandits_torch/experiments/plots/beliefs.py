@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.experiments.plots.style import finish, look_of, mark_switches, named, title_of
+from bandits_torch.experiments.plots.style import finish, looks, mark_switches, named, title_of
 from bandits_torch.history import History
 
 _TITLES = {
@@ -36,7 +36,8 @@ def plot_beliefs(
         figure: an empty one to draw into; None: a new one, which no window manager knows of.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
-    Lines are medians over the replicates, bands reach from the least to the largest. The rate's axis is logarithmic
+    Lines are medians over the replicates, bands reach from the least to the largest; colours are those of
+    ``plot_regret`` of the same histories. The rate's axis is logarithmic
     above 0.001; a rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart,
     have correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its
     expectation. ``scale`` of the trace is not drawn: its unit is the covariance's, which differs between models.
@@ -50,12 +51,11 @@ def plot_beliefs(
     )
     if figure is None:
         figure = Figure(figsize=(8.0, 7.2), dpi=150, layout="constrained")
-    axes = figure.subplots(len(_TITLES), 1, sharex=True)
+    axes, look = figure.subplots(len(_TITLES), 1, sharex=True), looks(shown)
     for ax, (belief, title) in zip(axes, _TITLES.items(), strict=True):
         mark_switches(ax, switches)
-        for i, (name, history) in enumerate(found.items()):
-            colour, dash = look_of(i)
-            _draw(ax, history.trace[belief], colour, dash, name)
+        for name, history in found.items():
+            _draw(ax, history.trace[belief], *look[name], name)
         finish(ax, title, "", "", legend=belief == "effective_rate" and len(found) > 1)
     axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.6)
     axes[0].set_ylim(0, 1)
@@ -65,9 +65,10 @@ def plot_beliefs(
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes[3].set_ylim(0, max(1.0, axes[3].get_ylim()[1]))
     axes[-1].set(xlabel="step", xlim=(0, max(history.horizon for history in found.values())))
-    figure.suptitle(
-        title_of(found, f"what {', '.join(found)} came to believe"), x=0.01, ha="left", fontsize=11
-    )
+    most = max(history.replicates for history in found.values())
+    bands = f": median of {most} replicates, least to largest" if most > 1 else ""
+    text = title_of(found, f"what {', '.join(found)} came to believe{bands}")
+    figure.suptitle(text, x=0.01, ha="left", fontsize=11)
     return figure
 
 

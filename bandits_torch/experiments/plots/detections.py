@@ -12,7 +12,7 @@ from bandits_torch import validation
 from bandits_torch.experiments.plots.style import (
     axes_or_new,
     finish,
-    look_of,
+    looks,
     mark_switches,
     named,
     title_of,
@@ -39,12 +39,13 @@ def plot_detections(
     validation.require(len(found) > 0, "histories", list(shown), expected)
     ax = axes_or_new(ax, height=1.2 + 0.6 * len(found))
     mark_switches(ax, switches)
+    look = looks(shown)
     for i, (name, detected) in enumerate(found.items()):
         replicate, step = detected.nonzero(as_tuple=True)
         S = detected.shape[0]
         height = i - 0.4 + 0.8 * (replicate + 0.5) / S
         size = min(12.0, max(3.0, 80.0 / S))
-        ax.plot(step + 1, height, "|", color=look_of(i)[0], markersize=size, markeredgewidth=1.2, label=name)
+        ax.plot(step + 1, height, "|", color=look[name][0], markersize=size, markeredgewidth=1.2, label=name)
     horizon = max(shown[name].horizon for name in found)
     counts = [f"{name}\n{float(at.sum()) / len(at):.3g} a run" for name, at in found.items()]
     ax.set(xlim=(0, horizon + 1), ylim=(len(found) - 0.5, -0.5))
@@ -64,14 +65,15 @@ def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequen
         switches: steps of the true changes, drawn as dotted vertical lines.
     """
     mark_switches(ax, switches)
-    for i, history in enumerate(histories.values()):
+    look = looks(histories)
+    for name, history in histories.items():
         detected = history.trace.get("detected")
         if detected is None:
             continue
         steps = (detected > 0).nonzero()[:, 1]
         height = history.cumulative_regret.mean(0)[steps]
         share = max(0.15, 1 / history.replicates)
-        colour = look_of(i)[0]
+        colour = look[name][0]
         ax.plot(steps + 1, height, "o", markersize=4, color=colour, alpha=share, markeredgewidth=0, zorder=3)
     return ax
 

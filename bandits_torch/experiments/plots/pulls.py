@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.experiments.plots.style import COLOURS, axes_or_new, finish, named, title_of
 from bandits_torch.history import History
 
-_SHARES = LinearSegmentedColormap.from_list("pulls", [(0.0, 0.447, 0.698, a) for a in (0.0, 0.6, 1.0)])
+_SHARES = LinearSegmentedColormap.from_list("pulls", [to_rgba(COLOURS[0], a) for a in (0.0, 0.6, 1.0)])
 _LONGEST_NAME = 18
 
 

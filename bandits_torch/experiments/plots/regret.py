@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from bandits_torch.experiments.plots.style import GREY, axes_or_new, finish, look_of, named, title_of
+from bandits_torch.experiments.plots.style import GREY, axes_or_new, finish, looks, named, title_of
 from bandits_torch.history import History, standard_error
 
 _MOST_POINTS = 1000
@@ -25,7 +25,7 @@ def plot_regret(
     random: Tensor | None = None,
     labels: bool = True,
 ) -> Axes:
-    """Mean cumulative regret of each policy by step, in a band of ± two standard errors.
+    """Mean cumulative regret of each policy by step, in a band of ± two standard errors, down to no regret at most.
 
     Args:
         histories: by label of the line; or a single one.
@@ -41,9 +41,8 @@ def plot_regret(
     """
     shown = named(histories)
     ax = axes_or_new(ax)
-    lines = []
-    for i, (name, history) in enumerate(shown.items()):
-        lines.append(_draw(ax, name, history.cumulative_regret, *look_of(i)))
+    look = looks(shown)
+    lines = [_draw(ax, name, history.cumulative_regret, *look[name]) for name, history in shown.items()]
     if random is not None:
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
         lines.append(_draw(ax, "random (expected)", cumulative, GREY, (0, (1, 1.5))))
@@ -72,10 +71,11 @@ def _draw(ax: Axes, name: str, cumulative: Tensor, colour: str, dash: Any) -> _L
     kept = np.unique(np.linspace(0, T - 1, min(T, _MOST_POINTS)).round().astype(int))
     steps, mean = kept + 1, cumulative.mean(0)[kept].numpy()
     error = 2 * standard_error(cumulative)[kept].numpy() if S > 1 else np.zeros_like(mean)
-    ax.plot(steps, mean, linewidth=1.6, color=colour, linestyle=dash)
+    low, high = np.maximum(mean - error, np.minimum(mean, 0.0)), mean + error
+    ax.plot(steps, mean, linewidth=1.6, color=colour, linestyle=dash, label=name)
     if S > 1:
-        ax.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
-    return _Line(name, colour, float(mean[-1]), float((mean - error).min()), float((mean + error).max()))
+        ax.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    return _Line(name, colour, float(mean[-1]), float(low.min()), float(high.max()))
 
 
 def _scale(ax: Axes, lines: list[_Line], horizon: int) -> None:

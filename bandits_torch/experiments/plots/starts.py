@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.experiments.plots.style import axes_or_new, finish, look_of
+from bandits_torch.experiments.plots.style import GREY, axes_or_new, finish, looks
 
 
 def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = None) -> Axes:
@@ -30,7 +30,7 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
             f"regret of {name}", values, values.shape == random.shape, f"{tuple(random.shape)}"
         )
     ax = axes_or_new(ax, height=1.2 + 0.32 * len(regret))
-    colours = {name: look_of(i)[0] for i, name in enumerate(regret)}
+    colours = {name: colour for name, (colour, _) in looks(regret).items()}
     order = sorted(regret, key=lambda name: float(regret[name].mean()))
     for row, name in enumerate(order):
         shares = (100 * regret[name] / random.mean()).double().numpy()
@@ -44,7 +44,7 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
             markeredgewidth=0,
         )
         ax.plot(shares.mean(), row, "|", color=colours[name], markersize=16, markeredgewidth=2.4)
-    ax.axvline(100, color="#777777", linestyle=":", linewidth=0.9, zorder=0)
+    ax.axvline(100, color=GREY, linestyle=":", linewidth=0.9, zorder=0)
     ax.set_yticks(range(len(order)), order, fontsize=9)
     ax.set(ylim=(len(order) - 0.5, -0.5), xlim=(min(0.0, ax.get_xlim()[0]), None))
     finish(ax, f"{len(random)} starts, and their mean", "% of what drawing at random loses", "")

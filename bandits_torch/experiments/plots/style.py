@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -13,14 +13,20 @@ from bandits_torch.history import History
 
 # Okabe and Ito's colours, told apart with any kind of colour vision; the eighth line starts over, dashed.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+ON_DARK = ("#4FA9E2", "#F0843F", "#2FC498", "#DD94C0", "#EFB23F", "#86CDF2")  # all but black, on a dark page
 DASHES = ("-", "--", ":", "-.")
-GREY = "#777777"
-_GRID = "#DDDDDD"
+GREY, GREY_ON_DARK = "#777777", "#9AA1AB"
+GRID = "#DDDDDD"
 
 
-def look_of(i: int) -> tuple[str, str]:
-    """Colour and dashes of the i-th line."""
-    return COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
+def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Colour and dashes of each line by its name; ``random`` is grey, so that leaving it out changes no other."""
+    own = [name for name in names if name != "random"]
+    numbered = {
+        name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
+        for i, name in enumerate(own)
+    }
+    return numbered | {"random": (GREY, "--")}
 
 
 def axes_or_new(ax: Axes | None, width: float = 8.0, height: float = 5.0) -> Axes:
@@ -46,7 +52,7 @@ def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = Fal
     ax.set_title(title, loc="left", fontsize=10, pad=22 if legend else 6)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", color=_GRID, linewidth=0.6)
+    ax.grid(axis="y", color=GRID, linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
 
