@@ -52,9 +52,9 @@ as a ratio to that when told rightly.
 
 _RISERS = """## Hidden risers
 
-Regret of the 500 steps after an arm, or a region, became best while nobody played it, as a ratio to that of the best rival;
-in brackets the worst replicate's share of the largest regret that any rival had. Rivals: those played beside it, among them
-`r_gp_ucb`, which is told how much changes in all.
+Regret of the 500 steps after an arm, or a region, became best while nobody played it, as a ratio to that of the best
+rival; in brackets the worst replicate's share of the largest regret that any rival had. Rivals: those played beside it,
+among them `r_gp_ucb`, which is told how much changes in all.
 
 """
 
