@@ -332,5 +332,24 @@ def test_a_state_is_taken_whether_the_batch_was_wide_from_the_start_or_made_wide
     for model in (told, other):
         torch.manual_seed(0)
         learn(model, 40)
-    for one, same in zip((*told.joint(), *told.marginals()), (*other.joint(), *other.marginals()), strict=True):
+    for one, same in zip(
+        (*told.joint(), *told.marginals()), (*other.joint(), *other.marginals()), strict=True
+    ):
         assert torch.equal(one, same)
+
+
+@pytest.mark.parametrize("drifts", DRIFTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_model_has_said_stays_as_it_was_said(form, drifts):
+    """Gains of before and after are compared, and moments kept: none is the state that changes in place."""
+    model = learn(blank(form, drifts), 3)
+    said = (
+        model.information_gain,
+        model.log_likelihood,
+        model.num_observations,
+        *model.marginals(),
+        *model.joint(),
+    )
+    then = copy.deepcopy(said)
+    learn(model, 40, first=3)
+    assert all(torch.equal(one, other) for one, other in zip(said, then, strict=True))

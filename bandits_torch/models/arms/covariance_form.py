@@ -404,9 +404,9 @@ class CovarianceForm(ResizableState):
         return torch.where(has.unsqueeze(-1), row, known)
 
     def full(self, now: float) -> Tensor:
-        """C over all arms: (b, N, N)."""
+        """C over all arms: (b, N, N), a copy."""
         if self.prior.time_kernel is None and not self.filled:
-            return self.covariance
+            return self.covariance.clone()
         copied = copy.deepcopy(self, {id(one): one for one in self.lasting})
         copied.fold()
         return copied.covariance
