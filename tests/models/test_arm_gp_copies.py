@@ -318,3 +318,38 @@ def test_a_state_holds_hyperparameters_once_and_all_parts_follow_them(form, dtyp
             one.observe_arms(torch.tensor(step % N), torch.tensor(-0.5, dtype=dtype))
     for one, other in zip(source.marginals(), target.marginals(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("wide_from_start", [False, True])
+def test_a_state_is_taken_whether_the_batch_was_wide_from_the_start_or_made_wide(wide_from_start):
+    """Rows wait in large batches: what one form holds, the other would not have begun with."""
+    n, batch = 400, torch.Size((8,))
+    made = ArmGP(n, smooth(n, 0.1), 0.1, form="covariance").expand(batch)
+    begun = ArmGP(n, smooth(n, 0.1), 0.1, form="covariance", batch_shape=batch)
+    told, other = (begun, made) if wide_from_start else (made, begun)
+    learn(told, 5)
+    other.load_state_dict(told.state_dict())
+    for model in (told, other):
+        torch.manual_seed(0)
+        learn(model, 40)
+    for one, same in zip(
+        (*told.joint(), *told.marginals()), (*other.joint(), *other.marginals()), strict=True
+    ):
+        assert torch.equal(one, same)
+
+
+@pytest.mark.parametrize("drifts", DRIFTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_model_has_said_stays_as_it_was_said(form, drifts):
+    """Gains of before and after are compared, and moments kept: none is the state that changes in place."""
+    model = learn(blank(form, drifts), 3)
+    said = (
+        model.information_gain,
+        model.log_likelihood,
+        model.num_observations,
+        *model.marginals(),
+        *model.joint(),
+    )
+    then = copy.deepcopy(said)
+    learn(model, 40, first=3)
+    assert all(torch.equal(one, other) for one, other in zip(said, then, strict=True))

@@ -134,7 +134,7 @@ class ArmGP(ObservedArms):
     @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
-        return self._belief.form.gain.to(self.arms.dtype).reshape(self._batch_shape)
+        return self._belief.form.gain.to(self.arms.dtype, copy=True).reshape(self._batch_shape)
 
     @property
     def log_likelihood(self) -> Tensor:

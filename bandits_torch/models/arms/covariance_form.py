@@ -90,9 +90,8 @@ class CovarianceForm(ResizableState):
         self.register_buffer("mean", torch.zeros_like(self.prior_variance))
         n, new = self.mean.shape[-1], self.mean.new_zeros
         static = prior.time_kernel is None
-        self.waiting = 1 if static and batch * n * n < WAITS_FROM else FOLD  # rows until the fold
+        waiting = 0 if static and batch * n * n < WAITS_FROM else FOLD
         self.filled = 0  # rows of W
-        waiting = self.waiting if self.waiting > 1 else 0
         self.register_buffer("diagonal", self.prior_variance[:, : n if waiting else 0].clone())
         self.register_buffer("rows", new(batch, waiting, n))
         self.register_buffer("weight", new(batch, waiting))
@@ -113,6 +112,11 @@ class CovarianceForm(ResizableState):
     def lasting(self) -> tuple[Any, ...]:
         """What no observation changes."""
         return self.prior, self.prior_covariance
+
+    @property
+    def waiting(self) -> int:
+        """Rows until the fold, 1 where none waits: a form made wider, or loaded, goes on as it began."""
+        return max(1, self.rows.shape[1])
 
     @property
     def can_forget(self) -> bool:
@@ -400,9 +404,9 @@ class CovarianceForm(ResizableState):
         return torch.where(has.unsqueeze(-1), row, known)
 
     def full(self, now: float) -> Tensor:
-        """C over all arms: (b, N, N)."""
+        """C over all arms: (b, N, N), a copy."""
         if self.prior.time_kernel is None and not self.filled:
-            return self.covariance
+            return self.covariance.clone()
         copied = copy.deepcopy(self, {id(one): one for one in self.lasting})
         copied.fold()
         return copied.covariance
