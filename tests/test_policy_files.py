@@ -78,6 +78,7 @@ OTHERS = {
     "safety_width": 1.5,
     "search": {"num_restarts": 3},
     "seed": 9,
+    "start": 2.5,
     "share": 0.1,
     "shrink": 0.4,
     "sharing": 0.2,

@@ -82,6 +82,7 @@ def test_settings_reach_the_parts():
     assert recipe("et_gp_ucb", noise_scale=0.4).forgetting.noise_scale == 0.4
     assert recipe("tv_gp_ucb").model.prior.time_kernel.forgetting_rate.item() == pytest.approx(0.1)
     assert recipe("ui_gp_ucb").model.prior.time_kernel.drift_variance.item() == pytest.approx(0.05)
+    assert recipe("ui_gp_ucb", start=1.7e9).model.prior.time_kernel.start == 1.7e9
     model = recipe("gp_ucb", prior_mean=0.7, form="factor", replicates=3).model
     assert model.batch_shape == (3,)
     assert model.form == "factor"

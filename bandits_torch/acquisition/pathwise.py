@@ -97,7 +97,6 @@ class PathwiseThompsonSampling:
         """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
         now = (model.now or 0.0) if time is None else float(time)
         arm, reward, moments, valid = model.held()
-        moments = moments.to(reward)
         draws = []
         for k in range(len(arm)):
             held = valid[k]
@@ -155,12 +154,11 @@ class PathwiseThompsonSampling:
     @staticmethod
     def _over_time(prior: ArmPrior, s: Tensor, t: Tensor | float) -> Tensor:
         if prior.time_kernel is None:
-            return torch.ones(
-                torch.broadcast_shapes(s.shape, torch.as_tensor(t).shape), dtype=s.dtype, device=s.device
-            )
+            return prior.inputs.new_ones(torch.broadcast_shapes(s.shape, torch.as_tensor(t).shape))
         other = torch.as_tensor(t, dtype=s.dtype, device=s.device)
         one, two = torch.broadcast_tensors(s, other)
-        return prior.time_kernel.covariance(one.reshape(-1), two.reshape(-1)).reshape(one.shape)
+        value = prior.time_kernel.covariance(one.reshape(-1), two.reshape(-1)).reshape(one.shape)
+        return value.to(prior.inputs.dtype)
 
     def _make_root(self, prior: ArmPrior, features: int) -> Tensor:
         if prior.num_arms <= _EXACT_UP_TO:

@@ -21,6 +21,7 @@ from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import SpatioTemporalKernel
 from bandits_torch.models.algebra.cholesky import safe_cholesky
 from bandits_torch.models.algebra.rank_one import solve_transposed
+from bandits_torch.models.at_time import with_time
 from bandits_torch.models.points.growing_cholesky import Rows
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
@@ -98,7 +99,7 @@ class PathwisePointDraw(IndependentDraws):
             self._draws.append(self._drawn([_further(seed, len(self._draws)) for seed in self.seeds]))
         draws, X = self._draws[k], X.squeeze(-2)
         if self._over_time and self.time is not None:
-            X = torch.cat([X[..., :-1], torch.full_like(X[..., -1:], self.time)], -1)
+            X = with_time(X[..., :-1], self.time)
         if not self.model.batch_shape:
             return draws[0](X)
         X = X.expand(*torch.broadcast_shapes(X.shape[:-1], self.model.batch_shape), X.shape[-1])
@@ -126,7 +127,7 @@ class _Draw:
         d = model.input_dim - (temporal is not None)
         mean = model.prior_mean(rows.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)).reshape(-1)
         self._mean = mean[member]
-        noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member]
+        noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member].to(rows.inputs)
         with manual_seed(seed):
             self._phi = _features(space, d, features, rows.inputs)
             weights, which = self._weights(temporal, rows.inputs, time, features)
@@ -173,13 +174,14 @@ def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[T
 
 
 def _rows_of(model: OnlineGP, member: int) -> tuple[Rows, Tensor]:
-    """The rows of one member's factor, and which of them it holds."""
+    """The rows of one member's factor, in the dtype of its inputs, and which of them it holds."""
     rows, batch = model.data.rows(), model.batch_shape
     parts = {}
     for name in ("inputs", "targets", "corner", "whitened", "held"):
         value = getattr(rows, name)
         own = value.shape[len(batch) :]
-        parts[name] = value.expand(*batch, *own).reshape(batch.numel(), *own)[member]
+        part = value.expand(*batch, *own).reshape(batch.numel(), *own)[member]
+        parts[name] = part if name == "held" else part.to(rows.inputs)
     return Rows(**parts, columns=rows.columns.new_zeros(0, model.data.size)), parts["held"]
 
 

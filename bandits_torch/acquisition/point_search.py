@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
+from bandits_torch.models.at_time import with_time
 
 
 @validation.names_arguments
@@ -89,7 +90,7 @@ class PointSearch:
         fixed: dict[int, float | Tensor] = dict(domain.fixed_features)
         bounds = like
         if time is not None:
-            bounds = torch.cat([bounds, bounds.new_full((2, 1), time)], -1)
+            bounds = with_time(bounds, time)
             fixed[domain.dim] = time
         scored = _OfReplicates(acquisition, replicates)
         begin = self._starts(scored, domain, time, starts, seed)  # R x S x D
@@ -100,7 +101,7 @@ class PointSearch:
         if domain.inequality_constraints:
             options.pop("factr", None)  # of L-BFGS-B alone
         if replicates > 1:
-            member = torch.arange(replicates, dtype=like.dtype, device=like.device).repeat(rounds)
+            member = torch.arange(replicates, dtype=bounds.dtype, device=like.device).repeat(rounds)
             fixed[bounds.shape[-1]] = member
             bounds = torch.cat([bounds, bounds.new_tensor([[0.0], [replicates - 1.0]])], -1)
             begin = torch.cat([begin, member.reshape(-1, 1, 1)], -1)
@@ -120,7 +121,7 @@ class PointSearch:
         )
         lowest = torch.finfo(like.dtype).min
         best = cast(Tensor, values).nan_to_num(nan=lowest, neginf=lowest).reshape(rounds, -1).max(0)
-        points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1)
+        points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1).to(like)
         each = torch.arange(replicates, device=points.device)
         return domain.fix(points[best.indices, each]), best.values
 
@@ -189,4 +190,4 @@ class _OfReplicates(AcquisitionFunction):
 
 
 def _with_time(X: Tensor, time: float | None) -> Tensor:
-    return X if time is None else torch.cat([X, torch.full_like(X[..., :1], time)], -1)
+    return X if time is None else with_time(X, time)

@@ -74,8 +74,9 @@ class PeriodKernel(Kernel):
         batch_shape: shape of a batch of kernels.
         kwargs: passed to ``gpytorch.kernels.Kernel``.
 
-    Inputs are ``... x n x 1``, any number that names the period. Cost: O(n m). Raises ValueError for a negative
-    variance and for inputs of more columns.
+    Inputs are ``... x n x 1``, any number that names the period; one of a clock in float64, since float32 has one name
+    for two minutes of 1.7e9 seconds. Cost: O(n m). Raises ValueError for a negative variance and for inputs of more
+    columns.
 
     Source: a random effect of a group in a linear mixed model, in the dual form (Rasmussen & Williams 2006,
     section 2.7, of explicit basis functions).

@@ -13,6 +13,13 @@ from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.online_model import OnlineModel
+
+
+def with_time(X: Tensor, time: float) -> Tensor:
+    """Inputs ``... x d`` with a last column of this time, ``... x (d + 1)``, in float64 whatever X has: of a clock of
+    seconds since 1970 float32 keeps every second minute."""
+    return torch.cat([X.double(), torch.full_like(X[..., :1], time, dtype=torch.float64)], -1)
 
 
 @validation.names_arguments
@@ -104,4 +111,6 @@ class AtTime(Model, FantasizeMixin):
         return X
 
     def _inputs(self, X: Tensor) -> Tensor:
-        return torch.cat([X, torch.full_like(X[..., :1], self.time)], -1)
+        timed = with_time(X, self.time)
+        # BoTorch's own models take inputs in the dtype of their data.
+        return timed if isinstance(self.model, OnlineModel) else timed.to(X)

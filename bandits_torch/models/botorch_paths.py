@@ -28,7 +28,7 @@ from torch import Size, Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.at_time import AtTime
+from bandits_torch.models.at_time import AtTime, with_time
 from bandits_torch.models.points.online_gp import OnlineGP
 
 # -- paths of OnlineGP -------------------------------------------------------------------------------------
@@ -56,9 +56,9 @@ def _update_paths(
     return _gaussian_update_exact(
         kernel=model.kernel,
         points=points,
-        target_values=model.train_targets if target_values is None else target_values,
+        target_values=(model.train_targets if target_values is None else target_values).to(points),
         sample_values=sample_values,
-        noise_covariance=DiagLinearOperator(model.noise_variance.expand(points.shape[:-1])),
+        noise_covariance=DiagLinearOperator(model.noise_variance.to(points).expand(points.shape[:-1])),
     )
 
 
@@ -117,7 +117,7 @@ class _AppendTime(TensorTransform):
         self.time = time
 
     def forward(self, values: Tensor, **_unused: Any) -> Tensor:
-        return torch.cat([values, torch.full_like(values[..., :1], self.time)], -1)
+        return with_time(values, self.time)
 
 
 @DrawMatheronPaths.register(ArmModel)

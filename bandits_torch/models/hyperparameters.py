@@ -238,7 +238,7 @@ def fit_hyperparameters(
         part, index = _place(kernel, member)
         own = part[index] if len(part.batch_shape) else part
         share = None if seconds is None else seconds / len(members)
-        found = _fit_one(copy.deepcopy(own), X, y, noise[member], mean[member], share)
+        found = _fit_one(copy.deepcopy(own).to(X.dtype), X, y, noise[member], mean[member], share)
         if found is not None:
             learned, noise[member], mean[member] = found
             _write(part, learned, index)
@@ -251,7 +251,10 @@ def fit_hyperparameters(
 def _fit_one(
     kernel: Kernel, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor, seconds: float | None = None
 ) -> tuple[Kernel, Tensor, Tensor] | None:
-    """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed."""
+    """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed.
+
+    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too."""
+    least, y = SMALLEST_RATIO[y.dtype], y.to(X)
     scale = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
     prior = getattr(scale, "outputscale_prior", None)
     unit = 1.0 if prior is None else float(prior.mode)
@@ -276,7 +279,7 @@ def _fit_one(
             return None
     with torch.no_grad():
         prior = kernel(X, diag=True).max()
-    if not likelihood.noise >= SMALLEST_RATIO[X.dtype] * prior:
+    if not likelihood.noise >= least * prior:
         return None
     return kernel, likelihood.noise.detach().squeeze(), constant.constant.detach()
 

@@ -54,6 +54,11 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         )
 
     @property
+    def input_dtype(self) -> torch.dtype:
+        """That inputs are held in: the model's, or float64 where they have a time."""
+        return self.noise_variance.dtype
+
+    @property
     @abstractmethod
     def num_observations(self) -> Tensor:
         """How many observations each member of the batch holds now, shape ``batch_shape``."""
@@ -102,6 +107,21 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         likelihood are those of what has been learned, in all models but ``SketchedGP``. Cost: of an observation.
         """
         self.observe(X, self._gaussian(X).mean)
+
+    @contextmanager
+    def unmoved(self) -> Iterator[None]:
+        """Within the block ``to`` and the like change nothing. BoTorch's analytic acquisitions move the model that they
+        hold to the dtype of their inputs; those with a time are in float64 for a model of float32, too."""
+        before, self._stays = self._stays, True
+        try:
+            yield
+        finally:
+            self._stays = before
+
+    _stays = False
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> OnlineModel:
+        return self if self._stays else super()._apply(fn, recurse)
 
     @abstractmethod
     def expand(self, batch_shape: torch.Size) -> OnlineModel:

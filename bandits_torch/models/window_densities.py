@@ -46,7 +46,10 @@ class WindowDensities(HasState):
         self.windows, self.memory = tuple(windows), memory
         self._depth = max(self.windows)
         width = model.input_dim if isinstance(model, OnlineGP) else 1 + bool(getattr(model, "drifts", False))
-        self._no_inputs = model.noise_variance.new_zeros(*model.batch_shape, 0, width)
+        self._no_inputs = model.noise_variance.new_zeros(
+            *model.batch_shape, 0, width, dtype=model.input_dtype
+        )
+        self._no_rewards = model.noise_variance.new_zeros(*model.batch_shape, 0)
         self._begin()
 
     inputs: Tensor
@@ -56,7 +59,7 @@ class WindowDensities(HasState):
     _lasting = ("inputs", "rewards", "held", "densities")  # rows stay, and are not held any more
 
     def _fresh(self) -> dict[str, Any]:
-        none = self._no_inputs[..., 0]
+        none = self._no_rewards
         densities = none.new_zeros(*none.shape[:-1], self.memory, len(self.windows), dtype=torch.float64)
         return {"inputs": self._no_inputs, "rewards": none, "held": none.bool(), "densities": densities}
 
@@ -70,7 +73,7 @@ class WindowDensities(HasState):
         """Score the reward, ``batch``, at X, ``batch x 1 x D``, under every window; then hold it."""
         most = self._depth + self.memory
         self.inputs = torch.cat([self.inputs, X], -2)[..., -most:, :]
-        self.rewards = torch.cat([self.rewards, reward.unsqueeze(-1)], -1)[..., -most:]
+        self.rewards = torch.cat([self.rewards, reward.to(self.rewards).unsqueeze(-1)], -1)[..., -most:]
         self.held = pad(self.held, (0, 1), value=True)[..., -most:]
         density = self._density(model, self.rewards.shape[-1] - 1)
         self.densities = torch.cat([self.densities[..., 1:, :], density.unsqueeze(-2)], -2)

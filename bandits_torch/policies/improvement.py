@@ -65,7 +65,8 @@ def largest_mean(model: ArmGP | OnlineGP) -> Tensor:
         return model.marginals()[0].amax(-1, keepdim=True)
     rows = model.data.rows()
     if not model.data.size:
-        return model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))
+        zeros = model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)
+        return model.prior_mean(zeros).to(model.noise_variance)
     inputs = rows.inputs.expand(*model.batch_shape, *rows.inputs.shape[-2:])
     posterior = cast(GPyTorchPosterior, model.posterior(inputs.movedim(-2, 0).unsqueeze(-2)))
     mean = posterior.mean[..., 0, 0].movedim(0, -1)

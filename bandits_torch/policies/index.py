@@ -114,7 +114,8 @@ class IndexPolicy(Policy):
         """The best that is available, (S,) arms or (S, d) points; its index is ``why["index"]``, (S,)."""
         if available is not None:
             self.choices.check_available(available)
-        arm, index = self.choices.best(self._acquisition_now(time), time, available)
+        with self.model.unmoved():
+            arm, index = self.choices.best(self._acquisition_now(time), time, available)
         return Choice(arm, {"index": index})
 
     def _acquisition_now(self, time: float) -> AcquisitionFunction:

@@ -93,7 +93,7 @@ class LearnedHyperparameters(WrappingPolicy):
         self.policy.choices.check(observation, *self.policy.told)
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
-            surprise = (observation.reward - mean).square() / (deviation.square() + self._noise())
+            surprise = (observation.reward.to(mean) - mean).square() / (deviation.square() + self._noise())
         before = self.policy.restarts
         self.policy.learn_checked(observation)
         self._remember(observation)
@@ -121,7 +121,7 @@ class LearnedHyperparameters(WrappingPolicy):
             X = self.policy.choices.inputs_of(observation.arm, observation.time).reshape(
                 self.replicates, 1, -1
             )
-            before = self._X if self._X.shape[-1] else X[:, :0]
+            before = self._X if self._X.shape[-2] else X[:, :0]
             self._X = torch.cat([before, X], 1)[:, -self.most :]
             self._y = torch.cat([self._y, observation.reward.to(self._y).unsqueeze(-1)], 1)[:, -self.most :]
 
@@ -161,5 +161,6 @@ class LearnedHyperparameters(WrappingPolicy):
     def _fresh(self) -> dict[str, Any]:
         zeros = self.policy.model.noise_variance.new_zeros(self.replicates)
         counts = {name: zeros.long() for name in ("_since", "_refits", "_seen")}
-        latest = {"_X": zeros.new_zeros(self.replicates, 0, 0), "_y": zeros.new_zeros(self.replicates, 0)}
+        none = zeros.new_zeros(self.replicates, 0)
+        latest = {"_X": none.unsqueeze(-1).to(self.policy.model.input_dtype), "_y": none}
         return counts | latest | {"_shortfall": zeros, "_fit_seconds": 0.0}

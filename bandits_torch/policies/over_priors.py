@@ -234,7 +234,8 @@ class PriorElimination(UnknownPriorPolicy):
         told = observation.why
         mean, deviation = self._under(told["prior"], observation.arm, observation.time)
         super().learn_checked(observation)
-        error, bound, at = observation.reward - mean, told["width"] * deviation, self._prior.unsqueeze(-1)
+        error, bound = observation.reward.to(mean) - mean, told["width"] * deviation
+        at = self._prior.unsqueeze(-1)
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(bound).unsqueeze(-1))

@@ -14,6 +14,7 @@ from bandits_torch.acquisition.lowered_ends import LoweredEnds
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
+from bandits_torch.models.at_time import with_time
 from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
@@ -227,7 +228,7 @@ class PointAveraging(Policy):
         return mean, variance
 
     def _inputs(self, points: Tensor, time: float) -> Tensor:
-        return torch.cat([points, torch.full_like(points[..., :1], self._time(time))], -1)
+        return with_time(points, self._time(time))
 
     def _time(self, time: float) -> float:
         if self.typical_gap:

@@ -73,8 +73,8 @@ class StaleObservations(ForgettingRule):
 
     def _fresh(self) -> dict[str, Any]:
         none = torch.zeros_like(self._zeros, dtype=torch.long)
-        accounts = {name: self._zeros.clone() for name in ("mean", "variance", "now")}
-        return accounts | {"since": none, "dropped": none.clone()}
+        accounts = {name: self._zeros.clone() for name in ("mean", "variance")}
+        return accounts | {"now": self._zeros.double(), "since": none, "dropped": none.clone()}
 
     _lasting = ("dropped",)
     mean: Tensor  # L, batch
@@ -92,9 +92,8 @@ class StaleObservations(ForgettingRule):
         now = torch.where(first, time, torch.maximum(self.now, time))
         rows = model.data.rows()
         z = rows.whitened[..., -1].abs()
-        kept = kept_over(model, torch.where(first, now, self.now).unsqueeze(-1), now.unsqueeze(-1)).squeeze(
-            -1
-        )
+        before = torch.where(first, now, self.now)
+        kept = kept_over(model, before.unsqueeze(-1), now.unsqueeze(-1)).squeeze(-1)
         noise = model.noise_variance
         deviation = (rows.corner[..., -1, -1].square() / noise - 1).clamp_min(0.0).sqrt()
         self.variance = self.variance * kept.square()

@@ -61,7 +61,7 @@ class WassersteinForgetting(ForgettingRule):
         zeros = self._zeros
         return {
             "budget": zeros + 1,
-            "now": zeros.clone(),
+            "now": zeros.double(),
             "dropped": torch.zeros_like(zeros, dtype=torch.long),
         }
 
@@ -77,7 +77,8 @@ class WassersteinForgetting(ForgettingRule):
         first = model.num_observations == 1
         now = torch.where(first, time, torch.maximum(self.now, time))
         elapsed = torch.where(first, 0.0, now - self.now)
-        self.budget = self.budget * (1 + self.alpha) ** (elapsed / time_lengthscale(cast(OnlineGP, model)))
+        growth = (1 + self.alpha) ** (elapsed / time_lengthscale(cast(OnlineGP, model)))
+        self.budget = self.budget * growth.to(self.budget)
         self.now = now
 
     @torch.no_grad()

@@ -277,15 +277,17 @@ def ui_gp_ucb(
     setup: Setup,
     *,
     drift_variance: float = 0.01,
+    start: float = 0.0,
     delta: float = 0.1,
     width: Any = None,
 ) -> Policy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
 
     A random walk instead of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); ``WienerKernel`` has the
-    equation.
+    equation. ``start``: the time at which the covariance is k. On a clock that does not begin near 0 give the time of
+    the first step: at 1.7e9 seconds since 1970 the walk from 0 has a prior variance of 17 million k.
     """
-    walk = WienerKernel(in_float64("drift_variance", drift_variance))
+    walk = WienerKernel(in_float64("drift_variance", drift_variance), start)
     return gp_ucb(drifting(setup, walk), delta=delta, width=width)
 
 

@@ -233,7 +233,7 @@ def _some_covariance(model: ArmGP | OnlineGP, domain: Domain | None) -> Tensor:
 
 def _at_time_zero(model: OnlineGP, points: Tensor) -> Tensor:
     zeros = points.new_zeros(len(points), model.input_dim - points.shape[-1])
-    return torch.cat([points, zeros], -1)
+    return torch.cat([points, zeros], -1).to(model.input_dtype)
 
 
 def has_time(kernel: Kernel) -> bool:

@@ -308,6 +308,18 @@ def test_choices_do_not_depend_on_the_unit_of_scores_or_time():
     assert played(2.0**20, 2.0**10, 60.0) == pytest.approx(played(1.0, 0.0, 1.0), abs=1e-6)
 
 
+def test_times_are_counted_to_the_second_on_a_clock_of_seconds_since_1970():
+    def played(start):
+        population = Population(Space({"x": Numbers(0.0, 10.0)}), 60.0, seed=1)
+        for k, x in enumerate([1.0, 4.0, 9.0, 6.0]):
+            for step in range(3):
+                time = start + 60.0 * step + 7.0 * k
+                population.report(f"m{k}", {"x": x}, time, -abs(x - 5.0) * step + 0.1 * k)
+        return population.propose("m0", "m1", {"x": 4.0})["x"]
+
+    assert played(1.7e9) == pytest.approx(played(0.0), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("argument", "bad"), [("space", {}), ("interval", 0.0), ("width", -1.0), ("seed", -1)]
 )

@@ -10,17 +10,21 @@ import math
 import numpy as np
 import pytest
 import torch
+from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import PeriodicKernel, RBFKernel
 
+from bandits_torch.acquisition import PathwisePointDraw, PathwiseThompsonSampling
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models import ArmGP, OnlineGP
+from bandits_torch.models import ArmGP, AtTime, OnlineGP
 from bandits_torch.models.arms import points_in_time
+from bandits_torch.models.arms.arm_members import ArmMembers
 from bandits_torch.models.arms.points_in_time import PointsInTime
+from bandits_torch.models.arms.smooth_members import SmoothMembers
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -220,3 +224,155 @@ def test_kernels_of_gpytorch_over_time_are_right_at_any_clock(t0, step, name):
     right = precise.gp(K, arm.tolist(), reward.tolist(), NOISE, k(s[:, None], s), k(s, t), one)
     assert np.abs(posterior.mean.flatten().numpy() - right.mean).max() < 1e-10
     assert np.abs(posterior.variance.flatten().numpy() - np.diagonal(right.covariance)).max() < 1e-10
+
+
+F32 = torch.float32
+
+
+def in_float32(**settings):
+    kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.05))
+    return OnlineGP(kernel, NOISE, input_dim=2, dtype=F32, **settings)
+
+
+def told(model, start, first=0, last=12):
+    """Rewards a second apart, of points and times in float64."""
+    times = start + torch.arange(first, last, dtype=torch.float64)
+    X = torch.stack([(0.37 * (times - start)) % 1, times], -1)
+    model.observe(X, torch.sin(3 * X[:, :1] + (times - start).unsqueeze(-1)))
+    return model
+
+
+def at(start, later=13.5):
+    x = torch.linspace(0, 1, 5, dtype=torch.float64)
+    return torch.stack([x, torch.full_like(x, start + later)], -1).unsqueeze(-2)
+
+
+def answers(model, start, X=None):
+    with torch.no_grad():
+        posterior = model.posterior(at(start) if X is None else X)
+    return torch.stack([posterior.mean.flatten(), posterior.variance.flatten()])
+
+
+def conditioned(start):
+    return told(in_float32(), start, 0, 9).condition_on_observations(
+        torch.tensor([[0.2, start + 9.0], [0.8, start + 10.0]], dtype=torch.float64), torch.ones(2, 1)
+    )
+
+
+def forgetful(start):
+    model = told(in_float32(), start)
+    model.forget(3)
+    model.rebuild()
+    return model
+
+
+def loaded(start):
+    model = in_float32()
+    model.load_state_dict(told(in_float32(), start).state_dict())
+    return told(model, start, 12, 14)
+
+
+def moved(start):
+    kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.05))
+    model = told(OnlineGP(kernel, NOISE, input_dim=2), start, 0, 6)
+    return told(model.float(), start, 6, 12)
+
+
+def held(start):
+    model = told(in_float32(batch_shape=(2,)), start)
+    X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
+    model.hold(X, Y, torch.rand(2, 12, generator=torch.Generator().manual_seed(0)) < 0.7)
+    return model
+
+
+WAYS = {
+    "observed": lambda start: told(in_float32(), start),
+    "conditioned": conditioned,
+    "forgetful": forgetful,
+    "loaded": loaded,
+    "copied": lambda start: told(copy.deepcopy(told(in_float32(), start, 0, 8)), start, 8),
+    "expanded": lambda start: told(told(in_float32(), start, 0, 8).expand((2,)), start, 8),
+    "moved": moved,
+    "held": held,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_online_gp_in_float32_is_at_any_clock_what_it_is_at_0(way):
+    near, far = WAYS[way](0.0), WAYS[way](1.7e9)
+    said = answers(near, 0.0, at(0.0).unsqueeze(-3) if near.batch_shape else None)
+    assert said.dtype == F32
+    again = answers(far, 1.7e9, at(1.7e9).unsqueeze(-3) if far.batch_shape else None)
+    assert torch.equal(again, said)
+    if way == "observed":
+        kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.05))
+        right = told(OnlineGP(kernel, NOISE, input_dim=2), 1.7e9)
+        torch.testing.assert_close(said.double(), answers(right, 1.7e9), rtol=0, atol=1e-5)
+        assert torch.equal(far.train_inputs[0], right.train_inputs[0])
+
+
+def test_views_and_paths_of_a_model_in_float32_have_its_times():
+    drawn = []
+    for start in (0.0, 1.7e9):
+        model = told(in_float32(), start)
+        x = torch.linspace(0, 1, 5).reshape(5, 1, 1)
+        assert torch.equal(answers(AtTime(model, start + 13.5), start, x), answers(model, start))
+        seen = [answers(AtTime(model, start + 13.5), start, x)]
+        fantasies = AtTime(model, start + 13.5).condition_on_observations(x[2], torch.ones(1, 1))
+        seen.append(answers(fantasies, start, x))
+        draw = PathwisePointDraw(model, time=start + 13.5, seeds=(1,), features=64)
+        seen.append(draw(at(start)).detach().reshape(1, -1).float())
+        drawn.append(seen)
+        torch.manual_seed(0)
+        path = draw_matheron_paths(AtTime(model, start + 13.5), sample_shape=torch.Size([1]))
+        assert path(x).isfinite().all()
+    for one, other in zip(*drawn, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_arm_gp_in_float32_tells_later_times_apart(form):
+    kernel = SpatioTemporalKernel(
+        ArmCovarianceKernel(smooth(N, 0.3).float()), ExponentialForgettingKernel(0.05)
+    )
+    model = ArmGP(N, kernel, NOISE, form=form, dtype=F32)
+    for arm, reward, time in zip(*data(1.7e9, 1.0), strict=True):
+        model.observe_arms(arm, reward, time)
+    X = torch.stack([torch.arange(N).double(), torch.full((N,), model.now + 10.0, dtype=torch.float64)], -1)
+    mean, variance = model.marginals(model.now + 10.0)
+    posterior = model.posterior(X.unsqueeze(-2))
+    torch.testing.assert_close(posterior.mean.flatten(), mean, rtol=0, atol=1e-6)
+    torch.testing.assert_close(posterior.variance.flatten(), variance, rtol=0, atol=1e-6)
+    assert model.train_inputs[0][:, 1].tolist() == data(1.7e9, 1.0)[2]
+
+
+@pytest.mark.parametrize("kind", [ArmMembers, SmoothMembers])
+def test_members_in_float32_take_differences_of_times_in_float64(kind):
+    g = torch.Generator().manual_seed(0)
+    K, noise = smooth(N, 0.3).float().unsqueeze(0), torch.tensor([0.1, 0.3])
+    over_time = torch.tensor([0.05, 0.2]) if kind is ArmMembers else torch.tensor([30.0, 7.0])
+    arms, gaps = torch.randint(N, (1, 4), generator=g), [0.0, 1.0, 2.0, 5.0]
+    weights, answers = torch.randn(1, 2, 4, generator=g), []
+    for start in (0.0, 1.7e9):
+        model = kind(torch.rand(N, 1, generator=g), K, torch.tensor([0, 0]), noise, over_time)
+        times = [start + gap for gap in gaps]
+        for k, time in enumerate(times):
+            model.observe_arms(arms[:, k : k + 1], torch.ones(1, 2), time)
+        between = model.prior_between(arms, times)
+        model.condition_mean(torch.ones(1, 2, dtype=torch.bool), arms, times, weights)
+        answers.append((between, model.marginals(times[-1] + 3.0)[0]))
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+def test_draws_of_many_arms_in_float32_tell_times_apart():
+    drawn = []
+    for start in (0.0, 1.7e9):
+        kernel = SpatioTemporalKernel(
+            ArmCovarianceKernel(smooth(N, 0.3).float()), ExponentialForgettingKernel(0.05)
+        )
+        model = ArmGP(N, kernel, NOISE, dtype=F32)
+        for arm, reward, time in zip(*data(start, 1.0), strict=True):
+            model.observe_arms(arm, reward, time)
+        drawn.append(PathwiseThompsonSampling(model, seed=3).paths(model, model.now + 1.0))
+    torch.testing.assert_close(*drawn, rtol=0, atol=1e-5)

@@ -171,7 +171,7 @@ class _View:
         X = self.space.features(torch.tensor([s.columns for s in stretches]).double())
         score = torch.tensor([s.score for s in stretches]).double()
         score = ((score - self._low) / self._side).clamp(-0.5, 1.5)
-        time = torch.tensor([s.time for s in stretches]).double() / interval
+        time = torch.tensor([s.time for s in stretches], dtype=torch.float64) / interval
         return torch.cat([X, torch.stack([score, time], -1)], -1)
 
     @torch.no_grad()

@@ -21,6 +21,7 @@ from bandits_torch.models.arms.form_costs import COSTS, Costs, first_form
 from bandits_torch.models.arms.observed_arms import ObservedArms
 from bandits_torch.models.arms.state_space_belief import StateSpaceBelief
 from bandits_torch.models.arms.state_space_prior import StateSpacePrior
+from bandits_torch.models.at_time import with_time
 from bandits_torch.models.broadcasting import noise_added
 from bandits_torch.models.marginal_posterior import MarginalPosterior
 
@@ -232,8 +233,7 @@ class ArmGP(ObservedArms):
             return self._candidates
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         moment = self._check_not_past(time)
-        index = self._arm_inputs()
-        self._candidates = torch.cat([index, torch.full_like(index, moment)], -1)
+        self._candidates = with_time(self._arm_inputs(), moment)
         self._candidates_time = moment
         return self._candidates
 

@@ -64,17 +64,17 @@ class ArmMembers(RecursiveMembers):
 
     def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
-        return self._between(arms) * self._fading(self.mean.new_tensor(times).unsqueeze(-1), times)
+        return self._between(arms) * self._fading(times, times)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
         now = times[-1] if self.now is None else self.now
-        faded = weights * self._fading(self.mean.new_tensor(now), times)
+        faded = weights * self._fading(now, times)
         mean = self._combined(arms, faded) / self.fade.sqrt().unsqueeze(-1)
         self.mean.copy_(torch.where(where.unsqueeze(-1), mean, self.mean))
 
-    def _fading(self, time: Tensor, times: list[float]) -> Tensor:
+    def _fading(self, time: float | list[float], times: list[float]) -> Tensor:
         """(1 - eps)^{|t - t'| / 2}, (P, ..., K)."""
         gap = self._gap(time, times)
         return (1 - self.forgetting_rate.reshape(-1, *[1] * gap.dim())) ** (gap / 2)

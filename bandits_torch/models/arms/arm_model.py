@@ -11,6 +11,7 @@ from torch import Tensor
 from bandits_torch.models.algebra.cholesky import batched_cholesky
 from bandits_torch.models.arms import settings
 from bandits_torch.models.arms.state_space_prior import prior_over
+from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import OnlineModel
 
 
@@ -64,6 +65,11 @@ class ArmModel(OnlineModel):
         return noise, mean
 
     @property
+    def input_dtype(self) -> torch.dtype:
+        """float64 under drift, else the arms'."""
+        return torch.float64 if self.drifts else self.arms.dtype
+
+    @property
     def num_arms(self) -> int:
         """N."""
         return self.arms.shape[-2]
@@ -92,7 +98,7 @@ class ArmModel(OnlineModel):
         every = torch.arange(self.num_arms).to(own).reshape(-1, *ones, 1, 1).expand_as(own)
         X = torch.cat([own, every], -2)
         if self.drifts:
-            X = torch.cat([X, torch.full_like(X, time)], -1)
+            X = with_time(X, time)
         return self._gaussian(X).distribution.covariance_matrix[..., 0, 1].movedim(0, -1)
 
     @abstractmethod
@@ -116,7 +122,7 @@ class ArmModel(OnlineModel):
     def expect_arms(self, arm: Tensor, time: float) -> None:
         """``expect`` of one pull per member, ``arm`` as for ``observe_arms``."""
         X = arm.to(self.arms.dtype)[..., None, None]
-        self.expect(torch.cat([X, torch.full_like(X, time)], -1) if self.drifts else X)
+        self.expect(with_time(X, time) if self.drifts else X)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked; ``late``: of a past time too, if it can."""

@@ -50,7 +50,7 @@ class ObservedArms(ArmModel):
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
         arm, _, time = self._rectangular()
-        columns = [c.to(self.arms.dtype) for c in ((arm, time) if self.drifts else (arm,))]
+        columns = [c.to(self.input_dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
 
     @property

@@ -229,9 +229,10 @@ class RecursiveMembers(MembersOverArms):
         columns = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, N)
         return (weights.unsqueeze(-2) @ columns).squeeze(-2)
 
-    def _gap(self, time: Tensor, times: list[float]) -> Tensor:
-        """|t - t'|, (..., K)."""
-        return (time - self.mean.new_tensor(times)).abs()
+    def _gap(self, time: float | list[float], times: list[float]) -> Tensor:
+        """|t - t'| of one time, (K,), or of each of several, (T, K): the difference of figures in float64."""
+        one, two = (torch.tensor(value, dtype=torch.float64) for value in (time, times))
+        return (one.unsqueeze(-1) - two).abs().to(self.mean)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""

@@ -92,19 +92,19 @@ class SmoothMembers(RecursiveMembers):
 
     def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
-        moves = self._over_time(self.mean.new_tensor(times).unsqueeze(-1), times)
+        moves = self._over_time(times, times)
         return self._between(arms) * moves[..., 0, 0]
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
         now = times[-1] if self.now is None else self.now
-        moves = self._over_time(self.mean.new_tensor(now), times)  # (P, K, 2, 2)
+        moves = self._over_time(now, times)  # (P, K, 2, 2)
         both = torch.stack([self._combined(arms, weights * moves[..., i, 0]) for i in (0, 1)], -2)
         mean = torch.linalg.solve(self.fade, both)
         self.mean.copy_(torch.where(where[..., None, None], mean, self.mean))
 
-    def _over_time(self, time: Tensor, times: list[float]) -> Tensor:
+    def _over_time(self, time: float | list[float], times: list[float]) -> Tensor:
         """F of |t - t'|, (P, ..., K, 2, 2)."""
         gap = self._gap(time, times)
         return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)

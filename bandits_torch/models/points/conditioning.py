@@ -23,23 +23,30 @@ from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 
 @dataclass(frozen=True)
 class GaussianPrior:
-    """What is believed before the first observation: k, m, lambda (which broadcasts to the batch)."""
+    """What is believed before the first observation: k, m, lambda (which broadcasts to the batch).
+
+    k and m are evaluated in the dtype of the inputs, and given in that of lambda.
+    """
 
     kernel: Kernel
-    mean: Mean
+    prior_mean: Mean
     noise_variance: Tensor
+
+    def mean(self, x: Tensor) -> Tensor:
+        """m(x), point by point."""
+        return self.prior_mean(x).to(self.noise_variance)
 
     def covariance(self, x1: Tensor, x2: Tensor) -> Tensor:
         """k(x1, x2) as a tensor, evaluated at once, so that GPyTorch's settings play no part."""
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         x1, x2 = (x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
         with lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(x1, x2))
+            return to_dense(self.kernel(x1, x2)).to(self.noise_variance)
 
     def variance(self, x: Tensor) -> Tensor:
         """k(x, x), point by point."""
         with lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(x, diag=True))
+            return to_dense(self.kernel(x, diag=True)).to(self.noise_variance)
 
 
 def new_rows(
@@ -61,7 +68,7 @@ def new_rows(
     old, noise = data.rows(), prior.noise_variance[..., None, None]
     if variances is not None:
         noise = variances.unsqueeze(-1)
-    one = torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
+    one = torch.eye(X.shape[-2], dtype=Y.dtype, device=Y.device)
     held = torch.ones(1, dtype=torch.bool, device=X.device) if where is None else where.unsqueeze(-1)
     V = _whiten(prior, data, X) * held.unsqueeze(-1)
     left = prior.covariance(X, X) + noise * one - V.mT @ V

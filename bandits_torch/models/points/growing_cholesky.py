@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +39,9 @@ class GrowingCholesky(ResizableState):
     Inputs, factor and ``held`` have ``factor_shape``, which is ``batch_shape`` with 1 in dimensions whose
     members share inputs and kernel (fantasies of one design): there the work is done once.
 
-    Buffers (capacity c >= t): ``inputs`` (c x d), ``upper`` = L^T (c x c, zero below the diagonal) and
-    ``held`` (c) over ``factor_shape``; ``targets`` and ``whitened`` = L^{-1}(targets - prior mean), both (c),
-    over ``batch_shape``.
+    Buffers (capacity c >= t): ``inputs`` (c x d, in float64 if they are ``exact``), ``upper`` = L^T (c x c, zero below
+    the diagonal) and ``held`` (c) over ``factor_shape``; ``targets`` and ``whitened`` = L^{-1}(targets - prior mean),
+    both (c), over ``batch_shape``.
 
     Attributes:
         size: t, how many rows there are.
@@ -62,10 +63,12 @@ class GrowingCholesky(ResizableState):
         factor_shape: torch.Size,
         dtype: torch.dtype,
         device: torch.device | str | None,
+        exact: bool = False,
     ) -> None:
         super().__init__()
-        zeros = torch.zeros(1, dtype=dtype, device=device)
-        self.register_buffer("inputs", zeros.new_zeros(*factor_shape, 0, input_dim))
+        zeros, self.exact = torch.zeros(1, dtype=dtype, device=device), exact
+        inputs = zeros.new_zeros(*factor_shape, 0, input_dim, dtype=torch.float64 if exact else dtype)
+        self.register_buffer("inputs", inputs)
         self.register_buffer("upper", zeros.new_zeros(*factor_shape, 0, 0))
         self.register_buffer("held", torch.zeros(*factor_shape, 0, dtype=torch.bool, device=device))
         self.register_buffer("targets", zeros.new_zeros(*batch_shape, 0))
@@ -255,7 +258,7 @@ class GrowingCholesky(ResizableState):
     def expanded(self, batch_shape: torch.Size) -> GrowingCholesky:
         """A copy for a batch to which this one broadcasts; shares no memory."""
         padding = (1,) * (len(batch_shape) - len(self.batch_shape))
-        copy = GrowingCholesky(0, torch.Size(), torch.Size(), self.upper.dtype, self.upper.device)
+        copy = GrowingCholesky(0, torch.Size(), torch.Size(), self.upper.dtype, self.upper.device, self.exact)
         old, t = self.rows(), self.size
         for name, part in (("inputs", old.inputs), ("upper", old.corner), ("held", old.held)):
             setattr(copy, name, part.reshape(*padding, *part.shape).clone())
@@ -280,6 +283,14 @@ class GrowingCholesky(ResizableState):
             new[name][..., :t] = getattr(rows, name)
         for name, buffer in new.items():
             setattr(self, name, buffer)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> GrowingCholesky:
+        """``model.to(float32)`` leaves inputs that are exact in float64."""
+        inputs = self.inputs
+        super()._apply(fn, recurse)
+        if self.exact:
+            self.inputs = inputs.to(self.inputs.device)
+        return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Buffers of any length, but for the same batch and kind of inputs."""

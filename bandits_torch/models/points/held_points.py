@@ -37,6 +37,11 @@ class HeldPoints(OnlineModel):
         return self.data.batch_shape
 
     @property
+    def input_dtype(self) -> torch.dtype:
+        """float64 with a kernel over time, or over periods; else the model's."""
+        return self.data.inputs.dtype
+
+    @property
     def num_observations(self) -> Tensor:
         """How many observations each member holds now, ``batch_shape``. O(t)."""
         return self._learned().held.sum(-1).expand(self.batch_shape)
@@ -127,7 +132,7 @@ class HeldPoints(OnlineModel):
         """L^{-1} (y - m) from the targets held: what went may have been a million times what stays, and its rounding
         errors with it, of which the factor knows nothing. O(t^2)."""
         rows = self.data.rows()
-        residual = torch.where(rows.held, rows.targets - self.prior_mean(rows.inputs), 0.0)
+        residual = torch.where(rows.held, rows.targets - self._prior.mean(rows.inputs), 0.0)
         rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.broadcasting import within
+from bandits_torch.models.points.growing_cholesky import GrowingCholesky
 
 
 def padded(shape: torch.Size, batch_shape: torch.Size) -> torch.Size:
@@ -14,10 +15,12 @@ def padded(shape: torch.Size, batch_shape: torch.Size) -> torch.Size:
     return torch.Size([1] * (len(batch_shape) - len(shape)) + list(shape))
 
 
-def points_and_targets(X: Tensor, Y: Tensor, batch_shape: torch.Size, like: Tensor) -> tuple[Tensor, Tensor]:
+def points_and_targets(
+    X: Tensor, Y: Tensor, batch_shape: torch.Size, data: GrowingCholesky
+) -> tuple[Tensor, Tensor]:
     """X, ``batch x n x d``, and Y, ``batch x n x 1``, checked; as ``batch x n x d`` and ``batch x n`` with
-    the dtype and device of ``like``, whose last dimension is d. Values are checked on the CPU only."""
-    name, d = tuple(batch_shape), like.shape[-1]
+    the dtypes and the device of ``data``, whose inputs have d columns. Values are checked on the CPU only."""
+    name, d = tuple(batch_shape), data.inputs.shape[-1]
     validation.tensor("X", X)
     validation.tensor("Y", Y)
     ok = X.dim() >= 2 and X.shape[-1] == d and X.shape[-2] >= 1 and within(batch_shape, X.shape[:-2])
@@ -28,8 +31,8 @@ def points_and_targets(X: Tensor, Y: Tensor, batch_shape: torch.Size, like: Tens
         if value.device.type == "cpu":
             validation.finite_tensor(label, value)
     if Y.is_cpu:
-        validation.rewards("Y", Y, like.dtype)
-    return X.to(like), Y.to(like).squeeze(-1)
+        validation.rewards("Y", Y, data.targets.dtype)
+    return X.to(data.inputs), Y.to(data.targets).squeeze(-1)
 
 
 def variances(noise: Tensor, n: int, batch_shape: torch.Size, like: Tensor) -> Tensor:

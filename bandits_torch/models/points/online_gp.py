@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels import PeriodKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.settings import (
     SMALLEST_RATIO,
     SMALLEST_SPREAD,
@@ -51,7 +52,9 @@ class OnlineGP(HeldPoints):
         prior_mean: m, a number or a ``gpytorch.means.Mean``.
         input_dim: d, the number of input columns, including time if the kernel has it.
         batch_shape: shape of a batch of models (replicates, priors).
-        dtype, device: of the data and the hyperparameters.
+        dtype, device: of the data and the hyperparameters. With a kernel over time (``SpatioTemporalKernel``), or over
+            periods (``PeriodKernel``), inputs and kernel are always in float64, so that clocks of 1e9 seconds lose
+            nothing: give X in float64.
 
     Attributes:
         kernel, prior_mean: the GPyTorch modules.
@@ -96,14 +99,15 @@ class OnlineGP(HeldPoints):
         if not isinstance(prior_mean, Mean):
             constant = torch.tensor(validation.finite_number("prior_mean", prior_mean), dtype=torch.float64)
             prior_mean = _constant(float(validation.rewards("prior_mean", constant, dtype)), dtype)
-        self.kernel = copy.deepcopy(kernel).to(dtype=dtype, device=device)
-        self.prior_mean = copy.deepcopy(prior_mean).to(dtype=dtype, device=device)
+        exact = any(isinstance(part, SpatioTemporalKernel | PeriodKernel) for part in kernel.modules())
+        own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
+        self.data = GrowingCholesky(input_dim, shape, own, dtype, device, exact)
+        self.kernel = copy.deepcopy(kernel).to(self.data.inputs)
+        self.prior_mean = copy.deepcopy(prior_mean).to(self.data.inputs)
         self.register_buffer("noise_variance", noise)
         with takes_columns(self.kernel, input_dim):
-            self.kernel(noise.new_zeros(2, input_dim)).to_dense()
+            self.kernel(self.data.inputs.new_zeros(2, input_dim)).to_dense()
         check_ratio(noise, self._variance_at_origin())
-        own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
-        self.data = GrowingCholesky(input_dim, shape, own, dtype, device)
         self.eval()
 
     # -- learning --------------------------------------------------------------------------------------
@@ -120,7 +124,7 @@ class OnlineGP(HeldPoints):
             ValueError: on another shape, or NaN or infinity in X or Y, or where the prior variance at X has grown to
                 more than 1e15 (in float32: 2e6) times the noise variance (on the CPU), with nothing changed.
         """
-        X, Y = points_and_targets(X, Y, self.batch_shape, self.data.inputs)
+        X, Y = points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
         ratio = self._check_spread(X)
         with torch.no_grad():
@@ -156,7 +160,7 @@ class OnlineGP(HeldPoints):
             yield new_rows(self._prior, self.data, X, Y, where, noise)
             return
         except torch.linalg.LinAlgError:
-            if ratio >= SMALLEST_RATIO[X.dtype]:
+            if ratio >= SMALLEST_RATIO[Y.dtype]:
                 raise  # the kernel's own fault
         for k in range(X.shape[-2]):
             one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
@@ -170,7 +174,7 @@ class OnlineGP(HeldPoints):
         with torch.no_grad():
             prior = self._prior.variance(X)
         noise = self.noise_variance if noise_variance is None else noise_variance
-        least, ratio = SMALLEST_SPREAD[X.dtype], float((noise.unsqueeze(-1) / prior).min())
+        least, ratio = SMALLEST_SPREAD[prior.dtype], float((noise.unsqueeze(-1) / prior).min())
         expected = (
             f"where noise_variance is at least {least:g} of the prior variance (it is {ratio:.1e} of it): a kernel "
             "that grows from a start needs one near the first observation"
@@ -184,7 +188,7 @@ class OnlineGP(HeldPoints):
         X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``. Raises ValueError on
         bad input, with nothing changed.
         """
-        points_and_targets(X, Y, self.batch_shape, self.data.inputs)
+        points_and_targets(X, Y, self.batch_shape, self.data)
         check_held(held, self.batch_shape, X.shape[-2])
         self.reset(held.any(-1))
         for k in range(X.shape[-2]):
@@ -202,7 +206,7 @@ class OnlineGP(HeldPoints):
             try:
                 upper, whitened = factor_anew(self._prior, self.data)
             except torch.linalg.LinAlgError:  # one after the other, of which each is at least the noise
-                if self._check_spread(rows.inputs) >= SMALLEST_RATIO[rows.inputs.dtype]:
+                if self._check_spread(rows.inputs) >= SMALLEST_RATIO[rows.targets.dtype]:
                     raise
                 self.data.size, size = 0, self.data.size
                 X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
@@ -232,10 +236,17 @@ class OnlineGP(HeldPoints):
         noise_variance = noise_variance.to(self.noise_variance)
         check_ratio(noise_variance, self._variance_at_origin())
         self._check_spread(self.data.rows().inputs, noise_variance.reshape(self.noise_variance.shape))
-        validation.rewards("prior_mean", prior_mean, self.data.inputs.dtype)
+        validation.rewards("prior_mean", prior_mean, self.data.targets.dtype)
         for own, new in taken:
             own.copy_(new.reshape(own.shape))
         self.rebuild()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> OnlineGP:
+        """``model.to(float32)``: kernel and prior mean have the dtype of the inputs that they are evaluated at."""
+        super()._apply(fn, recurse)
+        for part in (self.kernel, self.prior_mean):
+            part.to(self.data.inputs.dtype)
+        return self
 
     changeable = ("kernel", "noise_variance", "prior_mean")
 
@@ -254,11 +265,11 @@ class OnlineGP(HeldPoints):
         ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``.
         """
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
-        X, Y = points_and_targets(X, Y, wide, self.data.inputs)
+        X, Y = points_and_targets(X, Y, wide, self.data)
         ratio = self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
-            noise, model._own_noise = variances(noise, X.shape[-2], wide, X), True
+            noise, model._own_noise = variances(noise, X.shape[-2], wide, Y), True
         for new in model._new_rows(X, Y, None, ratio, noise):
             model.data.join(new)
         return model
@@ -271,7 +282,7 @@ class OnlineGP(HeldPoints):
 
     def _variance_at_origin(self) -> Tensor:
         """Of a stationary kernel the prior variance anywhere."""
-        origin = self.noise_variance.new_zeros(1, self.input_dim)
+        origin = self.data.inputs.new_zeros(1, self.input_dim)
         with torch.no_grad():
             return self._prior.variance(origin)
 

@@ -37,8 +37,8 @@ def check_forgets_exponentially(model: OnlineGP) -> None:
 
 
 def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
-    """rho, the correlation over time between two moments, (S, ...) each."""
-    return time_kernel_of(model).covariance(before, after)
+    """rho, the correlation over time between two moments, (S, ...) each, in the model's dtype."""
+    return time_kernel_of(model).covariance(before, after).to(model.noise_variance)
 
 
 @torch.no_grad()

@@ -61,8 +61,8 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     held = rows.held.to(rows.targets)
     both = held.unsqueeze(-1) * held.unsqueeze(-2)
     inverse = torch.cholesky_inverse(rows.corner, upper=True) * both
-    alpha = (inverse @ (rows.targets - model.prior_mean(rows.inputs)).unsqueeze(-1)).squeeze(-1)
-    C = convolution(model.kernel, rows.inputs, now) * both
+    alpha = (inverse @ (rows.targets - model._prior.mean(rows.inputs)).unsqueeze(-1)).squeeze(-1)
+    C = convolution(model.kernel, rows.inputs, now).to(both) * both
     product = inverse @ C
     of_each = (product * inverse).sum(-1)
     diagonal = inverse.diagonal(dim1=-2, dim2=-1)

@@ -17,6 +17,7 @@ from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
 from bandits_torch.policies.policy import Observation
@@ -169,7 +170,7 @@ class ModelArms(ArmsWithModel):
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """Index, and time if the model drifts."""
         index = arm.to(self.arms.dtype).reshape(*self._first, 1, 1)
-        return torch.cat([index, torch.full_like(index, time)], -1) if self.model.drifts else index
+        return with_time(index, time) if self.model.drifts else index
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """One reward of every replicate."""
@@ -218,13 +219,11 @@ class ListedArms(ArmsWithModel):
 
     def _rows(self, time: float) -> Tensor:
         """N x D."""
-        return self._timed(self.arms, time)
+        return self._maybe_timed(self.arms, time)
 
-    def _timed(self, rows: Tensor, time: float) -> Tensor:
+    def _maybe_timed(self, rows: Tensor, time: float) -> Tensor:
         """Rows ``... x d``, with the time behind if the model has one input more."""
-        if cast(int, self.model.input_dim) > rows.shape[-1]:
-            rows = torch.cat([rows, torch.full_like(rows[..., :1], time)], -1)
-        return rows
+        return self._timed(rows, time) if cast(int, self.model.input_dim) > rows.shape[-1] else rows
 
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """Features, and time."""

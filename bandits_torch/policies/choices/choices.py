@@ -14,6 +14,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.domain import Domain
+from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import HasState
@@ -166,3 +167,16 @@ class ModelChoices(Choices, HasState):
     @abstractmethod
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """What an acquisition may be told of a step; ``streams`` are the policy's random numbers."""
+
+    def _checked_time(self, time: float) -> float:
+        """The time, a model's last input. ValueError where inputs are held in float32, which has too few figures."""
+        exact = self.model.input_dtype == torch.float64 or abs(time) <= 2**24
+        expected = (
+            "at most 2^24 for a model of float32 without a SpatioTemporalKernel, whose times are in float64"
+        )
+        validation.require(exact, "time", time, expected)
+        return time
+
+    def _timed(self, rows: Tensor, time: float) -> Tensor:
+        """Inputs ``... x d`` of a model that has one more, the time."""
+        return with_time(rows, self._checked_time(time))

@@ -63,7 +63,8 @@ class ContextualArms(ListedArms):
         if c == 0:
             validation.require(context is None, "context", context, "None: the policy takes none")
             return rows, step.available
-        context = checked_context(context, c, S).to(self.arms).unsqueeze(-2)  # 1 x c or S x 1 x c
+        context = checked_context(context, c, S).unsqueeze(-2)  # 1 x c or S x 1 x c
+        context = context.to(self.arms.device, torch.float64)  # it may name a period by its time
         shape = torch.broadcast_shapes(rows.shape[:-1], context.shape[:-1])
         return torch.cat([rows.expand(*shape, d), context.expand(*shape, c)], -1), step.available
 
@@ -108,12 +109,12 @@ class ContextualArms(ListedArms):
 
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """Features, context and time of what was chosen."""
-        rows = self.features(arm) if self._of_choice is None else self._of_choice.to(self.arms)
-        return self._timed(rows, time).reshape(*self._first, 1, -1)
+        rows = self.features(arm) if self._of_choice is None else self._of_choice.to(self.arms.device)
+        return self._maybe_timed(rows, time).reshape(*self._first, 1, -1)
 
     def _rows(self, time: float) -> Tensor:
         """(N, D) or (S, N, D)."""
-        return self._timed(self._known(self._of_step), time)
+        return self._maybe_timed(self._known(self._of_step), time)
 
     def _known(self, rows: Tensor | None) -> Tensor:
         expected = f"a context of {self.context_dim} numbers: there is none outside of a step"

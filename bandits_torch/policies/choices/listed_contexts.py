@@ -42,7 +42,7 @@ class ListedContexts(ModelArms):
     def __init__(self, model: ArmModel, arms: Tensor, contexts: Tensor) -> None:
         validation.finite_tensor("choices", arms)
         validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
-        check_contexts(contexts)
+        check_contexts(contexts.to(arms))
         super().__init__(model)
         self._pairs = pairs_of(arms, contexts.to(arms))
         same = model.arms.shape == self._pairs.shape and bool((model.arms == self._pairs).all())
@@ -163,4 +163,4 @@ def check_contexts(contexts: Tensor) -> None:
     fits = contexts.dim() == 2 and min(contexts.shape) > 0
     validation.shape_is("contexts", contexts, fits, "(M, c), all contexts there can be")
     different = len(contexts.unique(dim=0)) == len(contexts)
-    validation.require(different, "contexts", contexts, "different from each other")
+    validation.require(different, "contexts", contexts, f"different from each other in {contexts.dtype}")

@@ -141,14 +141,14 @@ class ModelPoints(Points, ModelChoices):
         return low + (high - low) * torch.linspace(0, 1, count).to(low).unsqueeze(-1)
 
     def _time(self, time: float) -> float | None:
-        return time if self._has_time else None
+        return self._checked_time(time) if self._has_time else None
 
-    def _with_time(self, points: Tensor, time: float) -> Tensor:
-        return torch.cat([points, torch.full_like(points[:, :1], time)], -1) if self._has_time else points
+    def _maybe_timed(self, points: Tensor, time: float) -> Tensor:
+        return self._timed(points, time) if self._has_time else points
 
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """The points, and time."""
-        return self._with_time(arm, time).reshape(*self._of_each_member, -1)
+        return self._maybe_timed(arm, time).reshape(*self._of_each_member, -1)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """One reward of every replicate, of any time; the next search begins at the points, too."""
@@ -173,7 +173,7 @@ class ModelPoints(Points, ModelChoices):
 
     def moments(self, points: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """``marginals`` of points that each replicate has of its own, (N, S, d), or (N, 1, d) for all: (S, N) each."""
-        points = torch.cat([points, torch.full_like(points[..., :1], time)], -1) if self._has_time else points
+        points = self._maybe_timed(points, time)
         inputs = points if self.model.batch_shape else points.squeeze(1)
         posterior = cast(GPyTorchPosterior, self.model.posterior(inputs.unsqueeze(-2)))  # N x batch x 1 x 1
         mean, variance = (m.reshape(len(points), -1).mT for m in (posterior.mean, posterior.variance))
