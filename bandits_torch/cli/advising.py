@@ -71,7 +71,8 @@ def tell(
     if not starts.steps:
         own = [name for name in histories if name != "random"]
         least = min(own, key=lambda name: histories[name].mean_cumulative_regret)
-        return Told(too_short(asked.horizon, least), None, None, starts)
+        some = bool((random > 0).any())  # could be lost
+        return Told(too_short(asked.horizon, least if some else None), None, None, starts)
     whole = advise(
         {name: starts.of_whole(history.regret) for name, history in histories.items()}, starts.random
     )

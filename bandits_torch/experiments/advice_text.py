@@ -9,6 +9,8 @@ from typing import Any
 from bandits_torch.experiments.advice import FEWEST, Advice, Stuck
 from bandits_torch.experiments.starts import SHORTEST
 
+_NOTHING = "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
+
 
 def advice_of_record(
     advice: Advice,
@@ -29,7 +31,7 @@ def advice_of_record(
         arm_names: of the record.
     """
     if advice.verdict == "short":
-        return too_short(horizon, whole.policy)
+        return too_short(horizon, None if math.isnan(whole.of_random) else whole.policy)
     told_by = f"begun anew at {advice.units} starts of the record, {steps} rows each"
     once = f"played once through all {horizon} rows"
     lines = _sentences(advice, told_by)
@@ -64,8 +66,10 @@ def advice_of_record(
     return lines
 
 
-def too_short(horizon: int, least: str) -> list[str]:
-    """Sentences for a record of too few rows, of which a policy lost least."""
+def too_short(horizon: int, least: str | None) -> list[str]:
+    """Sentences for a record of too few rows, of which a policy lost least; None: nothing could be lost."""
+    if least is None:
+        return [_NOTHING]
     return [
         f"The record is too short to tell which policy is best: {horizon} rows were played, and {FEWEST} stretches "
         f"of {SHORTEST} are the least that can tell.",
@@ -85,7 +89,7 @@ def advice_of_replicates(advice: Advice) -> list[str]:
 def _sentences(advice: Advice, told_by: str) -> list[str]:
     level = f"{_percent(advice.of_random)} of what drawing arms at random loses"
     if math.isnan(advice.of_random):
-        return ["Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."]
+        return [_NOTHING]
     if advice.verdict == "random":
         return [
             f"None of the policies is surely better than drawing arms at random: {told_by}, the best of them, "

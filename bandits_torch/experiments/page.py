@@ -22,7 +22,7 @@ from bandits_torch.experiments.plots.pulls import plot_pulls
 from bandits_torch.experiments.plots.regret import plot_regret
 from bandits_torch.experiments.plots.starts import plot_starts
 from bandits_torch.experiments.plots.style import looks
-from bandits_torch.experiments.regret import best_arms, summary
+from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
 from bandits_torch.problems.problem import Problem
@@ -132,9 +132,10 @@ def _results(histories: Mapping[str, History], random: Tensor) -> str:
             f'<td class="n">{_share(regret, at_random)}</td><td class="n spare">{_number(regret)}</td>'
             f'<td class="n spare">{row["ms_per_step"]:.2f}</td></tr>'
         )
+    whole = "100 %" if at_random > 0 else ""
     rows.append(
         '<tr class="reference"><td>drawing at random</td><td class="bar"><span style="width:'
-        f'{100 * at_random / most:.1f}%;background:var(--grey)"></span></td><td class="n">100 %</td>'
+        f'{100 * at_random / most:.1f}%;background:var(--grey)"></span></td><td class="n">{whole}</td>'
         f'<td class="n spare">{_number(at_random)}</td><td class="n spare"></td></tr>'
     )
     head = (
@@ -146,7 +147,8 @@ def _results(histories: Mapping[str, History], random: Tensor) -> str:
         lambda made: _readable(plot_regret(histories, made.add_subplot(), random=random, labels=False)),
         3.6,
         "Regret added up over the steps, colours as in the table; dotted: drawing at random. A line that lies flat "
-        f"has found the best arm; one that bends upwards has lost it.{_bands(histories, 'two standard errors either way')}",
+        "has found the best arm; one that bends upwards has lost it."
+        f"{_bands(histories, 'two standard errors either way')}",
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return (
@@ -301,7 +303,8 @@ def _share(regret: float, at_random: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1000 else f"{value:.4g}"
+    whole = 1000 <= abs(value) < WRITTEN_OUT
+    return f"{value:,.0f}".replace(",", "\u202f") if whole else f"{value:.4g}"
 
 
 def _count(number: int, word: str, words: str | None = None) -> str:

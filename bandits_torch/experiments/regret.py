@@ -14,6 +14,8 @@ from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.scoring import available_rewards
 
+WRITTEN_OUT = 1e12  # regrets below are written without an exponent
+
 
 def random_regret(problem: Problem, horizon: int) -> Tensor:
     """Exact expected regret of a uniformly random available arm, max_x f_t(x) - mean_x f_t(x).

@@ -17,9 +17,15 @@ _NORM_ROWS = 100  # that the bound on the RKHS norm is taken over
 
 
 def knowledge_from(
-    past: RewardTable, prior_mean: str | float, noise_fraction: float | None, forgetting_rate: float | None
+    past: RewardTable,
+    warm_up: float | None,
+    prior_mean: str | float,
+    noise_fraction: float | None,
+    forgetting_rate: float | None,
 ) -> tuple[Knowledge, ForgettingFit | None]:
     """What ``Replay`` knows beforehand (its docstring says what), and the fit it came from unless the noise was given.
+
+    ``warm_up``: the share of the table that the past rows are, which errors then name; None: they are its ``history``.
 
     Raises ValueError for an arm with fewer than two rewards, rewards that never vary, and numbers out of range.
     """
@@ -27,14 +33,16 @@ def knowledge_from(
     assert times is not None
     rewards = (~torch.isnan(history)).sum(0)
     poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
+    name, rows = ("history", "a table") if warm_up is None else ("warm_up", "a share of the rows")
     validation.require(
-        not poor, "history", poor, "a table with two or more rewards of every arm (these have fewer)"
+        not poor, name, poor, f"{rows} with two or more rewards of every arm (these have fewer)"
     )
     if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)
     covariance, fit = estimate_covariance(history), None
+    varies = float(covariance.diagonal().mean()) > 0
     validation.require(
-        float(covariance.diagonal().mean()) > 0, "history", history, "a table of rewards that vary"
+        varies, name, history if warm_up is None else warm_up, f"{rows} with rewards that vary"
     )
     if noise_fraction is None:
         fit = fit_forgetting(history, times, covariance)

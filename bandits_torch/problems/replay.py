@@ -94,6 +94,8 @@ class Replay(Problem):
             )
         self.replicates = validation.positive_integer("replicates", replicates)
         self.arm_names = table.arm_names
+        if history is None and warm_up is None:
+            warm_up = _WARM_UP
         past, played = _split(table, history, history_times, warm_up)
         self.arms = _arms(arms, played.rewards.shape[1])
         past, played, unit = _in_steps(past, played)
@@ -101,7 +103,7 @@ class Replay(Problem):
             "one row" if table.times is None else f"{_told(unit, table.in_seconds)} (the median gap)"
         )
         self.history, self.history_times = past.rewards, past.times
-        self.knowledge, self.fit = knowledge_from(past, prior_mean, noise_fraction, forgetting_rate)
+        self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
         some = seen.any(-1)
         rewards = played.rewards[some]
@@ -227,7 +229,7 @@ def _split(
     times = torch.arange(1, rows + 1, dtype=torch.float64) if table.times is None else table.times
     if history is None:
         validation.require(history_times is None, "history_times", history_times, "None without history")
-        past = round(validation.probability("warm_up", _WARM_UP if warm_up is None else warm_up) * rows)
+        past = round(validation.probability("warm_up", warm_up) * rows)
         validation.require(0 < past < rows, "table", rewards, "long enough for a warm_up and a row to play")
         return (
             RewardTable(rewards[:past], times[:past], table.arm_names),

@@ -125,3 +125,37 @@ def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     for name in ("auto", "et_gp_ucb", "igp_ucb"):
         assert f"{name}: the darker, the more often" in page
+
+
+def test_where_nothing_could_be_lost_nobody_lost_least(tmp_path):
+    g = np.random.default_rng(0)
+    rewards = np.vstack([g.normal(size=(30, 3)), np.ones((120, 3))])
+    pd.DataFrame(rewards, columns=["a", "b", "c"]).to_csv(tmp_path / "past.csv", index=False)
+    own = ("--option", "forgetting_rate=0.1", "--policies", "ucb1,exp3_s")  # nothing is estimated
+    for horizon in (120, 40):  # some starts, and none
+        output, advice = raced(
+            tmp_path,
+            "--data",
+            tmp_path / "past.csv",
+            "--option",
+            "noise_fraction=0.5",
+            *own,
+            "--horizon",
+            horizon,
+            "--overwrite",
+        )
+        assert "Nothing could be lost" in output
+        assert "lost least" not in output
+        assert advice["sentences"][0].startswith("Nothing could be lost")
+        assert "100 %</td>" not in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-3, 1e30])
+def test_regret_is_readable_in_any_unit(tmp_path, unit):
+    rewards = unit * np.random.default_rng(0).normal(size=(50, 3))
+    pd.DataFrame(rewards, columns=["a", "b", "c"]).to_csv(tmp_path / "past.csv", index=False)
+    told = ("--option", "noise_fraction=0.5", "--option", "forgetting_rate=0.1", "--replicates", "1")
+    output, _ = raced(tmp_path, "--data", tmp_path / "past.csv", "--policies", "ucb1,random", *told)
+    lost = float((rewards[10:].max(1) - rewards[10:].mean(1)).sum())
+    assert f"{lost:.4g}" in output
+    assert f"{lost:.4g}" in (tmp_path / "out" / "report.html").read_text()

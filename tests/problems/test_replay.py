@@ -179,14 +179,19 @@ GOOD = {"table": _table(20)}
 BAD = [
     ({"table": _table()[0]}, "rewards must have shape"),
     ({"table": _table(20) / 0}, "rewards must be finite"),
-    ({"table": _table(5)}, r"history must be a table with two or more rewards of every arm .*got \['0', '1'"),
+    (
+        {"table": _table(5)},
+        r"warm_up must be a share of the rows with two or more rewards of every arm .*got \['0'",
+    ),
+    ({"table": torch.ones(20, 4)}, r"warm_up must be a share of the rows with rewards that vary, got 0\.2"),
+    ({"history": _table(1)}, "history must be a table with two or more rewards of every arm"),
     ({"table": _table(1)}, "table must be long enough for a warm_up"),
     ({"times": torch.arange(19.0)}, "times must have shape"),
     ({"times": torch.zeros(20)}, "times must increase"),
     ({"arms": torch.zeros(3, 2)}, "arms must have shape"),
     ({"arms": torch.full((4, 2), float("nan"))}, "arms must be finite"),
     ({"history": torch.zeros(5, 3)}, "history must have shape"),
-    ({"history": torch.ones(5, 4)}, "history must be a table of rewards that vary"),
+    ({"history": torch.ones(5, 4)}, "history must be a table with rewards that vary"),
     ({"history": _table(5), "warm_up": 0.2}, "warm_up must be None when a history is given"),
     ({"history_times": torch.arange(5.0)}, "history_times must be None without history"),
     (
