@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -54,7 +54,7 @@ def tell(
     """
     if len(set(histories) - {"random"}) < 2:
         return None
-    if not isinstance(problem, Replay):
+    if not compares(histories, problem):
         units = next(iter(histories.values())).replicates
         if units == 1:
             return None
@@ -84,6 +84,11 @@ def tell(
     if found.taken is not None and asked.problem == "replay" and asked.data is not None:
         python = snippet(found.taken, asked.data, asked.options["problem"], asked.options[found.taken])
     return Told(sentences, python, found, starts, bad)
+
+
+def compares(policies: Iterable[str], problem: Problem) -> bool:
+    """Whether these policies are played again from several starts, to be compared."""
+    return isinstance(problem, Replay) and len(set(policies) - {"random"}) >= 2
 
 
 def _plain(value: Any) -> Any:

@@ -28,7 +28,7 @@ class Race:
 
     problem: str
     policies: list[str]
-    horizon: int  # 0: as many as the problem has, at most the default
+    horizon: int  # 0: as many as the data have, or the default
     replicates: int
     seed: int
     device: str

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli.advising import Told, tell
+from bandits_torch.cli.advising import Told, compares, tell
 from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, checksum
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.folder import RaceFolder
@@ -24,6 +24,7 @@ from bandits_torch.experiments.described import described_knowledge
 from bandits_torch.experiments.page import PageText, page
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.experiments.report import read_settings, write_report
+from bandits_torch.experiments.starts import starts_of
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
@@ -32,6 +33,7 @@ from bandits_torch.recorder import versions
 from bandits_torch.threads import exactly, threads_for
 
 DEFAULT_EVERY = 1000
+_TRIAL = 30  # steps, by which it is told how long a race takes
 
 
 def play(
@@ -46,8 +48,10 @@ def play(
     """Play the race and write its report into ``out``; None if it was to be resumed and is over."""
     problem = _problem(asked)
     click.echo("\n".join([*problem.summary(), ""]), nl=False)
-    if not asked.horizon:
-        asked = replace(asked, horizon=min(DEFAULT_HORIZON, problem.horizon or DEFAULT_HORIZON))
+    by_default = not asked.horizon
+    if by_default:  # all rows of a record
+        most = problem.horizon or DEFAULT_HORIZON
+        asked = replace(asked, horizon=min(most, DEFAULT_HORIZON) if asked.data is None else most)
     with exactly(threads or threads_for(problem.num_arms**2 * asked.replicates)):
         built = {name: _policy(name, asked, problem, asked.horizon) for name in asked.policies}
         every = DEFAULT_EVERY if resume and checkpoint is None else checkpoint
@@ -58,6 +62,8 @@ def play(
             return None
         if resume and standing == "begin":
             click.echo(f"note: nothing to resume in {out}: the race begins at its first step", err=True)
+        if by_default and standing == "begin" and asked.horizon > DEFAULT_HORIZON:
+            click.echo(_how_long(asked, problem))
         return _run(asked, problem, built, folder, every)
 
 
@@ -119,6 +125,20 @@ def _policy(name: str, asked: Race, problem: Problem, horizon: int) -> Policy:
     except ValueError as error:
         given = ", ".join(f"{key}={value!r}" for key, value in options.items())
         raise ValueError(f"{name}({given}): {error}" if given else f"{name}: {error}") from error
+
+
+def _how_long(asked: Race, problem: Problem) -> str:
+    """About how long a race takes, by a trial of a few steps."""
+    seconds = 0.0
+    for name in asked.policies:
+        tried = run(_policy(name, asked, problem, asked.horizon), problem, _TRIAL, seed=asked.seed)
+        seconds += asked.horizon * tried.meta["wall_seconds"] / _TRIAL
+    starts = starts_of(asked.horizon) if compares(asked.policies, problem) else ()
+    plays = f", each once through and once from {len(starts)} starts" if starts else ""
+    seconds *= 2 if starts else 1
+    size, unit = next(((n, unit) for n, unit in ((3600, "h"), (60, "min")) if seconds > 1.5 * n), (1, "s"))
+    policies = f"{len(asked.policies)} polic{'y' if len(asked.policies) == 1 else 'ies'}"
+    return f"{asked.horizon} steps of {policies}{plays}: about {seconds / size:.2g} {unit}; --horizon plays fewer"
 
 
 def _run(

@@ -30,8 +30,8 @@ overwrite = click.option(
 @click.option(
     "--horizon",
     type=int,
-    help=f"Steps, each a pull of one arm; by default {DEFAULT_HORIZON}, or as many as the data have if those are "
-    "fewer.",
+    help=f"Steps, each a pull of one arm; by default as many as the data have rows to play, without data "
+    f"{DEFAULT_HORIZON}.",
 )
 @click.option(
     "--replicates", default=10, help="Independent repetitions, side by side; regret is averaged over them."

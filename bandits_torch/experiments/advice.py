@@ -163,7 +163,8 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
 
 def _over(values: Tensor, steps: int) -> Tensor:
     """Sums over so many steps on end, (..., T - steps + 1) of (..., T)."""
-    return values.unfold(-1, steps, 1).sum(-1)
+    total = torch.nn.functional.pad(values.double().cumsum(-1), (1, 0))
+    return total[..., steps:] - total[..., :-steps]
 
 
 def with_whole_run(advice: Advice, whole: Advice, stuck: Collection[str]) -> Advice:

@@ -142,13 +142,13 @@ def _results(histories: Mapping[str, History], random: Tensor) -> str:
         '<th>policy</th><th></th><th class="n">of random</th><th class="n spare">regret</th>'
         '<th class="n spare">ms a step</th>'
     )
+    bands = _bands(histories, "two standard errors either way")
     picture = page_figures.figure(
         "regret",
         lambda made: _readable(plot_regret(histories, made.add_subplot(), random=random, labels=False)),
         3.6,
         "Regret added up over the steps, colours as in the table; dotted: drawing at random. A line that lies flat "
-        "has found the best arm; one that bends upwards has lost it."
-        f"{_bands(histories, 'two standard errors either way')}",
+        f"has found the best arm; one that bends upwards has lost it.{bands}",
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return (

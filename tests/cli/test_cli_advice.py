@@ -1,6 +1,7 @@
 """A race ends with advice, and with lines of Python that work."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -159,3 +160,21 @@ def test_regret_is_readable_in_any_unit(tmp_path, unit):
     lost = float((rewards[10:].max(1) - rewards[10:].mean(1)).sum())
     assert f"{lost:.4g}" in output
     assert f"{lost:.4g}" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_all_rows_of_a_record_are_played_and_how_long_that_takes_is_said_beforehand(tmp_path):
+    table(tmp_path / "past.csv", 1300)
+    asked = ["--data", tmp_path / "past.csv", "--policies", "sw_gp_ucb,gp_ucb", "--replicates", 1]
+    output, _ = raced(tmp_path, *asked)
+    assert "260 rows learned from, 1040 played\n" in output
+    assert "replay: 1040 steps, 1 replicate" in output
+    said = re.search(
+        r"1040 steps of 2 policies, each once through and once from 10 starts: about [\d.]+ (s|min)", output
+    )
+    assert said is not None
+    assert output.index(said[0]) < output.index("cumulative")
+    assert "--horizon plays fewer" in output
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["horizon"] == 1040
+    output, _ = raced(tmp_path / "few", *asked, "--horizon", 100)
+    assert "260 rows learned from, 100 played, 940 left out by the horizon" in output
+    assert "--horizon plays fewer" not in output

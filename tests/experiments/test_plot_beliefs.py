@@ -52,3 +52,15 @@ def test_no_noise_and_traces_of_one_row_are_drawn():
     trace = {belief: torch.zeros(T) for belief in BELIEFS}
     parts = (played.arms, played.rewards, played.expected_rewards, played.best, played.times, played.seconds)
     plot_beliefs(History(*parts, trace=trace)).canvas.draw()
+
+
+def test_long_runs_are_thinned():
+    played = history(2)
+    wide = {belief: played.trace[belief].repeat(1, 500) for belief in BELIEFS}
+    parts = (played.arms, played.rewards, played.expected_rewards, played.best)
+    long = History(
+        *(part.repeat(1, 500) for part in parts), torch.arange(500 * T), torch.zeros(500 * T), trace=wide
+    )
+    steps = plot_beliefs(long).axes[0].lines[0].get_xdata()
+    assert len(steps) <= 1000
+    assert (steps[0], steps[-1]) == (1, 500 * T)

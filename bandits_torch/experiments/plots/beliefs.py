@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.experiments.plots.style import finish, looks, mark_switches, named, title_of
+from bandits_torch.experiments.plots.style import finish, looks, mark_switches, named, thinned, title_of
 from bandits_torch.history import History
 
 _TITLES = {
@@ -36,11 +35,11 @@ def plot_beliefs(
         figure: an empty one to draw into; None: a new one, which no window manager knows of.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
-    Lines are medians over the replicates, bands reach from the least to the largest; colours are those of
-    ``plot_regret`` of the same histories. The rate's axis is logarithmic
-    above 0.001; a rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart,
-    have correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its
-    expectation. ``scale`` of the trace is not drawn: its unit is the covariance's, which differs between models.
+    Lines are medians over the replicates, bands reach from the least to the largest, of 1000 steps at most; colours are
+    those of ``plot_regret`` of the same histories. The rate's axis is logarithmic above 0.001; a rate epsilon means
+    that two expected rewards of one arm, n usual gaps between observations apart, have correlation
+    (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation. ``scale`` of the trace is not drawn: its unit is
+    the covariance's, which differs between models.
 
     Returns the figure. Raises ValueError where no history has such a trace.
     """
@@ -80,7 +79,8 @@ def _noise_axis(ax: Axes, noise: Tensor) -> None:
 
 def _draw(ax: Axes, values: Tensor, colour: str, dash: str, label: str) -> None:
     values = values.double().reshape(-1, values.shape[-1])
-    steps = np.arange(1, values.shape[-1] + 1)
+    kept = thinned(values.shape[-1])
+    steps, values = kept + 1, values[:, kept]
     ax.plot(steps, values.median(0).values.numpy(), color=colour, linestyle=dash, linewidth=1.4, label=label)
     if len(values) > 1:
         low, high = values.amin(0).numpy(), values.amax(0).numpy()

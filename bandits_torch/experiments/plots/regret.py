@@ -10,10 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from bandits_torch.experiments.plots.style import GREY, axes_or_new, finish, looks, named, title_of
+from bandits_torch.experiments.plots.style import GREY, axes_or_new, finish, looks, named, thinned, title_of
 from bandits_torch.history import History, standard_error
 
-_MOST_POINTS = 1000
 _LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
 _OFF_SCALE = 5.0  # lines that end above this many times the median line don't set the scale
 
@@ -68,7 +67,7 @@ class _Line:
 def _draw(ax: Axes, name: str, cumulative: Tensor, colour: str, dash: Any) -> _Line:
     """Draw one line with its band, thinned to at most 1000 points."""
     S, T = cumulative.shape
-    kept = np.unique(np.linspace(0, T - 1, min(T, _MOST_POINTS)).round().astype(int))
+    kept = thinned(T)
     steps, mean = kept + 1, cumulative.mean(0)[kept].numpy()
     error = 2 * standard_error(cumulative)[kept].numpy() if S > 1 else np.zeros_like(mean)
     low, high = np.maximum(mean - error, np.minimum(mean, 0.0)), mean + error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -17,6 +18,7 @@ ON_DARK = ("#4FA9E2", "#F0843F", "#2FC498", "#DD94C0", "#EFB23F", "#86CDF2")  # 
 DASHES = ("-", "--", ":", "-.")
 GREY, GREY_ON_DARK = "#777777", "#9AA1AB"
 GRID = "#DDDDDD"
+_MOST_POINTS = 1000  # of a line
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -69,6 +71,11 @@ def title_of(histories: Mapping[str, History], text: str) -> str:
     """The text, after the names of the problems played, where the histories know them."""
     names = {str(history.meta["problem"]) for history in histories.values() if "problem" in history.meta}
     return f"{', '.join(sorted(names))}: {text}" if names else text
+
+
+def thinned(horizon: int) -> np.ndarray:
+    """Indices of at most 1000 steps to draw, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, horizon - 1, min(horizon, _MOST_POINTS)).round().astype(int))
 
 
 def check_replicate(history: History, replicate: int) -> int:
