@@ -105,8 +105,20 @@ class HasState:
         return own | {_key(name): _state_of(getattr(self, name)) for name in self._parts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the one that gave ``state`` stood. ValueError, with nothing changed, where it lacks a name."""
+        """Continue where the one that gave ``state`` stood. ValueError, with nothing changed, where it lacks a name,
+        is of other replicates, or does not fit a part."""
+        before = self.state_dict()
         self._check_has(state, "state")
+        try:
+            self._take_state(state)
+        except Exception as error:
+            self._make_room(before)
+            self._take_state(before)
+            raise ValueError(
+                f"state must be that of a {type(self).__name__} built as this one, got one that does not fit: {error}"
+            ) from error
+
+    def _take_state(self, state: Mapping[str, Any]) -> None:
         for part, own, _ in self._with_states(state, "state"):
             part.load_state_dict(own)
         for name in self.state_names:
@@ -137,6 +149,9 @@ class HasState:
         names = {_key(name) for name in (*self.state_names, *self._parts)}
         expected = f"those of a {type(self).__name__}, {sorted(names)}"
         validation.require(names == set(state), f"names in {where}", sorted(map(str, state)), expected)
+        for name, fresh in self._fresh().items():
+            own, expected = state[_key(name)], "tensors of as many dimensions and replicates as this one's"
+            validation.require(_alike(own, fresh), f"{where}[{_key(name)!r}]", own, expected)
         self._make_room(state)
         for part, own, place in self._with_states(state, where):
             if isinstance(part, HasState) and type(part).load_state_dict is HasState.load_state_dict:
@@ -184,6 +199,19 @@ def differing(one: Any, other: Any, where: str = "state") -> list[str]:
 def _key(name: str) -> str:
     """The name in a state of an attribute."""
     return name.lstrip("_")
+
+
+def _alike(value: Any, fresh: Any) -> bool:
+    """Whether tensors are where those of ``fresh`` are, of the same replicates; they may have grown otherwise, and
+    one that was empty in every way."""
+    if isinstance(fresh, Tensor):
+        is_tensor = isinstance(value, Tensor) and value.dim() == fresh.dim()
+        return is_tensor and (not fresh.numel() or value.shape[:1] == fresh.shape[:1])
+    if isinstance(fresh, dict):
+        return isinstance(value, Mapping) and all(
+            key in value and _alike(value[key], one) for key, one in fresh.items()
+        )
+    return True
 
 
 def _restored(now: Any, fresh: Any, where: Tensor) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from bandits_torch import make, recipes, run
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.state import HasState, copied, differing
 from bandits_torch.streams import ReplicateStreams
@@ -214,3 +215,25 @@ def test_what_differs_is_told_by_its_place_to_the_last_bit(whole):
     places = ["['numbers']['x']", "['count']", "['notes']", "['many']['b'][0]['dropped']"]
     assert differing(one, other) == [f"state{place}" for place in places]
     assert not differing(nan, copied(nan))
+
+
+@pytest.mark.parametrize("recipe", ["gp_ucb", "auto", "w_gp_ucb", "master_gp_ucb", "band_gp_ucb"])
+@pytest.mark.parametrize(("arms", "replicates"), [(9, 2), (8, 3)])
+def test_a_state_of_another_size_is_refused_with_nothing_changed(recipe, arms, replicates):
+    def played(arms, replicates):
+        problem = make("gp", num_arms=arms, replicates=replicates)
+        policy = recipes.build(recipe, problem, replicates=replicates, horizon=60)
+        run(policy, problem, 3)
+        return policy
+
+    policy, state = played(8, 2), played(arms, replicates).state_dict()
+    before = policy.state_dict()
+    with pytest.raises(ValueError, match="state"):
+        policy.load_state_dict(state)
+    assert differing(policy.state_dict(), before) == []
+
+
+def test_values_of_other_replicates_are_refused():
+    policy, wide = (recipes.ucb1(torch.zeros(4, 1).double(), replicates=replicates) for replicates in (2, 3))
+    with pytest.raises(ValueError, match="state"):
+        policy.load_state_dict(wide.state_dict())
