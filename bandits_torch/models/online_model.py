@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 from botorch.models.model import FantasizeMixin, Model
@@ -120,7 +120,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
     _stays = False
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> OnlineModel:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         return self if self._stays else super()._apply(fn, recurse)
 
     @abstractmethod

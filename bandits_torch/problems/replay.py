@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -229,7 +230,7 @@ def _split(
     times = torch.arange(1, rows + 1, dtype=torch.float64) if table.times is None else table.times
     if history is None:
         validation.require(history_times is None, "history_times", history_times, "None without history")
-        past = round(validation.probability("warm_up", warm_up) * rows)
+        past = round(validation.probability("warm_up", cast(float, warm_up)) * rows)
         validation.require(0 < past < rows, "table", rewards, "long enough for a warm_up and a row to play")
         return (
             RewardTable(rewards[:past], times[:past], table.arm_names),
