@@ -125,6 +125,18 @@ class HasState:
             setattr(self, name, copied(state[_key(name)]))
         self.state_changed()
 
+    @property
+    def snapshot(self) -> dict[str, Tensor]:
+        """The tensors by name as they are now, of one whose observing replaces them and changes none in place."""
+        own = {name: getattr(self, name) for name in self.state_names}
+        return {name: value for name, value in own.items() if isinstance(value, Tensor)}
+
+    def undo(self, where: Tensor, before: Mapping[str, Tensor]) -> None:
+        """Be as ``before``, the ``snapshot`` of then, in the replicates with ``where`` (S,) True."""
+        for name, was in before.items():
+            setattr(self, name, _restored(getattr(self, name), was, where))
+        self.state_changed()
+
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
         """Within the block copies stand for the values and parts of these names (None: all), to be changed at will; at

@@ -37,13 +37,7 @@ class AveragingSteps(CapturedSteps):
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
-        states: tuple[HasState, ...] = (
-            policy.frame,
-            policy.scale,
-            policy.sharing,
-            *filter(None, [policy.looks]),
-        )
-        self._states = [(state, state.state_names) for state in states]
+        self._states = [(state, tuple(state.snapshot)) for state in (policy.range, *policy.judged)]
         self._plain_steps = 0  # after one the policy has other tensors
 
     # -- between blocks --------------------------------------------------------------------------------
@@ -159,27 +153,34 @@ class AveragingSteps(CapturedSteps):
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if policy.looks is not None:
             index = policy.looks.first(index, mixed, sharing.weights, given["tau"][j], available)
+        index = policy._asked_again(index, available)
         arm = best_available(index.mT, available)[1]
         reward = pull(arm)
         own = reward.to(model.noise_variance)
         held = [(state, {name: getattr(state, name) for name in names}) for state, names in self._states]
+        believed = policy.range.believe(own, arm)
+        where = believed.unsqueeze(-1)
         log_unit = frame.factor.squeeze(-1).log() if policy._all_framed else 0.0
         frame.meet(own)
         seen = policy._framed_reward(own)
         mean, variance = at = model.at(arm)
         unit = policy._units() if policy._mixed else None
-        density, learned = scale.update(seen - mean, variance + model.noise_variance, unit)
-        due = sharing.update(density, None, log_unit)
+        density, learned = scale.update(
+            seen - mean, variance + model.noise_variance, unit, policy.range.borne_out
+        )
+        due = sharing.update(density, None, log_unit) & where
         policy._examine(arm)
+        for part, was in held[1:]:  # all but the range
+            part.undo(~believed, was)
         _write_back(held)
         if self.static or bool(due.any()):
             model.reset(due)
             at = _where(due, model.prior_at(arm), at)
             learned = torch.where(due, seen - at[0], learned)
-        policy._pulled.scatter_(-1, arm.unsqueeze(-1), True)
-        model.learn_now(arm, at[0] + learned, at, (self._turn + j) % _CYCLE)
+        policy._try(arm, where)
+        model.learn_now(arm, at[0] + learned, at, (self._turn + j) % _CYCLE, where)
         told = cast(dict[str, Tensor], policy.trace())
-        return {"arm": arm} | told | {"resets": told["resets"].clone()}
+        return {"arm": arm} | told | {name: told[name].clone() for name in ("resets", "doubted")}
 
     # -- after a block ---------------------------------------------------------------------------------
 

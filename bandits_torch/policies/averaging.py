@@ -18,6 +18,7 @@ from bandits_torch.policies.looking_again import LookingAgain
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_frame import RewardFrame
+from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
 
@@ -48,8 +49,11 @@ class ModelAveraging(Policy):
 
     Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
-    members learn the five again from there (``FirstRewards``); their weights stay. So no single reward, nor two of the
-    first five, can spoil what is learned after. An ``ArmGP`` keeps the first reward.
+    members learn the five again from there (``FirstRewards``); their weights stay. An ``ArmGP`` keeps the first reward.
+
+    Outliers: a reward far outside the range of all others is in doubt, and nothing is learned of it: neither by the
+    members nor of their weights and scales, and the arm does not count as tried. If it is high, the arm is played again
+    at once; borne out by a second as far, rewards are learned as they are (``RewardRange``, which says what is far).
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
@@ -72,9 +76,10 @@ class ModelAveraging(Policy):
     An observation older than the latest is learned as if it were made now.
     ``trace``: effective_rate (the mean of the members' rates by weight), effective_members (exp of the weights'
     entropy), noise_scale (standard deviation of the noise, by weight), scale (sqrt of the factor of the covariances, by
-    weight), resets (members reset so far), longest_unseen (observations; only with ``look_again``).
+    weight), resets (members reset so far), doubted (rewards that were in doubt so far), longest_unseen (observations;
+    only with ``look_again``).
 
-    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds.
+    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds, of the rewards believed.
 
     Source: Herbster & Warmuth 1998 for the weights; UCB of a mixture as in the fully Bayesian baseline of Ziomek et al.
     2024, section 7, which averages upper confidence bounds instead.
@@ -134,8 +139,21 @@ class ModelAveraging(Policy):
         self._framed = self.scale.learn_offset  # (P,)
         self._all_framed, self._some_framed = bool(self._framed.all()), bool(self._framed.any())
         self._mixed = self._some_framed and not self._all_framed
+        some_arm = noise.new_zeros(self.replicates).long()
+        self.range = RewardRange(noise, some_arm, self._expected_range())
         self._first = FirstRewards(model, self.scale, self.frame)
+        # What a reward in doubt leaves as it was.
+        self.judged = [self.frame, self.scale, self.sharing, *filter(None, [self.looks])]
         self._begin()
+
+    @torch.no_grad()
+    def _expected_range(self) -> float:
+        """The range of rewards that members whose unit is told expect: of prior means, and a deviation."""
+        told = self.scale.strength > 0
+        if not bool(told.any()):
+            return 0.0
+        mean, variance = (moment[:, told] for moment in self.model.marginals())
+        return float(mean.max() - mean.min() + variance.max().sqrt())
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -177,6 +195,7 @@ class ModelAveraging(Policy):
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
             index = self.looks.first(index, mean, self.sharing.weights, self.looks.tau(count), available)
+        index = self._asked_again(index, available)
         _, arm = best_available(index.mT, available)
         return Choice(arm)
 
@@ -184,7 +203,7 @@ class ModelAveraging(Policy):
         """A tenth of the members' covariances: a step passes over some rows, and now and then over all."""
         return super().numbers_per_step(observations) * self.num_members // 10
 
-    _expects = ("_told_ahead", "_pulled", "looks")
+    _expects = ("_told_ahead", "_pulled", "looks", "range")
 
     def _expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
@@ -198,6 +217,14 @@ class ModelAveraging(Policy):
         self._told_ahead = [*told, self._learned_from(pending.arm, time, told)]
         self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
         self._examine(pending.arm)
+        self.range.latest = torch.zeros_like(self.range.latest)
+
+    def _asked_again(self, index: Tensor, available: Tensor | None) -> Tensor:
+        """``index`` (S, N), but where an arm is to be played again 1 for that arm and 0 for others."""
+        at, high = self.range.arm.unsqueeze(-1), (self.range.latest == 1).unsqueeze(-1)
+        again = torch.zeros_like(self._pulled).scatter(-1, at, high)
+        again = again if available is None else again & available
+        return torch.where(again.any(-1, keepdim=True), again.to(index), index)
 
     def _examine(self, arm: Tensor) -> None:
         """These arms (S,) are played, or will be."""
@@ -220,31 +247,52 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members by what they predicted, reset those far behind, and let all observe the reward."""
+        """Weigh the members by what they predicted, reset those far behind, and let all observe the reward; nothing,
+        where it is in doubt."""
         self.choices.check(observation)
+        taken = self.range.take(observation)
+        if len(taken) > 1:
+            self._start_anew()
+        for one, believed in taken:
+            self._learn(one, believed)
+
+    def _learn(self, observation: Observation, believed: Tensor | None) -> None:
+        """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
         arm, time = observation.arm, self.clock.tick(observation.time)
         reward = observation.reward.to(self.model.noise_variance)
+        where = None if believed is None else believed.unsqueeze(-1)
+        before = [] if believed is None else [(part, part.snapshot) for part in self.judged]
         log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
         self.frame.meet(reward)
         seen = self._framed_reward(reward)
         mean, variance = self.model.at(arm, time)  # the members' own
         unit = self._units() if self._mixed else None
-        density, learned = self.scale.update(seen - mean, variance + self.model.noise_variance, unit)
+        density, learned = self.scale.update(
+            seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
+        )
         holding = self._count < HELD
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
         due = self.sharing.update(density, exempt, log_unit)
+        due = due if where is None else due & where
         if bool(due.any()):
             self.model.reset(due)
             mean = torch.where(due, self.model.at(arm, time)[0], mean)
             learned = torch.where(due, seen - mean, learned)
-        self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time)
-        self._pulled.scatter_(-1, arm.unsqueeze(-1), True)
+        self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
+        self._try(arm, where)
         self._examine(arm)
+        for part, was in before:
+            part.undo(~believed, was)
         if holding:
-            self._first.hold(arm, reward, time)
+            self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
         if self._count == self._next_check:
             self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
         self._count += 1
+
+    def _try(self, arm: Tensor, where: Tensor | None) -> None:
+        """These arms (S,) are pulled; with ``where`` (S, 1), in the replicates that have True there."""
+        at = arm.unsqueeze(-1)
+        self._pulled.scatter_(-1, at, self._pulled.gather(-1, at) | (True if where is None else where))
 
     def _width_after(self, count: int) -> float:
         """The width of the choice after so many observations."""
@@ -294,6 +342,7 @@ class ModelAveraging(Policy):
             "noise_scale": noise.sqrt() * unit,
             "scale": (weights * scale).sum(-1).sqrt() * unit,
             "resets": self.sharing.resets,
+            "doubted": self.range.doubted,
         }
         if self.looks is not None:
             told["longest_unseen"] = self.looks.longest
@@ -301,8 +350,8 @@ class ModelAveraging(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    # Where some replicates begin anew, the clock and the origin and unit of rewards go on.
-    _parts = ("model", "sharing", "scale", "frame", "clock", "_first", "looks")
+    # Where some replicates begin anew, the clock and the origin, unit and range of rewards go on.
+    _parts = ("model", "sharing", "scale", "frame", "clock", "_first", "looks", "range")
     _count: int  # observations
     _next_check: int
     _pulled: Tensor  # arms, (S, N)
@@ -311,3 +360,9 @@ class ModelAveraging(Policy):
         shape, device = (self.replicates, self.num_arms), self.model.noise_variance.device
         pulled = torch.zeros(shape, dtype=torch.bool, device=device)
         return {"_count": 0, "_next_check": _FIRST_CHECK, "_pulled": pulled}
+
+    def _start_anew(self) -> None:
+        """Forget everything but the range of rewards."""
+        for part in (self.model, self.clock, self._first, *self.judged):
+            part.reset()
+        self._renew(None, *self.state_names)

@@ -50,7 +50,7 @@ class FirstRewards(HasState):
             self.settled = self.settled | where
 
     def hold(self, arm: Tensor, reward: Tensor, time: float) -> None:
-        """Hold one of the first rewards; with the last of them settle the frame."""
+        """Hold one of the first rewards, NaN where it is not believed; with the last of them settle the frame."""
         self._held.append((arm.clone(), reward.clone(), time))
         if len(self._held) == HELD:
             arms, rewards, times = zip(*self._held, strict=True)
@@ -80,14 +80,20 @@ def _learned_again(
     Args:
         model: the members; their state is not looked at.
         scale: its rules.
-        arms, rewards, times: (S, K), (S, K) in the frame, K numbers.
+        arms, rewards, times: (S, K), (S, K) in the frame, NaN where nothing is learned, K numbers.
     """
-    seen = rewards.unsqueeze(1) - model.prior_mean[:, arms].transpose(0, 1)  # (S, P, K)
+    believed = rewards.isfinite()
+    seen = rewards.nan_to_num().unsqueeze(1) - model.prior_mean[:, arms].transpose(0, 1)  # (S, P, K)
     noise = model.noise_variance.expand(model.batch_shape).unsqueeze(-1)
-    L = torch.linalg.cholesky(model.prior_between(arms, times) + torch.diag_embed(noise.expand(seen.shape)))
+    both = (believed.unsqueeze(-1) & believed.unsqueeze(-2)).unsqueeze(1)
+    L = torch.linalg.cholesky(
+        model.prior_between(arms, times) * both + torch.diag_embed(noise.expand(seen.shape))
+    )
     scale, z = scale.anew(), torch.zeros_like(seen)
     for j in range(len(times)):
         predicted, deviation = (L[..., j, :] * z).sum(-1), L[..., j, j]
+        before, doubted = scale.snapshot, ~believed[:, j]
         _, learned = scale.update(seen[..., j] - predicted, deviation.square())
-        z[..., j] = learned / deviation
+        scale.undo(doubted, before)
+        z[..., j] = (learned / deviation).masked_fill(doubted.unsqueeze(-1), 0.0)
     return scale, torch.linalg.solve_triangular(L.mT, z.unsqueeze(-1), upper=True).squeeze(-1)

@@ -110,10 +110,17 @@ class MemberScale(Described, HasState):
         """Take the first reward, (S,), as origin."""
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
 
-    def update(self, residual: Tensor, variance: Tensor, unit: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def update(
+        self,
+        residual: Tensor,
+        variance: Tensor,
+        unit: Tensor | None = None,
+        borne_out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and what of them is to
         be learned, clipped. The scale then learns them. ``unit`` (S, P): what each member counts residuals in, if not
-        all in the same; densities are then per unit of rewards."""
+        all in the same; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are known
+        to be no outliers: residuals are to be learned as they are, though the scale learns them clipped."""
         scale, weight = self.scale, self.strength + self.count
         unknown = weight == 0
         spread = scale * variance
@@ -124,9 +131,9 @@ class MemberScale(Described, HasState):
         density = density if unit is None else density - unit.log()
         bound = self.clip * (1 + 5 / weight.clamp_min(1e-6)) * spread.sqrt()
         bound = torch.where(unknown, torch.inf, bound)
-        learned = residual.clamp(-bound, bound)
-        self._learn(residual, learned.square() / variance, unknown)
-        return density, learned
+        clipped = residual.clamp(-bound, bound)
+        self._learn(residual, clipped.square() / variance, unknown)
+        return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
 
     def _log_density(self, residual: Tensor, spread: Tensor, weight: Tensor) -> Tensor:
         dof = weight.clamp(1.0, self.tail)

@@ -21,6 +21,7 @@ from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.policies.looking_again import LookingAtPoints
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, heaviest
 from bandits_torch.policies.typical_clock import TypicalClock
 
@@ -42,6 +43,9 @@ class PointAveraging(Policy):
       of all weight is spread again.
     * Unit and origin of rewards are learned (``MemberScale``): choices stay the same, but for rounding, when rewards
       are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped.
+    * A reward far outside the range of all others is in doubt, and nothing is learned of it: no member holds it. If it
+      is high, its point is played again at once; borne out by a second as far, rewards are learned as they are
+      (``RewardRange``, which says what is far).
     * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
       ``rounds`` rounds of search begun at its own and at the heaviest member's; where 50 k are held, k = 2, 3, ..., one
@@ -71,13 +75,14 @@ class PointAveraging(Policy):
     An observation older than the latest is learned as if made now (with ``typical_gap`` False: at its own time).
     ``trace``: effective_rate (mean of the members' forgetting rates by weight; a smooth kernel over time counts as the
     rate of equal integral), effective_members (exp of the weights' entropy), noise_scale, scale, lengthscale (geometric
-    mean, of the unit cube), resets (members replaced so far) and, with ``look_again``, longest_unseen (observations).
+    mean, of the unit cube), resets (members replaced so far), doubted (rewards that were in doubt so far) and, with
+    ``look_again``, longest_unseen (observations).
 
     Cost: n <= ``members.capacity`` observations are held, so a step takes O(S P n^3) + O(S P n^2) a point of the
     search, however long it runs.
 
-    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds, and that of ``PointMembers`` on
-    what is lost with observations dropped.
+    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds, of the rewards believed, and
+    that of ``PointMembers`` on what is lost with observations dropped.
 
     Raises ValueError for members over another box and numbers out of range.
     """
@@ -116,6 +121,7 @@ class PointAveraging(Policy):
         behind = validation.positive_or_infinite("behind", behind)
         self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind, at_once=behind / 2)
         self.scale = MemberScale(0 * ones, ones > 0, self.replicates)
+        self.range = RewardRange(ones, domain.bounds.new_zeros(self.replicates, self.dim))
         self.refine_every = validation.positive_integer("refine_every", refine_every)
         self.refined = validation.natural("refined", refined)
         validation.require(refined <= self.num_members, "refined", refined, f"at most {self.num_members}")
@@ -143,7 +149,7 @@ class PointAveraging(Policy):
         """0: its matrices are small and many, and threads never paid."""
         return 0
 
-    _expects = ("_pending", "_steps", "looks")
+    _expects = ("_pending", "_steps", "looks", "range")
 
     def _expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
@@ -154,6 +160,7 @@ class PointAveraging(Policy):
         self._pending = point if self._pending is None else torch.cat([self._pending, point], 1)
         self._examine(pending.arm)
         self._steps += 1
+        self.range.latest = torch.zeros_like(self.range.latest)
 
     @torch.no_grad()
     def _examine(self, points: Tensor) -> None:
@@ -168,12 +175,12 @@ class PointAveraging(Policy):
         validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
         first = self.search.opening(domain, self._steps, self.replicates, self._seed)
         if first is not None:
-            return Choice(first)
+            return Choice(self._asked_again(first, domain))
         due = None
         if self.looks is not None:
             due, looks = self.looks.due(domain, self.sharing.weights, self._steps)
             if bool(due.all()):
-                return Choice(looks)
+                return Choice(self._asked_again(looks, domain))
         points, _ = self.search.maximise(
             self.acquisition(),
             domain,
@@ -182,7 +189,14 @@ class PointAveraging(Policy):
             starts=self._starts(now),
             seed=(1_000_003 * self._seed + self._steps) % 2**31,
         )
-        return Choice(points if due is None else torch.where(due.unsqueeze(-1), looks, points))
+        points = points if due is None else torch.where(due.unsqueeze(-1), looks, points)
+        return Choice(self._asked_again(points, domain))
+
+    def _asked_again(self, points: Tensor, domain: Domain) -> Tensor:
+        """``points`` (S, d), but where a point of the domain is to be played again that one."""
+        point = domain.fix(self.range.arm)
+        again = (self.range.latest == 1) & domain.contains(point)
+        return torch.where(again.unsqueeze(-1), point, points)
 
     def acquisition(self) -> AcquisitionFunction:
         """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture, less
@@ -240,8 +254,20 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members by what they predicted, replace those far behind, let all observe, refine some."""
+        """Weigh the members by what they predicted, replace those far behind, let all observe, refine some; learn
+        nothing of a reward in doubt."""
         self._check(observation)
+        taken = self.range.take(observation)
+        if len(taken) > 1:
+            self._start_anew()
+        for one, believed in taken:
+            self._learn(one, believed)
+
+    def _learn(self, observation: Observation, believed: Tensor | None) -> None:
+        """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
+        parts = (self.scale, self.sharing)
+        before = [] if believed is None else [(part, part.snapshot) for part in parts]
+        where = None if believed is None else believed.unsqueeze(-1)
         x, reward = observation.arm.double(), observation.reward.double()
         self._start = observation.time if self._start is None else self._start
         tick = self.clock.tick(observation.time)
@@ -251,12 +277,17 @@ class PointAveraging(Policy):
             m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
         )
         residual = reward.unsqueeze(-1) - self.scale.offset
-        density, learned = self.scale.update(residual - mean, variance + self.members.noise_variance)
+        density, learned = self.scale.update(
+            residual - mean, variance + self.members.noise_variance, borne_out=self.range.borne_out
+        )
         due = self.sharing.update(density)
+        for part, was in before:
+            part.undo(~believed, was)
+        due = due if where is None else due & where
         target = mean + learned
         if bool(due.any()):
             target = self._replace(due, target, residual)
-        self.members.observe(x, target, now, self.sharing.weights)
+        self.members.observe(x, target, now, self.sharing.weights, where)
         self._examine(observation.arm)
         self._steps += 1
         self._latest = observation.arm.detach().clone().unsqueeze(1)
@@ -316,6 +347,7 @@ class PointAveraging(Policy):
             "scale": (weights * scale).sum(-1).sqrt(),
             "lengthscale": (weights * members.lengthscale.log().mean(-1)).sum(-1).exp(),
             "resets": self.sharing.resets,
+            "doubted": self.range.doubted,
         }
         if self.looks is not None:
             told["longest_unseen"] = self.looks.longest
@@ -323,8 +355,8 @@ class PointAveraging(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    # Where some replicates begin anew, the clock and the opening go on.
-    _parts = ("members", "sharing", "scale", "clock", "looks")
+    # Where some replicates begin anew, the clock, the opening and the range of rewards go on.
+    _parts = ("members", "sharing", "scale", "clock", "looks", "range")
     _start: float | None  # time of the first observation
     _steps: int
     _latest: Tensor  # where the next search begins, (S, 0 or 1, d)
@@ -332,3 +364,9 @@ class PointAveraging(Policy):
     def _fresh(self) -> dict[str, Any]:
         none = self.domain.bounds.new_zeros(self.replicates, 0, self.dim)
         return {"_start": None, "_steps": 0, "_latest": none}
+
+    def _start_anew(self) -> None:
+        """Forget everything but the range of rewards."""
+        for part in (self.members, self.sharing, self.scale, self.clock, *filter(None, [self.looks])):
+            part.reset()
+        self._renew(None, *self.state_names)

@@ -57,14 +57,14 @@ class RewardFrame(Described, HasState):
         """Take the median (the lower of two) of rewards (S, K) as origin in the replicates with ``where`` (S,) True.
 
         Returns the rewards in the new frame, those further from the median than 8 times the median deviation brought to
-        that distance, (S, K). No bound where more than half of the rewards are equal.
+        that distance, (S, K). No bound where more than half of the rewards are equal. NaN: no reward.
         """
-        origin = rewards.median(-1, keepdim=True).values
+        origin = rewards.nanmedian(-1, keepdim=True).values
         deviation = (rewards - origin).abs()
-        usual = deviation.median(-1, keepdim=True).values
+        usual = deviation.nanmedian(-1, keepdim=True).values
         bound = torch.where(usual > 0, _FAR * usual, torch.inf)
         near = (rewards - origin).clamp(-bound, bound)
-        unit = _power_of_two(near.abs().amax(-1))
+        unit = _power_of_two(near.abs().nan_to_num().amax(-1))
         self.origin = torch.where(where, origin.squeeze(-1), self.origin)
         self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
         return near / self.factor

@@ -205,6 +205,28 @@ def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
         assert expected.trace["resets"].max() > 5  # members did start anew
 
 
+def test_rewards_in_doubt_are_in_doubt_in_captured_steps(monkeypatch):
+    never_looks(monkeypatch)
+    policies = [recipes.auto(12, replicates=3) for _ in range(2)]
+    means = torch.randn(3, 12, generator=torch.Generator().manual_seed(0)).double()
+    far = {
+        2: 600.0,
+        20: torch.tensor([-80.0, -90.0, 0.0]).double(),
+        21: torch.tensor([0.0, -95.0, 99.0]).double(),
+    }
+    histories = []
+    for policy, capture in zip(policies, (False, 8), strict=True):
+        problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
+        noise = problem.noise
+        monkeypatch.setattr(
+            problem, "noise", lambda step, *rest, own=noise: own(step, *rest) + far.get(step, 0.0)
+        )
+        histories.append(run(policy, problem, 60, seed=7, capture=capture))
+    same(*histories, 0.0)
+    assert described(policies[0].state_dict()) == described(policies[1].state_dict())
+    assert policies[0].range.doubted.tolist() == [2, 2, 1]
+
+
 def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(monkeypatch):
     never_looks(monkeypatch)
     functions = torch.where(torch.arange(12) < 8, 3.0, 5.0).double().unsqueeze(0)

@@ -53,6 +53,16 @@ def test_members_are_the_exact_posteriors_at_irregular_times(longest):
         assert_agree(twin, members, time + 0.7)
 
 
+def test_members_that_are_left_out_learn_nothing():
+    twin, members = both(prior_mean=torch.linspace(-1, 1, N).double())
+    for k, (time, arm, reward) in enumerate(steps(40)):
+        where = torch.rand(S, len(GRID), generator=torch.Generator().manual_seed(k)) < 0.6
+        where = where if k % 2 else where[:, :1]
+        twin.observe_arms(arm, reward, time, where)
+        members.observe_arms(arm, reward, time, where)
+        assert_agree(twin, members, time + 0.7)
+
+
 def test_a_reset_member_starts_from_its_prior_and_the_others_go_on():
     twin, members = both()
     for k, (time, arm, reward) in enumerate(steps(120, seed=1)):

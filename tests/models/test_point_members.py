@@ -334,6 +334,27 @@ def test_targets_that_are_all_0_have_no_gradient():
     assert bool(gradient.isnan().any())
 
 
+def test_members_that_are_left_out_hold_nothing_of_a_point():
+    model, other = (members(replicates=2, capacity=9) for _ in range(2))
+    filled(7, model)
+    filled(7, other)
+    g = torch.Generator().manual_seed(1)
+    for step in range(7, 12):
+        x, y = somewhere(2, seed=step)[0], torch.randn(2, 3, generator=g, dtype=torch.float64)
+        where = torch.tensor([[True, step % 2 == 0, False], [False] * 3])
+        weights = torch.full((2, 3), 1 / 3, dtype=torch.float64)
+        model.observe(x, torch.where(where, y, 1e6), float(step), weights, where)
+        other.observe(x, y, float(step), weights)
+        other.held[..., -1] = where
+        other.rebuild()
+    assert torch.equal(model.held, other.held)
+    assert bool(model.held[1].any())
+    for ours, exact in zip(
+        *(m.moments(somewhere(4, 2), torch.full((2, 4), 12.0).double()) for m in (model, other)), strict=True
+    ):
+        torch.testing.assert_close(ours, exact, rtol=0, atol=1e-9)
+
+
 def test_the_least_capacity_holds_the_latest_two():
     model = members(capacity=2)
     X, _ = filled(5, model)

@@ -155,19 +155,29 @@ def test_a_mean_is_set_anew_from_weights_on_what_was_observed():
     assert torch.equal(model.marginals(10.0)[0][~where], before[~where])
 
 
+def test_members_that_are_left_out_learn_nothing():
+    twins, model = dense(MEAN), members(MEAN)
+    for k, (time, arm, reward) in enumerate(steps(30, seed=5)):
+        where = torch.rand(S, len(GRID), generator=torch.Generator().manual_seed(k)) < 0.6
+        model.observe_arms(arm.unsqueeze(-1), reward, time, where)
+        observe({key: twin for key, twin in twins.items() if where[key]}, time, arm, reward)
+    assert_agree(twins, model, time + 0.5)
+
+
 def test_a_state_goes_on_alike_alone_and_stacked():
     models = [StackedMembers([others(), members()]) for _ in range(2)]
     parts = others(), members()
     half = len(GRID)
     for k, (time, arm, reward) in enumerate(steps(45, seed=2)):
         told = torch.cat([reward, -reward], -1)
-        models[0].observe_arms(arm.unsqueeze(-1), told, time)
-        parts[0].observe_arms(arm.unsqueeze(-1), reward, time)
-        parts[1].observe_arms(arm.unsqueeze(-1), -reward, time)
+        where = torch.tensor([[True]] * (S - 1) + [[k % 7 != 3]])
+        models[0].observe_arms(arm.unsqueeze(-1), told, time, where)
+        parts[0].observe_arms(arm.unsqueeze(-1), reward, time, where)
+        parts[1].observe_arms(arm.unsqueeze(-1), -reward, time, where)
         if k == 20:
             models[1].load_state_dict(models[0].state_dict())
         if k > 20:
-            models[1].observe_arms(arm.unsqueeze(-1), told, time)
+            models[1].observe_arms(arm.unsqueeze(-1), told, time, where)
         if k == 30:
             where = torch.rand(S, 2 * half, generator=torch.Generator().manual_seed(1)) < 0.3
             for model in models:

@@ -82,15 +82,20 @@ def members(strengths, offsets):
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
-    ("strengths", "offsets"),
+    ("strengths", "offsets", "doubtful"),
     [
-        ([0.0] * 8, [True] * 8),
-        ([10.0] * 4 + [0.0] * 4, [False] * 4 + [True] * 4),
-        ([math.inf] * 8, [False] * 8),
+        ([0.0] * 8, [True] * 8, {}),
+        ([0.0] * 8, [True] * 8, {0: 600.0, 13: torch.tensor([900.0, 0.0]), 40: -800.0, 44: 5000.0}),
+        (
+            [10.0] * 4 + [0.0] * 4,
+            [False] * 4 + [True] * 4,
+            {3: torch.tensor([0.0, -800.0]), 9: 900.0, 20: 500.0},
+        ),
+        ([math.inf] * 8, [False] * 8, {2: 700.0, 33: -900.0}),
     ],
-    ids=["nothing told", "some told", "all told"],
+    ids=["nothing told", "nothing told and outliers", "some told", "all told"],
 )
-def test_agrees_with_the_plain_twin(strengths, offsets):
+def test_agrees_with_the_plain_twin(strengths, offsets, doubtful):
     policy, twins = members(strengths, offsets)
     g = torch.Generator().manual_seed(3)
     f = torch.randn(S, N, generator=g).double()
@@ -110,7 +115,9 @@ def test_agrees_with_the_plain_twin(strengths, offsets):
             torch.testing.assert_close(variance[k], v, rtol=1e-7, atol=1e-8)
         reward = f.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + 0.2 * torch.randn(S, generator=g).double()
         if step in (1, 7, 27, 47):
-            reward = reward + 15.0
+            reward = reward + 8.0
+        if step in doubtful:
+            reward = reward + doubtful[step]
         policy.learn(Observation(time, arm, reward))
         for k, twin in enumerate(twins):
             twin.learn(int(arm[k]), float(reward[k]), time)
@@ -118,6 +125,7 @@ def test_agrees_with_the_plain_twin(strengths, offsets):
         torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-8)
         trace = policy.trace()
         assert trace["resets"].tolist() == [twin.resets for twin in twins]
+        assert trace["doubted"].tolist() == [twin.range.doubted for twin in twins]
         for k, twin in enumerate(twins):
             scales = [w * twin.scale(p) for p, w in enumerate(twin.w)]
             noise = sum(s * noise for s, (_, noise, _) in zip(scales, GRID, strict=True))
@@ -127,6 +135,7 @@ def test_agrees_with_the_plain_twin(strengths, offsets):
     loss = torch.tensor([twin.log_loss for twin in twins], dtype=torch.float64)
     torch.testing.assert_close(policy.sharing.log_loss, loss, rtol=1e-8, atol=1e-8)
     assert resets > 0  # so the run has seen members that start anew
+    assert bool((trace["doubted"] > 0).any()) == bool(doubtful)
 
 
 # -- auto ----------------------------------------------------------------------------------------------
@@ -442,6 +451,7 @@ def test_what_it_came_to_believe_is_in_the_trace():
             "noise_scale",
             "scale",
             "resets",
+            "doubted",
             "longest_unseen",
         }
         rates.append(float(history.trace["effective_rate"][:, -50:].mean()))

@@ -50,7 +50,10 @@ def reward_of(x, step):
     return sign * torch.sin(2 * x[..., 0] + x[..., 1])
 
 
-def test_agrees_with_the_plain_twin():
+@pytest.mark.parametrize(
+    "doubtful", [{}, {0: [300.0, 0.0], 3: [0.0, 1e4], 11: [-400.0, 0.0], 19: [500.0, 500.0]}]
+)
+def test_agrees_with_the_plain_twin(doubtful):
     policy = averaging(refined=0, share=0.02, behind=4.0)
     rules = {
         "share": 0.02,
@@ -82,13 +85,15 @@ def test_agrees_with_the_plain_twin():
                 assert math.isclose(variance[k, i], v, rel_tol=1e-6, abs_tol=1e-8)
         x = low + (high - low) * torch.rand(S, 2, generator=g, dtype=torch.float64)
         reward = reward_of(x, step) + 0.1 * torch.randn(S, generator=g, dtype=torch.float64)
-        reward = reward + (15.0 if step % 15 == 7 else 0.0)
+        reward = reward + (8.0 if step % 15 == 7 else 0.0) + (20.0 if step >= 25 else 0.0)
+        reward = reward + torch.tensor(doubtful.get(step, [0.0, 0.0]), dtype=torch.float64)
         policy.learn(Observation(time + 5, x, reward))
         for k, twin in enumerate(twins):
             twin.learn(((x[k] - low) / (high - low)).tolist(), float(reward[k]), time)
         weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
         torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-7)
         assert policy.trace()["resets"].tolist() == [twin.resets for twin in twins]
+        assert policy.trace()["doubted"].tolist() == [twin.range.doubted for twin in twins]
         time += 0.3 + float(torch.rand(1, generator=g))
     assert policy.members.inputs.shape[1] == 9  # so the run has seen observations dropped
     assert any(0 < twin.anew < twin.resets for twin in twins)  # members that follow, with and without data

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from tests.reference.dense_priors import DensePrior
+from tests.reference.plain_range import Doubting
 
 
 class Member(NamedTuple):
@@ -18,8 +19,8 @@ class Member(NamedTuple):
     learns_offset: bool
 
 
-class PlainAveraging:
-    """The rules of ``FixedShare``, ``MemberScale`` and ``ModelAveraging``, word for word.
+class PlainAveraging(Doubting):
+    """The rules of ``FixedShare``, ``MemberScale``, ``RewardRange`` and ``ModelAveraging``, word for word.
 
     Args:
         members: a list of ``Member``.
@@ -28,6 +29,15 @@ class PlainAveraging:
 
     def __init__(self, members, **rules):
         self.members, self.rules = members, rules
+        told = [m.prior for m in members if m.strength > 0]
+        means = [float(mean) for prior in told for mean in prior.mean]
+        variances = [float(v) for prior in told for v in prior.covariance.diagonal()]
+        self.doubt(max(means) - min(means) + math.sqrt(max(variances)) if told else 0.0)
+        self.begin()
+
+    def begin(self):
+        """Before the first reward."""
+        members = self.members
         total = sum(m.weight for m in members)
         self.pi = [m.weight / total for m in members]
         self.w = list(self.pi)
@@ -64,6 +74,8 @@ class PlainAveraging:
 
     def index(self, now):
         """What the arm to play has the most of, (N,)."""
+        if self.again is not None:
+            return torch.eye(len(self.members[0].prior.mean)).double()[self.again]
         if self.count == self.next_check:
             return self.optimistic(now)
         m, v = self.predict(now)
@@ -97,14 +109,21 @@ class PlainAveraging:
         )
         return float(t.log_prob(torch.tensor(e, dtype=torch.float64)))
 
-    def learn(self, arm, y, now):
+    def take(self, arm, y, now, believed):
         if self.count == self.next_check:
             self.next_check += min(max(8, self.count // 2), 100)
         self.count += 1
+        if believed:
+            self.weigh(arm, y, now)
+        if self.count == 5:
+            self.settle()
+
+    def weigh(self, arm, y, now):
+        """Learn a reward that is believed."""
         if self.origin is None:
             self.origin = y
         share, P = self.rules["share"], len(self.members)
-        densities = [self.take(p, arm, y - self.offset(p), now) for p in range(P)]
+        densities = [self.teach(p, arm, y - self.offset(p), now) for p in range(P)]
         mixed = sum(w * math.exp(f) for w, f in zip(self.w, densities, strict=True))
         self.log_loss -= math.log(mixed)
         posterior = [w * math.exp(f) / mixed for w, f in zip(self.w, densities, strict=True)]
@@ -118,10 +137,8 @@ class PlainAveraging:
                 self.resets += 1
                 self.data[p] = [(arm, y - self.offset(p), now)]
         self.first.append((arm, y, now))
-        if self.count == 5:
-            self.settle()
 
-    def take(self, p, arm, y, now):
+    def teach(self, p, arm, y, now):
         """Let one member learn a reward counted from its origin; the ln density it gave it."""
         mean, variance = self.moments(p, now)
         v = float(variance[arm]) + self.members[p].prior.noise_variance
@@ -130,7 +147,7 @@ class PlainAveraging:
         nu = self.members[p].strength + self.n[p]
         bound = self.rules["clip"] * (1 + 5 / nu) * math.sqrt(self.scale(p) * v) if nu > 0 else math.inf
         learned = max(-bound, min(bound, e))
-        self.data[p].append((arm, float(mean[arm]) + learned, now))
+        self.data[p].append((arm, float(mean[arm]) + (e if self.range.borne_out else learned), now))
         if nu > 0 or learned != 0:
             self.n[p] = self.rules["forget"] * self.n[p] + 1
             self.q[p] = self.rules["forget"] * self.q[p] + learned**2 / v
@@ -138,13 +155,14 @@ class PlainAveraging:
         return density
 
     def settle(self):
-        """The origin becomes the median of five rewards, and who counts from it learns them again, none too far."""
+        """The origin becomes the median of the first five (those believed), and who counts from it learns them again,
+        none too far."""
         rewards = [y for _, y, _ in self.first]
-        self.origin = statistics.median(rewards)
-        usual = statistics.median(abs(y - self.origin) for y in rewards)
+        self.origin = statistics.median_low(rewards)
+        usual = statistics.median_low(abs(y - self.origin) for y in rewards)
         bound = 8 * usual if usual > 0 else math.inf
         for p, member in enumerate(self.members):
             if member.learns_offset:
                 self.data[p], self.n[p], self.q[p], self.largest[p] = [], 0.0, 0.0, 0.0
                 for arm, y, now in self.first:
-                    self.take(p, arm, max(-bound, min(bound, y - self.origin)), now)
+                    self.teach(p, arm, max(-bound, min(bound, y - self.origin)), now)

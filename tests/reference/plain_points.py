@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from tests.reference.plain_range import Doubting
+
 
 def matern52(r):
     r = math.sqrt(5) * r
@@ -53,7 +55,7 @@ class Process:
         return 0.5 * math.log1p(self.correlation(now - places[i][1]) ** 2 * c / self.noise)
 
 
-class PlainPointAveraging:
+class PlainPointAveraging(Doubting):
     """The rules of ``PointAveraging`` without refinement.
 
     Args:
@@ -62,7 +64,13 @@ class PlainPointAveraging:
     """
 
     def __init__(self, processes, **rules):
-        self.processes, self.rules, P = list(processes), rules, len(processes)
+        self.beginning, self.rules = processes, rules
+        self.doubt()
+        self.begin()
+
+    def begin(self):
+        """Before the first reward."""
+        self.processes, P = list(self.beginning), len(self.beginning)
         self.w, self.score = [1 / P] * P, [0.0] * P
         self.n, self.q = [0.0] * P, [0.0] * P
         self.places, self.targets = [], [[] for _ in range(P)]  # a target None: not held
@@ -95,7 +103,17 @@ class PlainPointAveraging:
         )
         return float(t.log_prob(torch.tensor(e, dtype=torch.float64)))
 
-    def learn(self, x, y, now):
+    def take(self, x, y, now, believed):
+        """Learn a reward; of one in doubt the place is kept, and no process holds it."""
+        targets = self.weigh(x, y, now) if believed else [None] * len(self.w)
+        if len(self.places) == self.rules["capacity"]:
+            self._drop(now)
+        self.places.append((x, now))
+        for p, target in enumerate(targets):
+            self.targets[p].append(target)
+
+    def weigh(self, x, y, now):
+        """Weigh the processes by a reward; what each learns of it."""
         rules, P = self.rules, len(self.w)
         self.origin = y if self.origin is None else self.origin
         e = y - self.origin
@@ -107,7 +125,7 @@ class PlainPointAveraging:
             n = self.n[p]
             bound = rules["clip"] * (1 + 5 / n) * math.sqrt(self.scale(p) * v) if n else math.inf
             clipped = max(-bound, min(bound, e - mean))
-            targets.append(mean + clipped)
+            targets.append(e if self.range.borne_out else mean + clipped)
             squares.append(clipped**2 / v)
         for p in range(P):
             if self.n[p] or squares[p]:
@@ -123,11 +141,7 @@ class PlainPointAveraging:
         least = max(densities) - rules["at_once"]
         self.score = [rules["memory"] * c + max(f, least) for c, f in zip(self.score, densities, strict=True)]
         self._replace(targets, e)
-        if len(self.places) == rules["capacity"]:
-            self._drop(now)
-        self.places.append((x, now))
-        for p in range(P):
-            self.targets[p].append(targets[p])
+        return targets
 
     def _replace(self, targets, e):
         best_score, leader = max(self.score), max(range(len(self.w)), key=lambda p: self.w[p])

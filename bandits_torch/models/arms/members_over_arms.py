@@ -56,11 +56,16 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
         taken off what arms earn: (S, P, N). A level that all arms share says nothing of one of them."""
 
     @abstractmethod
-    def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
-        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
+        ``where``, that broadcasts to (S, P), in the members that have True there."""
 
     @abstractmethod
-    def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
+    def learn_now(
+        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+    ) -> None:
         """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
         written is ``turn``."""
 

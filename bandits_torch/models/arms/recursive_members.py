@@ -169,20 +169,28 @@ class RecursiveMembers(MembersOverArms):
         """``at`` before the first observation."""
         return self.prior_mean.T[arm], self.prior_variance.T[arm]
 
-    def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
-        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
+        ``where``, that broadcasts to (S, P), in the members that have True there."""
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
-        self.learn_now(arm, reward, self.at(arm), self._turn)
+        self.learn_now(arm, reward, self.at(arm), self._turn, where)
         self._turn = (self._turn + 1) % PENDING
 
-    def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
+    def learn_now(
+        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+    ) -> None:
         """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
         written is ``turn``."""
         mean, variance = at
         deviation = (variance + self.noise_variance).sqrt()
         column = self._column(arm, self.fade)
-        scaled = column.div_(deviation.reshape(*deviation.shape, *[1] * (column.dim() - 2)))
+        per_member = (*deviation.shape, *[1] * (column.dim() - 2))
+        scaled = column.div_(deviation.reshape(per_member))
+        if where is not None:
+            scaled = scaled.mul_(where.expand(deviation.shape).reshape(per_member))
         innovation = (reward.to(mean).expand(self.batch_shape) - mean) / deviation
         self._learn(scaled, innovation)
         self.pending[:, :, turn] = scaled.transpose(0, 1)

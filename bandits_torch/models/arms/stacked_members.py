@@ -79,16 +79,25 @@ class StackedMembers(MembersOverArms):
         """Squared prior correlation of every arm with one per replicate once the mean over arms is off: (S, P, N)."""
         return torch.cat([part.likeness(arm) for part in self.parts], 1)
 
-    def observe_arms(self, arm: Tensor, reward: Tensor, time: float | None = None) -> None:
-        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1)."""
-        for part, (own,) in self._each(reward.expand(self.batch_shape)):
-            part.observe_arms(arm, own, time)
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
+        ``where``, that broadcasts to (S, P), in the members that have True there."""
+        for part, (own, *here) in self._each(*self._expanded(reward, where)):
+            part.observe_arms(arm, own, time, *here)
 
-    def learn_now(self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int) -> None:
+    def learn_now(
+        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+    ) -> None:
         """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
         written is ``turn``."""
-        for part, (own, mean, variance) in self._each(reward.expand(self.batch_shape), *at):
-            part.learn_now(arm, own, (mean, variance), turn)
+        for part, (mean, variance, own, *here) in self._each(*at, *self._expanded(reward, where)):
+            part.learn_now(arm, own, (mean, variance), turn, *here)
+
+    def _expanded(self, reward: Tensor, where: Tensor | None) -> list[Tensor]:
+        """Both, (S, P), or ``reward`` alone."""
+        return [value.expand(self.batch_shape) for value in (reward, where) if value is not None]
 
     def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""

@@ -138,16 +138,21 @@ class PointMembers(MemberPosterior, HasState, Described):
     # -- learning --------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def observe(self, x: Tensor, target: Tensor, time: float, weights: Tensor) -> None:
-        """Learn one target per member, (S, P), of one point per replicate, (S, d); ``weights``: (S, P), of members."""
+    def observe(
+        self, x: Tensor, target: Tensor, time: float, weights: Tensor, where: Tensor | None = None
+    ) -> None:
+        """Learn one target per member, (S, P), of one point per replicate, (S, d); ``weights``: (S, P), of members.
+
+        With ``where``, that broadcasts to (S, P), the others do not hold it.
+        """
         full = self.inputs.shape[1] == self.capacity
         dropped = self._least_telling(time, weights) if full else None
         new, now = self.unit_cube(x).unsqueeze(1), self.times.new_full((self.replicates, 1), time)
-        holds = self.held.new_ones(*self.batch_shape, 1)
+        holds = self.held.new_ones(self.batch_shape) if where is None else where.expand(self.batch_shape)
         self.inputs = torch.cat([without(self.inputs, dropped, 1), new], 1)
         self.times = torch.cat([without(self.times, dropped, 1), now], 1)
         self.targets = torch.cat([without(self.targets, dropped, 2), target.double().unsqueeze(-1)], 2)
-        self.held = torch.cat([without(self.held, dropped, 2), holds], 2)
+        self.held = torch.cat([without(self.held, dropped, 2), holds.unsqueeze(-1)], 2)
         gap = (self.times[:, -1:] - self.times).unsqueeze(-1).unsqueeze(1)
         in_space = covariance(self.inputs.unsqueeze(1), new.unsqueeze(1), self.lengthscale)
         self.prior = moved(self.prior, dropped, in_space * self.over_time(gap))

@@ -1,0 +1,162 @@
+"""The range of the rewards so far, and rewards so far outside it that nothing is learned of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.description import Described
+from bandits_torch.policies.policy import Observation
+from bandits_torch.state import HasState
+
+_FIRST = 5  # rewards that are judged together
+_EARLY, _LATE = 10.0, 3.0  # widths outside the range from which on a reward is in doubt, early and late
+
+
+class RewardRange(Described, HasState):
+    """Which rewards are believed. Of one in doubt a policy learns nothing: what it holds is as it was before.
+
+    With [l, h] the range of the n >= 5 rewards believed so far, a reward is in doubt that is further outside than
+
+        max(10 (5 / n)^2, 3) max(h - l, u).
+
+    * The first five are learned as they come and judged together: from the middle three on, first the end that is
+      nearer to them and then the other, by 10 times the range of those believed until then. If one is in doubt, the
+      policy starts anew and learns the others.
+    * What gave a reward in doubt above the range is played again at once: it may be by far the best.
+    * The second that far on the same side is believed, so that what is rare and far is not lost for good. The range
+      then reaches to the nearer of the two; if the second is that far outside once more, it is in doubt as well.
+    * If it comes right after the first, it is borne out and no outlier: it is to be learned as it is. So a level or an
+      arm that really is as far takes one reward more to be learned.
+
+    So one reward, or one on each side, changes nothing of what is learned of the others, however large it is. Where the
+    range is 0, as where four of the first five are equal, nothing is in doubt. Multiplying or shifting rewards changes
+    nothing.
+
+    Of independent, uniformly distributed rewards, one of the first five is in doubt with a probability of 0.004
+    (2 / 11^3 + 1 / 21^2), and the sixth with one of 2e-5 (1 / 3 11^-4). A policy plays its best arms again soon, so
+    that its first rewards lie closer together: hence 10 widths early, and not 3.
+
+    Args:
+        like: dtype and device.
+        arm: of each replicate, for shape and dtype alone: (S,) arms or (S, d) points.
+        told: u, a range of rewards that is expected beforehand.
+
+    Attributes:
+        low, high: (S,) the range of the rewards believed.
+        below, above: (S,) the latest reward in doubt on each side; infinite where there is none.
+        known: (S,) n.
+        latest: (S,) 1: the latest reward, or one of the first five, is in doubt above the range; -1: below; 0: neither.
+        borne_out: (S,) whether it is borne out by the one before.
+        arm: (S,) or (S, d) what gave the latest reward in doubt above the range.
+        doubted: (S,) how many have been in doubt so far.
+
+    Source: ours; outliers by ratios of ranges as in Dixon 1950.
+    """
+
+    low: Tensor
+    high: Tensor
+    below: Tensor
+    above: Tensor
+    known: Tensor
+    latest: Tensor
+    borne_out: Tensor
+    arm: Tensor
+    doubted: Tensor
+
+    def __init__(self, like: Tensor, arm: Tensor, told: float = 0.0) -> None:
+        self.told = validation.non_negative("told", told)
+        self._like, self._arm = like.new_empty(0), torch.zeros_like(arm)
+        self._begin()
+
+    def take(self, observation: Observation) -> list[tuple[Observation, Tensor | None]]:
+        """What to learn now, and in which replicates (S,) (None: in all): this observation; or, with the fifth, all
+        five anew."""
+        reward = observation.reward.to(self.low)
+        if len(self._first) == _FIRST:
+            believed = self.believe(reward, observation.arm)
+            return [(observation, None if bool(believed.all()) else believed)]
+        self._first.append((observation.time, observation.arm.clone(), observation.reward.clone()))
+        if len(self._first) < _FIRST:
+            return [(observation, None)]
+        _, arms, rewards = zip(*self._first, strict=True)
+        believed = self._judge(torch.stack(arms, 1), torch.stack(rewards, -1).to(self.low))
+        if bool(believed.all()):
+            return [(observation, None)]
+        first = [Observation(*one) for one in self._first]
+        return list(zip(first, believed.unbind(-1), strict=True))
+
+    def believe(self, reward: Tensor, arm: Tensor) -> Tensor:
+        """Whether each reward (S,) is believed, once the first five are known; the range takes it in."""
+        widths = (_EARLY * (_FIRST / self.known).square()).clamp_min(_LATE)
+        self.high, self.above, too_high, upper = self._end(reward, self.low, self.high, self.above, widths)
+        low, below, too_low, lower = self._end(-reward, -self.high, -self.low, -self.below, widths)
+        self.low, self.below = -low, -below
+        doubted = too_high | too_low
+        self.known = self.known + ~doubted
+        right_after = upper & (self.latest == 1) | lower & (self.latest == -1)
+        self.borne_out = right_after & ~doubted
+        self._doubt(too_high, too_low, arm)
+        return ~doubted
+
+    def _end(
+        self, reward: Tensor, low: Tensor, high: Tensor, above: Tensor, widths: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The upper end of the range, the reward in doubt above it, whether this one is in doubt and whether it is the
+        second."""
+        second = self._far(reward - high, high - low, widths) & above.isfinite()
+        high = torch.where(second, torch.minimum(above, reward), high)
+        doubted = self._far(reward - high, high - low, widths)
+        above = torch.where(second & (above <= reward), torch.inf, above)
+        high = torch.maximum(high, reward.where(~doubted, high))
+        return high, torch.where(doubted, reward, above), doubted, second
+
+    def _doubt(self, high: Tensor, low: Tensor, arm: Tensor) -> None:
+        """These rewards are in doubt, ``high`` ones given by ``arm``."""
+        self.latest = torch.where(high, 1, torch.where(low, -1, 0))
+        self.arm = torch.where(high.reshape(-1, *[1] * (arm.dim() - 1)), arm.to(self.arm), self.arm)
+        self.doubted = self.doubted + high + low
+
+    def _judge(self, arms: Tensor, rewards: Tensor) -> Tensor:
+        """Which of the first rewards (S, 5), of arms (S, 5) or (S, 5, d), are believed; their range is what others are
+        judged by from now on."""
+        least, low, _, high, most = rewards.sort(-1).values.unbind(-1)
+        width, gaps = high - low, torch.stack([low - least, most - high])
+        nearer, farther = gaps.sort(0).values.unbind(0)
+        both = self._far(nearer, width, _EARLY)
+        one = self._far(farther, torch.where(both, width, width + nearer), _EARLY)
+        too_low, too_high = (both | one & (gaps == farther)) & self._together
+        self.low, self.below = torch.where(too_low, low, least), least.where(too_low, -torch.inf)
+        self.high, self.above = torch.where(too_high, high, most), most.where(too_high, torch.inf)
+        self._doubt(too_high, too_low, arms[torch.arange(len(arms), device=arms.device), rewards.argmax(-1)])
+        doubted = too_low.unsqueeze(-1) & (rewards == least.unsqueeze(-1))
+        doubted = doubted | too_high.unsqueeze(-1) & (rewards == most.unsqueeze(-1))
+        self.known = (~doubted).sum(-1)
+        return ~doubted
+
+    def _far(self, outside: Tensor, width: Tensor, widths: Tensor | float) -> Tensor:
+        """Whether rewards are further outside a range of this width than so many widths, if it has one."""
+        width = width.clamp_min(self.told)
+        return (outside > widths * width) & (width > 0)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Nothing is known; with ``where`` (S,), of replicates that start anew, the range goes on. If that is among the
+        first rewards, these are no longer judged."""
+        if where is None:
+            super().reset()
+        else:
+            self._together, self.latest = False, self.latest.masked_fill(where, 0)
+
+    _first: list[tuple[float, Tensor, Tensor]]  # times, arms and rewards
+    _together: bool
+
+    def _fresh(self) -> dict[str, Any]:
+        infinity = self._like.new_full(self._arm.shape[:1], torch.inf)
+        ends = {"low": infinity, "high": -infinity, "below": -infinity, "above": infinity.clone()}
+        none = torch.zeros_like(infinity, dtype=torch.long)
+        said = {"latest": none.clone(), "borne_out": none.bool(), "arm": self._arm.clone()}
+        first = {"_first": [], "_together": True}
+        return ends | said | first | {"known": none, "doubted": none.clone()}

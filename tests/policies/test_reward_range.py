@@ -1,0 +1,249 @@
+"""Rewards in doubt: the slow twin, what one outlier costs ``auto``, and what really changes is learned."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.domain import Domain
+from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.policies import Observation
+from bandits_torch.policies.policy import Pending
+from bandits_torch.policies.reward_range import RewardRange
+from tests.reference.arm_gp_twins import smooth
+from tests.reference.plain_range import PlainRange
+
+ARMS, STEPS, LATE = 12, 50, slice(36, 50)
+SIZES = (30.0, -30.0, 100.0, -100.0, 1e4, -1e4)  # of an outlier, in ranges of the rewards
+
+
+# -- which rewards are in doubt ------------------------------------------------------------------------
+
+
+def answers(rewards, told=0.0):
+    """What is believed of rewards (T, S), and the range that believed it."""
+    judge, believed = RewardRange(rewards, torch.zeros(rewards.shape[1]).long(), told), []
+    for step, reward in enumerate(rewards):
+        taken = judge.take(Observation(float(step), torch.full_like(reward, step).long(), reward))
+        if len(taken) > 1:
+            believed = []
+        believed += [torch.ones_like(reward).bool() if one is None else one for _, one in taken]
+    return torch.stack(believed), judge
+
+
+@pytest.mark.parametrize("told", [0.0, 3.0])
+def test_agrees_with_the_plain_twin(told):
+    g = torch.Generator().manual_seed(0)
+    rewards = torch.randn(30, 400, generator=g).double()
+    rewards = rewards * torch.where(torch.rand(30, 400, generator=g) < 0.1, 50.0, 1.0)
+    rewards = rewards + torch.where(torch.rand(30, 400, generator=g) < 0.02, 500.0, 0.0).cumsum(0)
+    believed, judge = answers(rewards, told)
+    for k in range(400):
+        twin, column = PlainRange(told), rewards[:, k].tolist()
+        assert believed[:, k].tolist() == twin.judge_first(column[:5]) + [
+            twin.believes(y) for y in column[5:]
+        ]
+        assert judge.doubted[k] == twin.doubted
+        assert judge.latest[k] == sum(twin.latest)
+        assert (judge.low[k], judge.high[k]) == (twin.low, twin.high)
+    assert 0 < (judge.doubted == 0).sum() < 300  # it has seen both
+
+
+def test_of_independent_uniform_rewards_as_few_are_in_doubt_as_is_said():
+    rewards = torch.rand(6, 400_000, generator=torch.Generator().manual_seed(1)).double()
+    believed, _ = answers(rewards)
+    first = (~believed[:5]).any(0).double().mean()
+    assert float(first) == pytest.approx(2 / 11**3 + 1 / 21**2, rel=0.1)
+    assert float((~believed[5]).double().mean()) < 1e-4
+
+
+@pytest.mark.parametrize("bad", [{0: 1e3}, {4: -1e3}, {1: 1e5, 3: -1e3}, {0: 1e3, 9: -1e9}, {7: 1e3}])
+def test_one_reward_on_each_side_is_in_doubt_and_no_other(bad):
+    rewards = torch.rand(30, 50, generator=torch.Generator().manual_seed(2)).double()
+    for step, error in bad.items():
+        rewards[step] += error
+    believed, _ = answers(rewards)
+    wrong = [step for step in range(30) if not bool(believed[step].all())]
+    assert set(bad) <= {step for step in wrong if not bool(believed[step].any())}
+    assert float((~believed).double().sum(0).mean()) < len(bad) + 0.05
+
+
+def test_the_unit_and_the_origin_of_rewards_change_nothing():
+    g = torch.Generator().manual_seed(3)
+    rewards = (
+        torch.randn(20, 300, generator=g).double()
+        * torch.where(torch.arange(20) % 7 == 4, 40.0, 1.0)[:, None]
+    )
+    plain, _ = answers(rewards)
+    assert not bool(plain.all())
+    for other in (rewards * 2.0**900, rewards * 2.0**-900, -rewards, 7.0 + 1e3 * rewards):
+        assert torch.equal(answers(other)[0], plain)
+
+
+@pytest.mark.parametrize("jump", [50.0, -50.0, 1e6])
+def test_of_a_level_that_lasts_only_the_first_reward_is_in_doubt(jump):
+    rewards = torch.rand(40, 60, generator=torch.Generator().manual_seed(4)).double()
+    rewards[20:] += jump
+    believed, judge = answers(rewards)
+    assert not bool(believed[20].any())
+    assert bool(believed[21:].all())
+    assert (judge.high - judge.low > 0.9 * abs(jump)).all()
+
+
+def test_rewards_without_a_range_leave_nothing_in_doubt():
+    believed, _ = answers(
+        torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0], [-50.0, -50.0]]).double()
+    )
+    assert believed[:, 0].all()
+    assert believed[:, 1].tolist() == [True] * 4 + [False]
+
+
+# -- auto and one outlier ------------------------------------------------------------------------------
+
+
+def world(kind, seeds):
+    """Rewards from -1.6 to 0 and noise: (R, N) and (R, T, N)."""
+    g = torch.Generator().manual_seed(seeds)
+    if kind == "arms":
+        f = torch.rand(seeds, ARMS, generator=g).double()
+    else:
+        phase = 6 * torch.rand(2, seeds, 1, generator=g).double()
+        f = torch.sin((3 + phase[0] / 2) * torch.linspace(0, 1, ARMS).double() + phase[1])
+    f = f - f.amax(-1, keepdim=True)
+    return 1.6 * f / f.abs().amax(-1, keepdim=True), 0.05 * torch.randn(
+        seeds, STEPS, ARMS, generator=g
+    ).double()
+
+
+def built(kind, replicates):
+    """``auto`` over arms, told nothing, features, or a kernel and the mean of rewards."""
+    if kind == "arms":
+        return recipes.auto(ARMS, replicates=replicates)
+    x = torch.linspace(0, 1, ARMS).double().unsqueeze(-1)
+    if kind == "features":
+        return recipes.auto(x, replicates=replicates)
+    told = {"kernel": ArmCovarianceKernel(0.35 * smooth(ARMS)), "noise_variance": 0.0025, "prior_mean": -0.8}
+    return recipes.auto(ARMS, replicates=replicates, **told)
+
+
+def regrets(policy, f, noise, bad, changed=None):
+    """Regret of every step, (R, T), where a reward is ``bad`` (R, T) too large; from half way on the means are
+    ``changed``."""
+    losses = []
+    for step in range(noise.shape[1]):
+        means = f if changed is None or step < noise.shape[1] // 2 else changed
+        choice = policy.choose(float(step))
+        arm = choice.arm.unsqueeze(-1)
+        losses.append(means.amax(-1) - means.gather(-1, arm).squeeze(-1))
+        reward = (means + noise[:, step]).gather(-1, arm).squeeze(-1) + bad[:, step]
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    return torch.stack(losses, -1)
+
+
+@pytest.mark.parametrize("kind", ["arms", "features", "kernel"])
+def test_one_outlier_does_not_spoil_what_auto_learns_of_arms(kind, full):
+    """Of either sign, 30 to 10 000 times the range of rewards, as any of the first 21; all in one batch."""
+    torch.manual_seed(0)
+    seeds, when = (8, range(21)) if full else (3, (0, 1, 3, 4, 5, 8, 14, 20))
+    cases = [(None, 0.0), *product(when, SIZES if full else (30.0, -100.0, 1e4))]
+    f, noise = world(kind, seeds)
+    bad = torch.zeros(len(cases), seeds, STEPS).double()
+    for k, (step, size) in enumerate(cases[1:], 1):
+        bad[k, :, step] = 1.6 * size
+    policy = built(kind, len(cases) * seeds)
+    loss = regrets(policy, f.repeat(len(cases), 1), noise.repeat(len(cases), 1, 1), bad.flatten(0, 1))
+    late = loss[:, LATE].mean(-1).reshape(len(cases), seeds).mean(-1)
+    random = float(-f.mean())
+    assert float(late[0]) < 0.05 * random
+    assert float(late.max()) < 0.1 * random
+    assert float(late[1:].mean()) < float(late[0]) + 0.02 * random
+    assert bool((policy.range.doubted.reshape(len(cases), seeds)[1:] >= 1).all())
+
+
+def with_and_without_doubt(kind, f, noise, changed=None):
+    """Regrets (R, T), and those of ``auto`` that doubts nothing."""
+    for told in (None, math.inf):
+        torch.manual_seed(0)
+        policy = built(kind, len(f))
+        policy.range.told = policy.range.told if told is None else told
+        yield regrets(policy, f, noise, torch.zeros_like(noise[..., 0]), changed)
+
+
+@pytest.mark.parametrize("kind", ["arms", "features", "kernel"])
+def test_a_level_that_lasts_is_learned_as_where_nothing_is_in_doubt(kind):
+    """By a hundred ranges: the level of all arms, with their order turned round; and the best arm alone, which is
+    played once more than it would be."""
+    f, noise = world(kind, 6)
+    noise = noise.repeat(2, 2, 1)
+    falls = f.scatter_add(-1, f.argmax(-1, keepdim=True), torch.full((6, 1), -160.0).double())
+    ours, theirs = with_and_without_doubt(kind, f.repeat(2, 1), noise, torch.cat([160.0 - f, falls]))
+    ours, theirs = (loss[:, 50:].sum(-1).reshape(2, 6).mean(-1) for loss in (ours, theirs))
+    assert float(ours[0]) < 1.05 * float(theirs[0])
+    assert float(ours[1]) < float(theirs[1]) + 1.5 * 160.0
+
+
+@pytest.mark.parametrize("kind", ["arms", "features"])
+def test_an_arm_that_is_by_far_the_best_is_not_lost_for_a_doubt(kind):
+    """A hundred ranges better than all others: in doubt once, played again, and learned as it is from then on."""
+    f, noise = world(kind, 24)
+    f = f.scatter_add(-1, f.argsort(-1)[:, 4:5], torch.full((24, 1), 160.0).double())
+    ours, theirs = with_and_without_doubt(kind, f, noise.repeat(1, 2, 1))
+    lost, lost_without = (int((loss[:, 80:].mean(-1) > 1.0).sum()) for loss in (ours, theirs))
+    assert lost <= lost_without
+    assert float(ours.mean()) < float(theirs.mean()) + 2.0
+
+
+BOX = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+
+
+def regrets_over_points(middle, noise, bad, seed=0):
+    """Regret of every step, (R, T), of ``auto`` over the square, and its policy."""
+    policy, losses = recipes.auto(BOX, replicates=len(middle), seed=seed), []
+    for step in range(noise.shape[1]):
+        choice = policy.choose(float(step))
+        loss = -1.6 * torch.expm1(-4 * (choice.arm.double() - middle).square().sum(-1))
+        losses.append(loss)
+        reward = noise[:, step] - loss + bad[:, step]
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    return torch.stack(losses, -1), policy
+
+
+def test_one_outlier_does_not_spoil_what_auto_learns_of_points(full):
+    few = [(0, 30.0), (1, -100.0), (4, 1e4), (6, -1e4), (12, 100.0)]
+    cases, seeds = [(0, 0.0), *(product(range(21), SIZES) if full else few)], 3 if full else 1
+    g = torch.Generator().manual_seed(0)
+    middle = 0.2 + 0.6 * torch.rand(seeds, 2, generator=g).double()
+    noise = 0.02 * torch.randn(seeds, STEPS, generator=g).double()
+    grid = torch.cartesian_prod(*[torch.linspace(0, 1, 41).double()] * 2).unsqueeze(1)
+    random = float(-1.6 * torch.expm1(-4 * (grid - middle).square().sum(-1)).mean())
+    late = []
+    for some in (cases[k : k + 9] for k in range(0, len(cases), 9)):
+        bad = torch.zeros(len(some), seeds, STEPS).double()
+        for k, (step, size) in enumerate(some):
+            bad[k, :, step] = 1.6 * size
+        many = len(some)
+        loss, policy = regrets_over_points(middle.repeat(many, 1), noise.repeat(many, 1), bad.flatten(0, 1))
+        late.append(loss[:, LATE].mean(-1).reshape(many, seeds))
+        assert ((policy.range.doubted > 0) == (bad.flatten(0, 1) != 0).any(-1)).all()
+    late = torch.cat(late).mean(-1)
+    assert float(late.max()) < 0.05 * random
+    assert float(late[1:].mean()) < float(late[0]) + 0.02 * random
+
+
+def test_a_point_whose_reward_is_in_doubt_and_high_is_asked_again_where_it_can_be():
+    g, middle = torch.Generator().manual_seed(0), torch.tensor([[0.3, 0.6], [0.5, 0.5]]).double()
+    noise, bad = 0.02 * torch.randn(2, 8, generator=g).double(), torch.zeros(2, 8).double()
+    bad[0, 7], bad[1, 7] = 90.0, -90.0
+    _, policy = regrets_over_points(middle, noise, bad)
+    latest = policy.range.arm[0]
+    with policy.expecting(8.0) as expect:
+        first = policy.choose(8.0).arm
+        assert torch.equal(first[0], latest)
+        assert not torch.equal(first[1], policy.range.arm[1])
+        expect(Pending(8.0, first))
+        assert not torch.equal(policy.choose(8.0).arm[0], latest)
+    assert torch.equal(policy.choose(8.0).arm[0], latest)
+    elsewhere = Domain(torch.stack([latest + 0.01, torch.ones(2).double()]))
+    assert elsewhere.contains(policy.choose(8.0, elsewhere).arm).all()
