@@ -60,9 +60,9 @@ def run(
 
     Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and when a
     reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy learns of it, on a GPU
-    up to 100 steps later. An interruption propagates. Also raises ValueError for a checkpoint that is damaged, of a
-    newer format version, or of a different run; the message names the differences; and with ``capture`` for a policy or
-    a problem whose steps cannot be captured, with the reason.
+    up to 100 steps later. An interruption propagates; a KeyboardInterrupt says after which step. Also raises ValueError
+    for a checkpoint that is damaged, of a newer format version, or of a different run; the message names the
+    differences; and with ``capture`` for a policy or a problem whose steps cannot be captured, with the reason.
     """
     _check_sizes(policy, problem, horizon)
     if capture is not False and capture is not True:
@@ -86,7 +86,7 @@ def run(
     )
     done = saved.resume()
     begun = _wall_clock(device)
-    with _bar(progress, name_of(policy), horizon) as advance:
+    with _bar(progress, name_of(policy), horizon) as draw, _counted(draw, done, horizon) as advance:
 
         def played(step: int) -> None:
             saved.after(step)
@@ -152,6 +152,23 @@ def _wall_clock(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return perf_counter()
+
+
+@contextmanager
+def _counted(draw: Callable[[int], None], done: int, horizon: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of every step done; Ctrl-C then says how many were."""
+    reached = done
+
+    def advance(step: int) -> None:
+        nonlocal reached
+        reached = step
+        draw(step)
+
+    try:
+        yield advance
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = (f"after step {reached} of {horizon}",)
+        raise
 
 
 @contextmanager

@@ -38,8 +38,8 @@ def plot_beliefs(
     Lines are medians over the replicates, bands reach from the least to the largest, of 1000 steps at most; colours are
     those of ``plot_regret`` of the same histories. The rate's axis is logarithmic above 0.001; a rate epsilon means
     that two expected rewards of one arm, n usual gaps between observations apart, have correlation
-    (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation. ``scale`` of the trace is not drawn: its unit is
-    the covariance's, which differs between models.
+    (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation. ``scale`` of the trace
+    is not drawn: its unit is the covariance's, which differs between models.
 
     Returns the figure. Raises ValueError where no history has such a trace.
     """
