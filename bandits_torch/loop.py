@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from time import perf_counter
 
 import torch
@@ -69,9 +69,9 @@ def run(
 
     Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and when a
     reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy learns of it, on a GPU
-    up to 100 steps later. An interruption propagates. Also raises ValueError for a checkpoint that is damaged, of a
-    newer format version, or of a different run; the message names the differences; and with ``capture`` for a policy or
-    a problem whose steps cannot be captured, with the reason.
+    up to 100 steps later. An interruption propagates; a KeyboardInterrupt says after which step. Also raises ValueError
+    for a checkpoint that is damaged, of a newer format version, or of a different run; the message names the
+    differences; and with ``capture`` for a policy or a problem whose steps cannot be captured, with the reason.
     """
     _check_sizes(policy, problem, horizon)
     if not isinstance(capture, bool) and capture != "auto":
@@ -93,12 +93,12 @@ def run(
         lambda: what_is_run(policy, problem, horizon, seed, first_replicate),
         {"policy": policy, "noise": streams, "record": recorder},
     )
-    with (
-        fitting(policy.numbers_per_step(horizon)),
-        _bar(progress, name_of(policy), horizon) as advance,
-    ):
+    with ExitStack() as around:
+        around.enter_context(fitting(policy.numbers_per_step(horizon)))
         done = saved.resume()
         begun, launched = _wall_clock(device), "one by one"
+        draw = around.enter_context(_bar(progress, name_of(policy), horizon))
+        advance = around.enter_context(_counted(draw, done, horizon))
 
         def played(step: int) -> None:
             saved.after(step)
@@ -180,6 +180,23 @@ def _wall_clock(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return perf_counter()
+
+
+@contextmanager
+def _counted(draw: Callable[[int], None], done: int, horizon: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of every step done; Ctrl-C then says how many were."""
+    reached = done
+
+    def advance(step: int) -> None:
+        nonlocal reached
+        reached = step
+        draw(step)
+
+    try:
+        yield advance
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = (f"after step {reached} of {horizon}",)
+        raise
 
 
 @contextmanager

@@ -50,12 +50,12 @@ def test_files_functions_and_lines_are_counted_once_and_of_the_package_alone(pac
 
 
 @pytest.mark.parametrize("name", ["sw_gp_ucb", "igp_ucb", "pe_gp_ucb"])
-def test_a_step_runs_through_at_most_12_files_40_functions_and_150_lines(name):
-    counts = of_recipe(name).counts()
-    assert counts["files"] <= 12
-    assert counts["functions"] <= 40
-    assert counts["lines"] <= 150
-    assert counts["lines"] > 50  # it did run
+def test_a_step_runs_through_a_fifth_of_the_lines_of_botorch_s_and_a_quarter_of_its_functions(name):
+    ours, theirs = of_recipe(name).counts(), of_botorch().counts()
+    assert 5 * ours["lines"] <= theirs["lines"]
+    assert 4 * ours["functions"] <= theirs["functions"]
+    assert 3 * ours["files"] <= theirs["files"]
+    assert ours["lines"] > 50  # it did run
 
 
 def test_botorch_s_step_is_traced_in_its_own_packages():

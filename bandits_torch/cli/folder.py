@@ -31,12 +31,12 @@ class RaceFolder:
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
         self.out, self._settings = out, dict(settings)
-        self._kept = out / "checkpoints"
-        self._record = self._kept / "race.json"
+        self.kept = out / "checkpoints"
+        self._record = self.kept / "race.json"
 
     def checkpoint(self, policy: str) -> Path:
         """Where the state of this policy's run is kept."""
-        return self._kept / policy
+        return self.kept / policy
 
     def enter(self, *, keep: bool, resume: bool = False, overwrite: bool = False) -> str:
         """Make the folder ready, or refuse it with nothing changed.
@@ -62,9 +62,9 @@ class RaceFolder:
             )
         if not overwrite and self._over() and resume:
             return "over"
-        if begun is None and keep and self._kept.exists() and not self._is_empty():
+        if begun is None and keep and self.kept.exists() and not self._is_empty():
             raise ValueError(
-                f"out holds {str(self._kept)!r}, which no race of this version wrote: "
+                f"out holds {str(self.kept)!r}, which no race of this version wrote: "
                 "rename or remove it, or give another --out"
             )
         if begun is not None:
@@ -101,10 +101,10 @@ class RaceFolder:
 
     def _is_empty(self) -> bool:
         """Whether the folder of checkpoints holds nothing but what a killed race left before its first word."""
-        if not self._kept.is_dir():
+        if not self.kept.is_dir():
             return False
         remove_parts(self._record)
-        return not any(self._kept.iterdir())
+        return not any(self.kept.iterdir())
 
     def _over(self) -> bool:
         """Whether the report of the race asked for is here; ValueError for that of another."""
@@ -159,8 +159,8 @@ class RaceFolder:
             remove_parts(path)
         self._record.unlink()
         remove_parts(self._record)
-        if not any(self._kept.iterdir()):
-            self._kept.rmdir()
+        if not any(self.kept.iterdir()):
+            self.kept.rmdir()
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

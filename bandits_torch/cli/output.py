@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -18,13 +20,35 @@ def one_line_errors() -> Iterator[None]:
         with _one_line_warnings():
             yield
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        click.echo("interrupted", err=True)
+        raise SystemExit(128 + signal.SIGINT) from None
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except ValueError as error:
         _fail(str(error))
     except Exception as error:
         _fail(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def says_how_to_go_on(words: Callable[[KeyboardInterrupt], str]) -> Iterator[None]:
+    """On Ctrl-C or SIGTERM say what is kept and how to continue; exit codes 130 and 143, as shells have them."""
+    received = [signal.SIGINT]
+
+    def terminate(number: int, frame: Any) -> None:
+        received[0] = signal.SIGTERM
+        raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if in_main else None
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        click.echo(f"interrupted{words(interrupt)}", err=True)
+        raise SystemExit(128 + received[0]) from None
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

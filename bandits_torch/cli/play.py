@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, checksum
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.folder import RaceFolder
 from bandits_torch.cli.options import MOST_THREADS, whole_number
+from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.cli.results import results_table, why_no_error
 from bandits_torch.experiments.described import described_knowledge
 from bandits_torch.experiments.page import PageText, page
@@ -137,15 +139,56 @@ def _how_long(asked: Race, problem: Problem) -> str:
     plays = f", each once through and once from {len(starts)} starts" if starts else ""
     seconds *= 2 if starts else 1
     size, unit = next(((n, unit) for n, unit in ((3600, "h"), (60, "min")) if seconds > 1.5 * n), (1, "s"))
-    policies = f"{len(asked.policies)} polic{'y' if len(asked.policies) == 1 else 'ies'}"
-    return f"{asked.horizon} steps of {policies}{plays}: about {seconds / size:.2g} {unit}; --horizon plays fewer"
+    steps = f"{asked.horizon} steps of {_policies(len(asked.policies))}{plays}"
+    return f"{steps}: about {seconds / size:.2g} {unit}; --horizon plays fewer"
+
+
+def _policies(count: int) -> str:
+    return "1 policy" if count == 1 else f"{count} policies"
 
 
 def _run(
     asked: Race, problem: Problem, built: dict[str, Policy], folder: RaceFolder, every: int | None
 ) -> dict[str, History]:
     """Play all policies and write the report; with ``every``, checkpoints on the way."""
-    started, clock, histories = datetime.now(UTC), time.perf_counter(), {}
+    histories: dict[str, History] = {}
+    with says_how_to_go_on(lambda interrupt: _how_to_go_on(interrupt, built, histories, folder, every)):
+        return _played(asked, problem, built, histories, folder, every)
+
+
+def _how_to_go_on(
+    interrupt: KeyboardInterrupt,
+    built: Collection[str],
+    histories: Collection[str],
+    folder: RaceFolder,
+    every: int | None,
+) -> str:
+    """How far an interrupted race came, what is kept of it, and what continues it."""
+    count = len(histories)
+    said, kept = " before the report was written", [f"{_policies(count)} played"] if count else []
+    if count < len(built):
+        name = list(built)[count]
+        said = f" in {name}, policy {count + 1} of {len(built)}" + "".join(
+            f", {told}" for told in interrupt.args
+        )
+        kept += [f"the last checkpoint of {name}"] if folder.checkpoint(name).exists() else []
+    if every is None:
+        return f"{said}: nothing is kept; with --checkpoint STEPS a race keeps what it has, for --resume to go on"
+    are = "are" if count > 1 or len(kept) > 1 else "is"
+    where = f"{' and '.join(kept)} {are} kept in {str(folder.kept)!r}" if kept else "nothing is kept yet"
+    return f"{said}: {where}; continue with the same command and --resume"
+
+
+def _played(
+    asked: Race,
+    problem: Problem,
+    built: dict[str, Policy],
+    histories: dict[str, History],
+    folder: RaceFolder,
+    every: int | None,
+) -> dict[str, History]:
+    """As ``_run``, with the histories of policies that are over in ``histories``."""
+    started, clock = datetime.now(UTC), time.perf_counter()
     for name, policy in built.items():
         saved: dict[str, Any] = (
             {} if every is None else {"checkpoint": folder.checkpoint(name), "every": every}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,10 +17,10 @@ from bandits_torch.cli.options import (
     send_options,
     whole_number,
 )
-from bandits_torch.cli.output import draw_to_files, one_line_errors
+from bandits_torch.cli.output import draw_to_files, one_line_errors, says_how_to_go_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from bandits_torch.experiments.cells import Block, ProblemSetting
     from bandits_torch.history import History
@@ -106,7 +103,7 @@ def sweep(
         keys = [cell.key for cell in make_cells(swept, players, whole, block)]
         _check_folder(out, keys, resume=resume, overwrite=overwrite)
         try:
-            with _says_how_to_go_on(out, keys):
+            with says_how_to_go_on(lambda _: _how_to_go_on(out, keys)):
                 histories = run_sweep(
                     swept,
                     players,
@@ -131,30 +128,11 @@ def sweep(
         raise SystemExit(1)
 
 
-@contextmanager
-def _says_how_to_go_on(out: Path, keys: list[str]) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM say what is finished and how to continue; exit codes 130 and 143, as shells have them."""
-    received = [signal.SIGINT]
-
-    def terminate(number: int, frame: Any) -> None:
-        received[0] = signal.SIGTERM
-        raise KeyboardInterrupt
-
-    in_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, terminate) if in_main else None
-    try:
-        yield
-    except KeyboardInterrupt:
-        finished = _finished(out, keys)
-        click.echo(
-            f"interrupted: {finished} of {len(keys)} cells are finished in {str(out / 'cells')!r}; "
-            f"continue with the same command and --resume",
-            err=True,
-        )
-        raise SystemExit(128 + received[0]) from None
-    finally:
-        if in_main:
-            signal.signal(signal.SIGTERM, before)
+def _how_to_go_on(out: Path, keys: list[str]) -> str:
+    return (
+        f": {_finished(out, keys)} of {len(keys)} cells are finished in {str(out / 'cells')!r}; continue with the same "
+        "command and --resume"
+    )
 
 
 def _finished(out: Path, keys: list[str]) -> int:

@@ -17,6 +17,7 @@ SURE, LIKELY = 0.95, 0.8
 _INTERVAL = 0.9
 _ALL_PATTERNS = 12  # units of which every pattern of signs is tried
 _SOME_PATTERNS = 4096
+_CLEARLY = 0.9  # of random's regret, beside a test that two plays of the same record pass too easily
 _OF_RANDOM, _OF_RIVAL = 0.6, 2.0  # shares of their regret beyond which a policy at one arm is stuck
 
 
@@ -26,8 +27,8 @@ class Advice:
 
     Attributes:
         verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is surely
-            better than drawing arms at random), ``"split"`` (the whole record says otherwise, ``with_whole_run``), or
-            ``"short"`` (too few units to tell).
+            better than drawing arms at random), ``"short"`` (too few units to tell), and where one play of the whole
+            record says otherwise ``"split"`` or ``"late"`` (``with_whole_run``).
         policy: that of the least mean regret.
         next: the best of the others; None where it raced alone.
         confidence: that no other has less regret than ``policy``, in [0, 1].
@@ -171,22 +172,25 @@ def with_whole_run(advice: Advice, whole: Advice, stuck: Collection[str]) -> Adv
     """The same advice after one play of the whole record, which short plays do not outvote.
 
     Whoever was stuck there, or surely worse than another, is not taken. If the leader is none of these, and likely the
-    best, it is taken. Among those that cannot be told apart, and where the leader fell (``"split"``), it is ``auto``,
-    which needs to be told least, else who lost least in the whole.
+    best, it is taken. Among those that cannot be told apart, where the leader fell (``"split"``), and where only the
+    whole shows a policy to be better than chance, by a tenth or more (``"late"``), it is ``auto``, which needs to be
+    told least, else who lost least in the whole.
 
     Args:
         advice: of several starts.
         whole: of the same stretches, as one play went through them.
         stuck: policies that were (``stuck``).
     """
-    if advice.verdict in ("short", "random"):
+    late = advice.verdict == "random" and whole.verdict != "random" and whole.of_random < _CLEARLY
+    if advice.verdict == "short" or (advice.verdict == "random" and not late):
         return advice
     sound = [name for name in whole.tied if name not in stuck]
     if advice.taken in sound:
         return advice
-    among = [name for name in sound if name in advice.tied] or sound
+    among = [name for name in sound if name in advice.tied and not late] or sound
     taken = "auto" if "auto" in among else next(iter(among), None)
-    return replace(advice, verdict="tie" if advice.taken is None else "split", taken=taken)
+    verdict = "late" if late else "tie" if advice.taken is None else "split"
+    return replace(advice, verdict=verdict, taken=taken)
 
 
 def _verdict(units: int, confidence: float, doubt_of_random: float) -> str:

@@ -34,16 +34,18 @@ def advice_of_record(
         return too_short(horizon, None if math.isnan(whole.of_random) else whole.policy)
     told_by = f"begun anew at {advice.units} starts of the record, {steps} rows each"
     once = f"played once through all {horizon} rows"
+    lost = "of what drawing arms at random loses"
     lines = _sentences(advice, told_by)
     if advice.verdict == "split":
+        fell = "was stuck" if advice.policy in stuck else f"is surely not the best: {whole.policy} lost less"
         lines = [
             f"Short plays and the long one disagree: {told_by}, {advice.policy} lost least, "
-            f"{_percent(advice.of_random)} of what drawing arms at random loses{_beside(advice)}; but {once} it "
-            + (
-                "was stuck."
-                if advice.policy in stuck
-                else f"is surely not the best: {whole.policy} lost less."
-            )
+            f"{_percent(advice.of_random)} {lost}{_beside(advice)}; but {once} it {fell}."
+        ]
+    if advice.verdict == "late":
+        lines = [
+            f"Only the long play tells: {told_by}, no policy is surely better than drawing arms at random; "
+            f"{once}, {whole.policy} lost {_percent(whole.of_random)} {lost}."
         ]
     for name in (one for one in advice.tied if one in stuck):
         where = stuck[name]
@@ -51,19 +53,18 @@ def advice_of_record(
             f"{name} is not to be taken: {once} it pulled {arm_names[where.arm]!r} alone from step {where.first} to "
             f"{where.last}, and for {steps} of these steps or more lost over twice what {where.rival} did."
         )
-    if advice.taken is not None and advice.verdict in ("tie", "split"):
-        among = [name for name in advice.tied if name != advice.taken] if advice.taken in advice.tied else []
-        why = (
-            "needs to be told least"
-            if advice.taken == "auto"
-            else f"lost least{' of them' if among else ''}, {once}"
-        )
-        lines.append(f"{'Of these take' if among else 'Take'} {advice.taken}, which {why}.")
-    elif advice.taken is None and advice.verdict == "tie":
-        lines.append("None of them is advised.")
-    elif whole.policy not in advice.tied:
-        lines.append(f"P{once[1:]} {whole.policy} lost least: what is best may depend on how long it runs.")
-    return lines
+    if advice.verdict in ("sure", "likely", "random"):
+        differs = whole.policy not in advice.tied
+        late = f"P{once[1:]} {whole.policy} lost least: what is best may depend on how long it runs."
+        return [*lines, late] if differs else lines
+    if advice.taken is None:
+        return [*lines, "None of them is advised."]
+    least = f"lost least{'' if advice.taken == whole.policy else ' of those left'}, {once}"
+    take = "Of these take" if advice.verdict == "tie" and advice.taken in advice.tied else "Take"
+    return [
+        *lines,
+        f"{take} {advice.taken}, which {'needs to be told least' if advice.taken == 'auto' else least}.",
+    ]
 
 
 def too_short(horizon: int, least: str | None) -> list[str]:

@@ -35,6 +35,7 @@ _VERDICTS = {
     "likely": "Likely",
     "tie": "Cannot be told apart",
     "split": "Depends on how long it runs",
+    "late": "Told by the long play alone",
     "random": "No better than chance",
     "short": "Too short to tell",
 }

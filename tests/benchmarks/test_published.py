@@ -34,7 +34,7 @@ SEEDS = r"\d+ (seed|replicate)s? \(\d"
 @pytest.mark.parametrize("program", PAGES)
 def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(program, tmp_path):
     if program == "ray":
-        pytest.importorskip("ray", reason="Ray Tune is not installed: pip install bandits_torch[ray]")
+        pytest.importorskip("ray", reason="Ray Tune is not installed: pip install '.[ray]'")
     page = published.HERE / PAGES[program]
     copy = shutil.copytree(page.parent, tmp_path / "results")
     module = f"benchmarks.{program}_page" if "." in program else f"benchmarks.{program}.page"

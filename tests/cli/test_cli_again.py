@@ -1,6 +1,7 @@
 """Races that are run again: from their record, or on from where they were cut off."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def test_a_record_changed_by_hand_is_refused(values, tmp_path):
 # -- on from where it was cut off ----------------------------------------------------------------------
 
 
-def cut_off(out, monkeypatch):
+def cut_off(out, monkeypatch, every=5):
     """A race that stops at step 17 of its second policy."""
     whole, played = Recorder.pulled, []
 
@@ -161,7 +162,7 @@ def cut_off(out, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "pulled", pulled)
-        assert call("race", *SMALL, "--checkpoint", 5, "--out", out).exit_code != 0
+        return call("race", *SMALL, *([] if every is None else ["--checkpoint", every]), "--out", out)
 
 
 def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
@@ -183,6 +184,62 @@ def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_
         "report.html",
         "run.json",
     ]
+
+
+def test_who_stops_a_race_is_told_how_far_it_came_what_is_kept_and_how_to_go_on(monkeypatch, tmp_path):
+    where = "interrupted in gp_ts, policy 2 of 3, after step 16 of 40: "
+    done = cut_off(tmp_path / "kept", monkeypatch)
+    assert done.exit_code == 130
+    kept = str(tmp_path / "kept" / "checkpoints")
+    assert done.stderr == (
+        f"{where}1 policy played and the last checkpoint of gp_ts are kept in {kept!r}; "
+        "continue with the same command and --resume\n"
+    )
+    done = cut_off(tmp_path / "early", monkeypatch, every=30)
+    assert "after step 16 of 40: 1 policy played is kept in" in done.stderr
+    done = cut_off(tmp_path / "lost", monkeypatch, every=None)
+    assert done.exit_code == 130
+    assert done.stderr == (
+        f"{where}nothing is kept; with --checkpoint STEPS a race keeps what it has, for --resume to go on\n"
+    )
+
+
+def test_who_stops_the_comparison_of_starts_is_told_that_all_is_played(monkeypatch, tmp_path):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bandits_torch.cli.play.tell", stopped)
+    done = call("race", *SMALL, "--checkpoint", 5, "--out", tmp_path)
+    assert done.stderr.startswith("interrupted before the report was written: 3 policies played are kept in")
+    monkeypatch.undo()
+    played, whole = [], Recorder.pulled
+    monkeypatch.setattr(Recorder, "pulled", lambda self, *rest: (played.append(rest), whole(self, *rest)))
+    assert call("race", *SMALL, "--resume", "--out", tmp_path).exit_code == 0
+    assert not played
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_race_with_words_and_it_goes_on(number, tmp_path):
+    arguments = ["--horizon", 3000, "--replicates", 1, "--policies", "random", "--option", "num_arms=4"]
+    command = [sys.executable, "-m", "bandits_torch", "race", *map(str, arguments), "--checkpoint", "10"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "cut")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
+    )
+    while not (tmp_path / "cut" / "checkpoints" / "random").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert re.match(
+        r"interrupted in random, policy 1 of 1, after step \d+ of 3000: the last checkpoint of", said
+    )
+    assert "Traceback" not in said
+    assert raced(tmp_path / "cut", *arguments, "--resume") == raced(tmp_path / "whole", *arguments)
 
 
 def test_a_race_is_not_continued_unasked_nor_under_other_settings(monkeypatch, tmp_path):

@@ -23,10 +23,11 @@ def test_warnings_of_other_kinds_are_shown_as_python_does():
         warnings.warn("old", DeprecationWarning, stacklevel=1)
 
 
-def test_an_interrupt_is_exit_code_130_as_shells_have_it():
+def test_an_interrupt_is_exit_code_130_as_shells_have_it(capsys):
     with pytest.raises(SystemExit) as stopped, one_line_errors():
         raise KeyboardInterrupt
     assert stopped.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,17 @@ def test_what_cannot_be_compared_is_refused(regret, random, message):
         advise(regret, random)
 
 
+def test_a_record_too_long_to_learn_in_short_plays_is_no_record_of_chance():
+    found, record = compared({"a": 1.0, "b": 1.0}, {"a": LOW, "b": HIGH})
+    lines = advice_of_record(found, record, {}, STEPS, T, ["x", "y"])
+    assert (
+        "40 rows each, no policy is surely better than drawing arms at random; played once through all"
+        in lines[0]
+    )
+    assert "all 400 rows, a lost 31 % of what drawing arms at random loses." in lines[0]
+    assert lines[1:] == ["Take a, which lost least, played once through all 400 rows."]
+
+
 def test_what_is_beside_the_lead_is_said_in_its_range():
     regret, random = table(3)
     same = advice_of_replicates(advise({"a": regret["p0"], "b": regret["p0"].clone()}, random))[0]
@@ -286,7 +297,9 @@ CASES = [  # at starts, in one play of the whole, stuck there: verdict, taken
     ({"a": LOW, "auto": HIGH}, {"a": LOW, "auto": LOW}, ("a",), ("split", "auto")),
     ({"a": LOW, "b": HIGH, "auto": HIGH}, {"a": HIGH, "b": LOW, "auto": HIGH}, (), ("split", "b")),
     ({"a": LOW, "b": HIGH, "auto": HIGH}, {"a": HIGH, "b": LOW, "auto": LOW}, (), ("split", "auto")),
-    ({"a": 1.0, "b": 1.0}, {"a": LOW, "b": HIGH}, (), ("random", None)),
+    ({"a": 1.0, "b": 1.0}, {"a": LOW, "b": HIGH}, (), ("late", "a")),
+    ({"a": 1.0, "b": 1.0}, {"a": LOW, "b": HIGH}, ("a", "b"), ("late", None)),
+    ({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, (), ("random", None)),
 ]
 
 

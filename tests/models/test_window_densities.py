@@ -100,11 +100,11 @@ def test_members_that_were_cleared_apart_know_only_what_came_since(name):
     for s in range(STEPS):
         if s in (20, 47):
             member = torch.arange(S) == s % S
-            found.clear(member)
+            found.reset(member)
             held[member, :s] = False
         found.observe(model, X[:, s : s + 1], y[:, s])
     torch.testing.assert_close(found.densities, dense(model, X, y, held), rtol=0, atol=1e-8)
-    found.clear()
+    found.reset()
     assert not found.densities.any()
 
 
@@ -113,7 +113,7 @@ def test_after_a_refit_the_record_is_as_if_the_new_hyperparameters_had_been_ther
     model = MODELS[name]()
     X, y = observations(model)
     found = told(model, X, y)
-    found.clear(torch.tensor([False, False, True]))
+    found.reset(torch.tensor([False, False, True]))
     before = found.densities.clone()
     kernel = model.prior.kernel if isinstance(model, ArmGP) else model.kernel
     kernel.lengthscale = torch.full((S, 1, 1), 0.2).double()
