@@ -37,7 +37,8 @@ class AveragingSteps(CapturedSteps):
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
-        self._states = [(state, tuple(state.snapshot)) for state in (policy.range, *policy.judged)]
+        states: tuple[HasState, ...] = (policy.range, *policy.judged)
+        self._states = [(state, tuple(state.snapshot)) for state in states]
         self._plain_steps = 0  # after one the policy has other tensors
 
     # -- between blocks --------------------------------------------------------------------------------
@@ -170,8 +171,8 @@ class AveragingSteps(CapturedSteps):
         )
         due = sharing.update(density, None, log_unit) & where
         policy._examine(arm)
-        for part, was in held[1:]:  # all but the range
-            part.undo(~believed, was)
+        for judged, was in held[1:]:  # all but the range
+            judged.undo(~believed, was)
         _write_back(held)
         if self.static or bool(due.any()):
             model.reset(due)

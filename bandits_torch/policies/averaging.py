@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from bandits_torch.policies.reward_frame import RewardFrame
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
+from bandits_torch.state import HasState
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _WIDE_EVERY = 10  # observations
@@ -143,7 +144,7 @@ class ModelAveraging(Policy):
         self.range = RewardRange(noise, some_arm, self._expected_range())
         self._first = FirstRewards(model, self.scale, self.frame)
         # What a reward in doubt leaves as it was.
-        self.judged = [self.frame, self.scale, self.sharing, *filter(None, [self.looks])]
+        self.judged: list[HasState] = [self.frame, self.scale, self.sharing, *filter(None, [self.looks])]
         self._begin()
 
     @torch.no_grad()
@@ -282,7 +283,7 @@ class ModelAveraging(Policy):
         self._try(arm, where)
         self._examine(arm)
         for part, was in before:
-            part.undo(~believed, was)
+            part.undo(~cast(Tensor, believed), was)
         if holding:
             self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
         if self._count == self._next_check:
@@ -363,6 +364,7 @@ class ModelAveraging(Policy):
 
     def _start_anew(self) -> None:
         """Forget everything but the range of rewards."""
-        for part in (self.model, self.clock, self._first, *self.judged):
+        parts: tuple[Any, ...] = (self.model, self.clock, self._first, *self.judged)
+        for part in parts:
             part.reset()
         self._renew(None, *self.state_names)

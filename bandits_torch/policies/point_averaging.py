@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -282,7 +282,7 @@ class PointAveraging(Policy):
         )
         due = self.sharing.update(density)
         for part, was in before:
-            part.undo(~believed, was)
+            part.undo(~cast(Tensor, believed), was)
         due = due if where is None else due & where
         target = mean + learned
         if bool(due.any()):
