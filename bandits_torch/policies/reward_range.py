@@ -33,7 +33,7 @@ class RewardRange(Described, HasState):
       arm that really is as far takes one reward more to be learned.
 
     So one reward, or one on each side, changes nothing of what is learned of the others, however large it is. Where the
-    range is 0, as where four of the first five are equal, nothing is in doubt. Multiplying or shifting rewards changes
+    range and u are 0, as where four of the first five are equal, nothing is in doubt. Multiplying or shifting rewards changes
     nothing.
 
     Of independent, uniformly distributed rewards, one of the first five is in doubt with a probability of 0.004
