@@ -33,8 +33,8 @@ class RewardRange(Described, HasState):
       arm that really is as far takes one reward more to be learned.
 
     So one reward, or one on each side, changes nothing of what is learned of the others, however large it is. Where the
-    range and u are 0, as where four of the first five are equal, nothing is in doubt. Multiplying or shifting rewards changes
-    nothing.
+    range and u are 0, as where four of the first five are equal and no unit is told, nothing is in doubt. Multiplying
+    or shifting rewards changes nothing.
 
     Of independent, uniformly distributed rewards, one of the first five is in doubt with a probability of 0.004
     (2 / 11^3 + 1 / 21^2), and the sixth with one of 2e-5 (1 / 3 11^-4). A policy plays its best arms again soon, so
