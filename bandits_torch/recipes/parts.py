@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -175,8 +176,9 @@ def steepness(model: OnlineGP, domain: Domain) -> Tensor:
     low, high = domain.bounds
     middle, step = (low + high) / 2, 1e-3 * (high - low)
     points = torch.cat([middle.unsqueeze(0), middle + torch.diag(step)])
-    with torch.no_grad():
-        covariance = model.kernel(_at_time_zero(model, points)).to_dense()
+    with torch.no_grad():  # in float64: a difference is a millionth of the covariances
+        kernel = copy.deepcopy(model.kernel).double()
+        covariance = kernel(_at_time_zero(model, points).double()).to_dense()
     difference = covariance[..., 0, 0].unsqueeze(-1) + covariance.diagonal(dim1=-2, dim2=-1)[..., 1:]
     difference = (difference - 2 * covariance[..., 0, 1:]).clamp_min(0)
     return (difference.sqrt() / step).amax(-1).expand(model.batch_shape)

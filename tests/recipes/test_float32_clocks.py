@@ -259,3 +259,14 @@ def test_a_kernel_over_time_that_is_no_part_of_a_spatiotemporal_one_is_refused_w
         with pytest.raises(ValueError, match=r"time must be at most 2\^24 for a model of float32"):
             refused()
     assert int(one.model.num_observations.max()) == 0
+
+
+@pytest.mark.parametrize("lengthscale", [0.3, 5.0])
+def test_widths_over_float32_rest_on_differences_of_float64(lengthscale):
+    """The steepest derivative under the prior, by a difference a millionth as large as the covariances, or less."""
+    widths = []
+    for dtype in (F32, F64):
+        policy = recipes.gp_ucb(choices("points", dtype), space(dtype, lengthscale), NOISE)
+        policy.choose(0.0)
+        widths.append(float(policy.trace()["width"]))
+    assert widths[0] == pytest.approx(widths[1], rel=1e-5)
