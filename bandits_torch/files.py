@@ -5,6 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import shutil
+import signal
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +48,31 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
         raise
     _flush_folder(target.parent)
+
+
+@contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """SIGINT and SIGTERM wait until the block is over, and then have the effect they would have had at once.
+
+    In the main thread, where Python handles signals; elsewhere nothing interrupts a block. NumPy's writers of archives
+    do not survive an exception at an arbitrary place: some versions print a traceback of their own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not None  # None: C code handles it
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received[0])
 
 
 def remove_parts(path: str | os.PathLike[str]) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.files import atomic_write
+from bandits_torch.files import atomic_write, interrupts_held_back
 
 FORMAT = "bandits_torch history"
 FORMAT_VERSION = 1
@@ -141,7 +141,7 @@ class History:
         arrays = {name: getattr(self, name).numpy() for name in _PER_REPLICATE + _PER_STEP}
         arrays |= {f"trace{i}": value.numpy() for i, value in enumerate(self.trace.values())}
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        with atomic_write(path) as file:
+        with interrupts_held_back(), atomic_write(path) as file:
             np.savez_compressed(file, **arrays)
 
     @staticmethod

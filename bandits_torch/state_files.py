@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.files import atomic_write
+from bandits_torch.files import atomic_write, interrupts_held_back
 
 FORMAT = "bandits_torch state"
 FORMAT_VERSION = 4
@@ -52,7 +52,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
     text = json.dumps({**header, **own, "state": tree})
     arrays: dict[str, Any] = {name: torch.cat(parts).numpy() for name, parts in packed.parts.items()}
     arrays["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
-    with atomic_write(path) as file:
+    with interrupts_held_back(), atomic_write(path) as file:
         np.savez(file, **arrays)
 
 
