@@ -122,20 +122,10 @@ def run(
 
         if capture:
             most = None if isinstance(capture, bool | str) else capture
-            played_so = (
-                policy,
-                problem,
-                horizon,
-                done,
-                streams,
-                recorder,
-                play,
-                played,
-                saved.steps_left,
-                most,
-            )
             try:
-                launched = play_captured(*played_so)
+                launched = play_captured(
+                    policy, problem, horizon, done, streams, recorder, play, played, saved.steps_left, most
+                )
             except NotCaptured:
                 if capture != "auto":
                     raise

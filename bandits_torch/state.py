@@ -178,6 +178,19 @@ class HasState:
             yield from _with_states(getattr(self, name), state[_key(name)], f"{where}[{_key(name)!r}]")
 
 
+@contextmanager
+def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
+    """At the end of the block ``parts`` are as before it in the replicates with ``where`` (S,) False; None: in none.
+
+    They are parts whose observing replaces their tensors and changes none in place (``snapshot``).
+    """
+    before = [] if where is None else [(part, part.snapshot) for part in parts]
+    yield
+    if where is not None:
+        for part, was in before:
+            part.undo(~where, was)
+
+
 def copied(value: Any) -> Any:
     """Tensors are copies, in dictionaries, lists and tuples too; a dataclass is the dictionary of its fields."""
     if isinstance(value, Tensor):

@@ -60,7 +60,8 @@ class UpperConfidenceBound(AcquisitionFunction):
             width = width_now(width, model)
         super().__init__(model=model)
         self.register_buffer("width", cast(Tensor, width))
-        self.posterior_transform, self._hallucinated = posterior_transform, None
+        self.posterior_transform = posterior_transform
+        self._hallucinated = None
         if X_pending is not None:
             self.set_X_pending(X_pending)
 

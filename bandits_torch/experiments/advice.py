@@ -144,9 +144,8 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
         least, which = torch.stack([mean[rival] for rival in rivals]).min(0)
         lost = _over(regret[name], steps)
         turned = (history.arms.diff() != 0).cumsum(-1)
-        run = torch.cat(
-            [turned.new_zeros(len(turned), 1), turned], -1
-        )  # (S, T), the number of the run of one arm
+        start = turned.new_zeros(len(turned), 1)
+        run = torch.cat([start, turned], -1)  # (S, T), the number of the run of one arm
         alone = run[:, : lost.shape[-1]] == run[:, steps - 1 :]
         where = alone & (lost > _OF_RANDOM * at_random) & (lost > _OF_RIVAL * least)
         bad = where.any(-1).nonzero().squeeze(-1).tolist()

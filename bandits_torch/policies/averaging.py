@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from bandits_torch.policies.reward_frame import RewardFrame
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
 from bandits_torch.policies.typical_clock import TypicalClock
-from bandits_torch.state import HasState
+from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _WIDE_EVERY = 10  # observations
@@ -251,29 +251,26 @@ class ModelAveraging(Policy):
         """Weigh the members by what they predicted, reset those far behind, and let all observe the reward; nothing,
         where it is in doubt."""
         self.choices.check(observation)
-        taken = self.range.take(observation)
-        if len(taken) > 1:
-            self._start_anew()
-        for one, believed in taken:
-            self._learn(one, believed)
+        self.range.teach(observation, self._learn, self._start_anew)
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
         """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
         arm, time = observation.arm, self.clock.tick(observation.time)
         reward = observation.reward.to(self.model.noise_variance)
         where = None if believed is None else believed.unsqueeze(-1)
-        before = [] if believed is None else [(part, part.snapshot) for part in self.judged]
-        log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
-        self.frame.meet(reward)
-        seen = self._framed_reward(reward)
-        mean, variance = self.model.at(arm, time)  # the members' own
-        unit = self._units() if self._mixed else None
-        density, learned = self.scale.update(
-            seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
-        )
         holding = self._count < HELD
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
-        due = self.sharing.update(density, exempt, log_unit)
+        with only_where(believed, *self.judged):
+            log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
+            self.frame.meet(reward)
+            seen = self._framed_reward(reward)
+            mean, variance = self.model.at(arm, time)  # the members' own
+            unit = self._units() if self._mixed else None
+            density, learned = self.scale.update(
+                seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
+            )
+            due = self.sharing.update(density, exempt, log_unit)
+            self._examine(arm)
         due = due if where is None else due & where
         if bool(due.any()):
             self.model.reset(due)
@@ -281,9 +278,6 @@ class ModelAveraging(Policy):
             learned = torch.where(due, seen - mean, learned)
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
         self._try(arm, where)
-        self._examine(arm)
-        for part, was in before:
-            part.undo(~cast(Tensor, believed), was)
         if holding:
             self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
         if self._count == self._next_check:

@@ -11,7 +11,7 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members_over_arms import MembersOverArms
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.reward_frame import RewardFrame
-from bandits_torch.state import HasState
+from bandits_torch.state import HasState, only_where
 
 HELD = 5  # first rewards, of which the median is the origin
 
@@ -92,8 +92,7 @@ def _learned_again(
     scale, z = scale.anew(), torch.zeros_like(seen)
     for j in range(len(times)):
         predicted, deviation = (L[..., j, :] * z).sum(-1), L[..., j, j]
-        before, doubted = scale.snapshot, ~believed[:, j]
-        _, learned = scale.update(seen[..., j] - predicted, deviation.square())
-        scale.undo(doubted, before)
-        z[..., j] = (learned / deviation).masked_fill(doubted.unsqueeze(-1), 0.0)
+        with only_where(believed[:, j], scale):
+            _, learned = scale.update(seen[..., j] - predicted, deviation.square())
+        z[..., j] = (learned / deviation).where(believed[:, j : j + 1], 0.0)
     return scale, torch.linalg.solve_triangular(L.mT, z.unsqueeze(-1), upper=True).squeeze(-1)

@@ -15,13 +15,10 @@ from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.state import HasState
 
 _ALIKE = 0.5  # squared correlation from which on a play examines an arm
-_SETTLED = (
-    0.5  # share of what an arm was when it was examined that the members, by weight, take it to be still
-)
-_PROBES, _AT_ONCE = (
-    64,
-    8,
-)  # places of a domain that have clocks; how many are looked at within a deadline at most
+# Share of what an arm was when it was examined that the members, by weight, take it to be still.
+_SETTLED = 0.5
+_PROBES = 64  # places of a domain that have clocks
+_AT_ONCE = 8  # of them are looked at within a deadline at most
 _SOONEST, _LATEST = 0.5, 2.0  # times c sqrt(t + 300)
 _BEFORE = 300.0  # observations without a change that are imagined before the first
 

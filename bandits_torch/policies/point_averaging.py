@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -24,6 +24,7 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, heaviest
 from bandits_torch.policies.typical_clock import TypicalClock
+from bandits_torch.state import only_where
 
 _LIGHT = 0.01  # of all weight: members that have less together are left out of a search
 _MANY = 50  # observations: with twice as many held, refinements begin to be rarer
@@ -257,32 +258,25 @@ class PointAveraging(Policy):
         """Weigh the members by what they predicted, replace those far behind, let all observe, refine some; learn
         nothing of a reward in doubt."""
         self._check(observation)
-        taken = self.range.take(observation)
-        if len(taken) > 1:
-            self._start_anew()
-        for one, believed in taken:
-            self._learn(one, believed)
+        self.range.teach(observation, self._learn, self._start_anew)
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
         """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
-        parts = (self.scale, self.sharing)
-        before = [] if believed is None else [(part, part.snapshot) for part in parts]
         where = None if believed is None else believed.unsqueeze(-1)
         x, reward = observation.arm.double(), observation.reward.double()
         self._start = observation.time if self._start is None else self._start
         tick = self.clock.tick(observation.time)
         now = tick if self.typical_gap else self._time(observation.time)
-        self.scale.meet(reward)
-        mean, variance = (
-            m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
-        )
-        residual = reward.unsqueeze(-1) - self.scale.offset
-        density, learned = self.scale.update(
-            residual - mean, variance + self.members.noise_variance, borne_out=self.range.borne_out
-        )
-        due = self.sharing.update(density)
-        for part, was in before:
-            part.undo(~cast(Tensor, believed), was)
+        with only_where(believed, self.scale, self.sharing):
+            self.scale.meet(reward)
+            mean, variance = (
+                m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
+            )
+            residual = reward.unsqueeze(-1) - self.scale.offset
+            density, learned = self.scale.update(
+                residual - mean, variance + self.members.noise_variance, borne_out=self.range.borne_out
+            )
+            due = self.sharing.update(density)
         due = due if where is None else due & where
         target = mean + learned
         if bool(due.any()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,6 +72,19 @@ class RewardRange(Described, HasState):
         self.told = validation.non_negative("told", told)
         self._like, self._arm = like.new_empty(0), torch.zeros_like(arm)
         self._begin()
+
+    def teach(
+        self,
+        observation: Observation,
+        learn: Callable[[Observation, Tensor | None], None],
+        start_anew: Callable[[], None],
+    ) -> None:
+        """Have a policy ``learn`` what ``take`` says, from the start if that is all five."""
+        taken = self.take(observation)
+        if len(taken) > 1:
+            start_anew()
+        for one, believed in taken:
+            learn(one, believed)
 
     def take(self, observation: Observation) -> list[tuple[Observation, Tensor | None]]:
         """What to learn now, and in which replicates (S,) (None: in all): this observation; or, with the fifth, all

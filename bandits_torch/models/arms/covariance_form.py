@@ -19,9 +19,8 @@ from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 FOLD = 32  # rows that wait, where rows wait
-WAITS_FROM = (
-    1_000_000  # numbers in C, if time leaves it alone: below, a pass over it costs less than rows that wait
-)
+# Numbers in C from which rows wait if time leaves C alone: below, a pass over it costs less than rows that wait.
+WAITS_FROM = 1_000_000
 
 
 class CovarianceForm(ResizableState):
@@ -334,18 +333,11 @@ class CovarianceForm(ResizableState):
         prior = self._by_prior(scale.reshape(-1, 1, 1)) * self.prior_covariance
         variance = (self.prior_variance * scale).expand_as(self.prior_variance)
         covariance = self._by_prior(self.covariance)
+        zeros = self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.frail
         if where is None:
             covariance.copy_(prior)
             self.diagonal.copy_(variance[:, : self.diagonal.shape[-1]])
-            for held in (
-                self.mean,
-                self.gain,
-                self.surprise,
-                self.removed,
-                self.frail,
-                self.gained,
-                self.weight,
-            ):
+            for held in zeros:
                 held.zero_()
             self.kept.fill_(1.0)
             self.written_arm.fill_(-1)
@@ -358,7 +350,7 @@ class CovarianceForm(ResizableState):
             self.diagonal.copy_(torch.where(mask, variance, self.diagonal))
         self.kept.masked_fill_(mask, 1.0)
         self.written.copy_(torch.where(mask.unsqueeze(-1), self._prior_rows(), self.written))
-        for held in (self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.frail):
+        for held in zeros:
             held.masked_fill_(mask if held.dim() == 2 else where, 0)
         if self.root is not None:  # of the members reset alone, so that none depends on its neighbours
             self.root = torch.where(where[:, None, None], _root(self.full(0.0)), self.root)
