@@ -10,9 +10,7 @@ _PROBLEMS = "problems/test_problem_steps.py"
 # Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
 ROOMS: dict[str, dict[str, str]] = {
     "designs": {
-        "theory/optimal_design.py": _DESIGN,
-        "theory/design_solvers.py": _DESIGN,
-        "theory/inverse_propensity.py": "theory/test_inverse_propensity.py",
+        "theory/optimal_design.py": f"{_DESIGN} theory/test_inverse_propensity.py",
     },
     "kernels": {
         "kernels/arm_covariance.py": "kernels/test_arm_covariance.py",

@@ -10,7 +10,7 @@ from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.description import Described
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.theory.simultaneous_widths import rank, simultaneous_width, standardised_draws
+from bandits_torch.theory.prior_widths import rank, simultaneous_width, standardised_draws
 
 
 class SimultaneousBand(Described):

@@ -30,7 +30,7 @@ from bandits_torch.policies.stale_observations import StaleObservations
 from bandits_torch.recipes.parts import STALE, as_width, model_over, one_prior_mean
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Setup
-from bandits_torch.theory.contextual_widths import CGPUCBWidth
+from bandits_torch.theory.prior_widths import CGPUCBWidth
 from bandits_torch.theory.widths import Width
 
 _TAKES = (*RUN, "prior_mean")

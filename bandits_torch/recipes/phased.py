@@ -14,8 +14,8 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import as_width, largest_gain, model_over, one_budget
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.theory.forgetting_widths import PermutationWidth
 from bandits_torch.theory.parameters import checked
-from bandits_torch.theory.permutation_widths import PermutationWidth
 
 
 @recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"interval": 9}, race=OWN_WIDTH_AND_CONSTANT)

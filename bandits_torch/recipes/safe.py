@@ -24,7 +24,7 @@ from bandits_torch.recipes.index_policies import drifting, in_float64
 from bandits_torch.recipes.parts import STALE, as_width, bayesian_width, model_over
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
-from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
+from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
 from bandits_torch.theory.widths import Width
 
 _TAKES = (*RUN, "prior_mean", "form")

@@ -19,8 +19,7 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import as_width
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
-from bandits_torch.theory.sketched_widths import BKBWidth
-from bandits_torch.theory.widths import Width
+from bandits_torch.theory.widths import BKBWidth, Width
 
 _TAKES = (*RUN, "prior_mean")
 

@@ -25,23 +25,23 @@ def checked(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
 
 
 def checked_scale(noise_scale: Parameter | None) -> Parameter | None:
-    """R > 0, or None: that of the model."""
+    """R > 0, or None for the model's sqrt(lambda)."""
     return None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
 
 
 def scale_of(noise: Tensor, noise_scale: Parameter | None) -> Parameter:
-    """R as it was told, or else the square root of lambda, ``noise``."""
+    """R as given, or else sqrt(lambda), lambda = ``noise``."""
     return noise.sqrt() if noise_scale is None else like(noise, noise_scale)
 
 
 def check_step(step: int | Tensor) -> None:
-    """An integer step is at least 1. A tensor is not looked at: that would wait for the device."""
+    """Check that an integer step is at least 1. A tensor is not checked: that would synchronise with the device."""
     if not isinstance(step, Tensor):
         validation.positive_integer("step", step)
 
 
 def clock(step: int | Tensor, model: OnlineModel) -> Tensor:
-    """The step as a floating-point tensor beside the model's noise variance."""
+    """The step as a tensor with the dtype and device of the model's noise variance."""
     noise = model.noise_variance
     return step.to(noise) if isinstance(step, Tensor) else noise.new_full((), step)
 
