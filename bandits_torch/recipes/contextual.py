@@ -18,7 +18,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     arm_context_kernel,
 )
-from bandits_torch.kernels.contextual import COMBINATIONS
+from bandits_torch.kernels.composed import COMBINATIONS
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
