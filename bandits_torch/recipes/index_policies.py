@@ -13,8 +13,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.grid_search import GridSearch
-from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
+from bandits_torch.acquisition.pathwise import PathwisePointDraw
+from bandits_torch.acquisition.point_search import GridSearch
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain

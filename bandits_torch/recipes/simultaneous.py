@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bandits_torch import validation
-from bandits_torch.acquisition.simultaneous_band import SimultaneousBand
+from bandits_torch.acquisition.upper_confidence_bound import SimultaneousBand
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.index_policies import drifting, in_float64

@@ -9,8 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.uniform_first import UniformFirst
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.acquisition.upper_confidence_bound import UniformFirst, UpperConfidenceBound
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.batch_bkb import BatchBKB

@@ -301,9 +301,3 @@ def mean_excess(delta: float, draws: int) -> float:
     quantile = -torch.special.ndtri(a)
     density = torch.exp(-(quantile**2) / 2) / math.sqrt(2 * math.pi)
     return float(weight @ (density - quantile * a))
-
-
-@torch.no_grad()
-def standardised_draws(root: Tensor, base_samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Draws ``... x M x N`` of N(0, root root^T) from standard normal numbers of that shape, and their sigma."""
-    return base_samples.to(root) @ root.mT, root.square().sum(-1).sqrt()

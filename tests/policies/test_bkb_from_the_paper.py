@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.acquisition.uniform_first import UniformFirst
+from bandits_torch.acquisition.upper_confidence_bound import UniformFirst
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
