@@ -21,8 +21,8 @@ def registered() -> Catalogue:
         return Entry(about, {k: written[k] for k in settable(written)}, needs_data)
 
     def about_policy(name: str) -> str:
-        told = ", ".join(recipes.registered(name).told) or "nothing"
-        return f"{inspect.getdoc(recipes.RECIPES[name]) or ''}\n\nTold of the problem: {told}."
+        uses = ", ".join(recipes.registered(name).uses) or "nothing"
+        return f"{inspect.getdoc(recipes.RECIPES[name]) or ''}\n\nUses of the problem: {uses}."
 
     return Catalogue(
         {

@@ -15,7 +15,7 @@ def printed(*arguments: str) -> str:
 def test_every_problem_and_policy_has_a_line() -> None:
     words = " ".join(printed().split())
     assert "switching Gaussian-process draws that are replaced" in words
-    assert "random Uniformly random arms: the floor of every race." in words
+    assert "random Uniformly random arms: the baseline of every race." in words
     begins = {line.split()[0] for line in printed().splitlines() if line and not line.startswith(" ")}
     assert begins >= set(problems.PROBLEMS) | set(recipes.RECIPES)
 
@@ -27,7 +27,7 @@ def test_one_name_is_described_with_its_options_and_their_defaults() -> None:
     assert rows["window"].strip() == "None"
     assert rows["delta"].strip() == "0.1"
     assert (
-        "Told of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, rkhs_variation_budget."
+        "Uses of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, rkhs_variation_budget."
         in policy
     )
     assert "replicates" not in rows  # a flag of its own
