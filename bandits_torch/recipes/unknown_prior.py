@@ -44,9 +44,8 @@ from bandits_torch.recipes.parts import as_learning, as_width, steepness
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.parameters import checked
 from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
-from bandits_torch.theory.widths import IGPWidth, Width
+from bandits_torch.theory.widths import IGPWidth, Width, checked
 
 Priors = Sequence[CandidatePrior]
 _TAKES = (*RUN, "form")

@@ -16,8 +16,16 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.theory.information_gain import GainProvider, RealisedGain
-from bandits_torch.theory.parameters import Parameter, checked, like, log
-from bandits_torch.theory.widths import NormWidth, SelfNormalisedWidth, Width, WidthAround
+from bandits_torch.theory.widths import (
+    NormWidth,
+    Parameter,
+    SelfNormalisedWidth,
+    Width,
+    WidthAround,
+    checked,
+    like,
+    log,
+)
 
 
 class RestartWidth(SelfNormalisedWidth):

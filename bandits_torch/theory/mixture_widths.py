@@ -31,8 +31,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.parameters import Parameter, checked, like, log
-from bandits_torch.theory.widths import NormWidth
+from bandits_torch.theory.widths import NormWidth, Parameter, checked, like, log
 
 _RIDGES = tuple(2.0**k for k in range(-8, 9))  # alpha / lambda
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.theory.parameters import checked
+from bandits_torch.theory.widths import checked
 
 _INTERIOR_POINT_UP_TO = 1000  # arms; above, Newton steps of O(N^3) are kept to a working set
 _MOST_NEWTON_STEPS = 80

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.parameters import Parameter, check_step, checked, clock, like
-from bandits_torch.theory.widths import Width
+from bandits_torch.theory.widths import Parameter, Width, check_step, checked, clock, like
 
 
 class SrinivasBayesianWidth(Width):

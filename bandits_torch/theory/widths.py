@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,17 +22,8 @@ from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.theory.information_gain import GainProvider, RealisedGain
-from bandits_torch.theory.parameters import (
-    Parameter,
-    check_step,
-    checked,
-    checked_scale,
-    clock,
-    like,
-    log,
-    scale_of,
-)
 
+Parameter = float | Tensor  # a tensor has one value per member of a model's batch
 _FORMS = ("theory", "printed")
 
 
@@ -117,7 +109,8 @@ class NormWidth(Width):
 
     def __init__(self, rkhs_bound: Parameter, noise_scale: Parameter | None, delta: Parameter) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked_scale(noise_scale)
+        given = noise_scale is not None
+        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale) if given else None
         self.delta = checked(validation.probability, "delta", delta)
 
     def constants(self, model: OnlineModel) -> tuple[Parameter, Parameter, Parameter]:
@@ -372,3 +365,39 @@ def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tens
             chosen.append(model.marginals(time if model.drifts else None)[1].argmax(-1))
             model.expect_arms(chosen[-1], time)
     return torch.stack(chosen)
+
+
+def checked(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
+    """``check(name, value)`` for a number, or for each entry of a tensor (which is returned as it is)."""
+    if not isinstance(value, Tensor):
+        return check(name, value)
+    for entry in value.flatten().tolist():
+        check(name, entry)
+    return value
+
+
+def scale_of(noise: Tensor, noise_scale: Parameter | None) -> Parameter:
+    """R as given, or else sqrt(lambda), lambda = ``noise``."""
+    return noise.sqrt() if noise_scale is None else like(noise, noise_scale)
+
+
+def check_step(step: int | Tensor) -> None:
+    """Check that an integer step is at least 1. A tensor is not checked: that would synchronise with the device."""
+    if not isinstance(step, Tensor):
+        validation.positive_integer("step", step)
+
+
+def clock(step: int | Tensor, model: OnlineModel) -> Tensor:
+    """The step as a tensor with the dtype and device of the model's noise variance."""
+    noise = model.noise_variance
+    return step.to(noise) if isinstance(step, Tensor) else noise.new_full((), step)
+
+
+def like(noise: Tensor, value: Parameter) -> Parameter:
+    """A parameter ready for arithmetic with ``noise``: tensors in its dtype and on its device."""
+    return value.to(noise) if isinstance(value, Tensor) else value
+
+
+def log(value: Parameter) -> Parameter:
+    """Natural logarithm of a number or a tensor."""
+    return torch.log(value) if isinstance(value, Tensor) else math.log(value)
