@@ -64,7 +64,7 @@ class ThompsonSampling(IndependentDraws):
 
     The draw is made at construction, jointly over all choices: independent draws of the marginals would ignore the
     correlation of neighbouring arms and explore far too much. With ``ArmGP`` the choices are its arms, each batch
-    member has its own draw, and X are arm indices. With any other model X must be rows of ``choices``.
+    member has a separate draw, and X are arm indices. With any other model X must be rows of ``choices``.
     Batches of q > 1 points are the maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
 
     Args:

@@ -129,11 +129,11 @@ class Population:
         apart = dict.fromkeys(tuple(s.columns) for s, _ in reversed(self.gains))
         tried = torch.tensor(list(apart)[:_TRIED], dtype=torch.float64)
         wide, *closer = _NEIGHBOURHOODS
-        X = torch.cat([self.space.sample(_SAMPLES, seed), tried, _beside(tried, wide, generator)])
+        X = torch.cat([self.space.sample(_SAMPLES, seed), tried, _neighbours(tried, wide, generator)])
         X, values = view.scored(X, like)
         for distance in closer:
             best = X[values.topk(_BEST).indices]
-            around = _beside(best.repeat(_AROUND, 1), distance, generator)
+            around = _neighbours(best.repeat(_AROUND, 1), distance, generator)
             X, values = view.scored(torch.cat([best, around]), like)
         return self.space.decode(X[values.argmax()], like)
 
@@ -189,7 +189,7 @@ class _View:
         return X, self._acquisition(inputs[:, None, None]).reshape(-1) - _ENDS * self.space.off_middle(X)
 
 
-def _beside(X: Tensor, distance: float, generator: torch.Generator) -> Tensor:
+def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tensor:
     """Neighbours of points (n, D), one each, in the cube."""
     return (X + distance * torch.randn(X.shape, generator=generator, dtype=X.dtype)).clamp(0.0, 1.0)
 

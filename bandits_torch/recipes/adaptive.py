@@ -118,8 +118,7 @@ def master_gp_ucb(
         limits,
         prior.num_arms,
         replicates=setup.replicates,
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
+        **setup.seeds,
         device=prior.arms.device,
     )
 
@@ -166,8 +165,8 @@ def w_gp_ucb(
         discount=discount,
         batch_shape=(setup.replicates,),
     )
-    own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
+    theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
 def _gp(setup: Setup, noise_variance: float, copies: int | None = None) -> ArmGP:
@@ -216,9 +215,7 @@ def ada_opkb_calibrated(
     """
     model = model_over(setup)
     validation.instance("model", model, ArmGP, "over arms")
-    return CalibratedOPKB(
-        cast(ArmGP, model), run_length=run_length, seed=setup.seed, first_replicate=setup.first_replicate
-    )
+    return CalibratedOPKB(cast(ArmGP, model), run_length=run_length, **setup.seeds)
 
 
 @recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
@@ -278,8 +275,7 @@ def _network(
         training_steps,
         regulariser,
         setup.replicates,
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
+        **setup.seeds,
     )
 
 
@@ -292,7 +288,6 @@ def _in_blocks(
     reward_scale: float | str | None,
 ) -> Policy:
     """A policy of a ``kind`` that gets rewards less their prior mean, since it has no prior mean itself."""
-    seeds: dict[str, int] = {"seed": setup.seed, "first_replicate": setup.first_replicate}
     mean = one_prior_mean(setup)
     if not isinstance(constants, Constants):
         named = {"tuned": Constants.tuned, "theory": Constants.theory}
@@ -301,7 +296,7 @@ def _in_blocks(
         constants = named[constants]()
     if reward_scale is not None:
         constants = replace(constants, reward_scale=reward_scale)
-    policy = kind(features, horizon, constants, **seeds)
+    policy = kind(features, horizon, constants, **setup.seeds)
     return CentredPolicy(policy, mean) if mean else policy
 
 
@@ -340,7 +335,5 @@ def r_perp(
     if variation_budget is not None:
         drift = torch.minimum(drift, torch.as_tensor(variation_budget, dtype=noise.dtype))
     batches = len(batch_sizes(interval)) * math.ceil(horizon / interval)
-    own = PermutationWidth(model.num_arms, batches, rkhs_bound, noise_scale, delta, drift)
-    return PhasedElimination(
-        model, as_width(width) or own, interval, seed=setup.seed, first_replicate=setup.first_replicate
-    )
+    theorem = PermutationWidth(model.num_arms, batches, rkhs_bound, noise_scale, delta, drift)
+    return PhasedElimination(model, as_width(width) or theorem, interval, **setup.seeds)

@@ -92,7 +92,7 @@ def discounted_ts(
     discount = tuned_discount(horizon, changes) if discount is None else discount
     return DiscountedThompsonSampling(
         **_common(setup),
-        **_seeds(setup),
+        **setup.seeds,
         discount=discount,
         likelihood=likelihood,
         noise_variance=setup.noise_variance,
@@ -116,7 +116,7 @@ def exp3_s(
     """
     return EXP3S(
         **_common(setup),
-        **_seeds(setup),
+        **setup.seeds,
         horizon=horizon,
         changes=changes,
         exploration=exploration,
@@ -131,7 +131,7 @@ def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1
 
     ``epsilon``: probability of a random arm;  ``step_size``: the weight of an arm's latest reward.
     """
-    return EpsilonGreedy(**_common(setup), **_seeds(setup), epsilon=epsilon, step_size=step_size)
+    return EpsilonGreedy(**_common(setup), **setup.seeds, epsilon=epsilon, step_size=step_size)
 
 
 @recipe(belief=None, quick={"delta": 0.5})
@@ -162,7 +162,3 @@ def glr_kl_ucb(
 def _common(setup: Setup) -> dict[str, Any]:
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device}
-
-
-def _seeds(setup: Setup) -> dict[str, Any]:
-    return {"seed": setup.seed, "first_replicate": setup.first_replicate}

@@ -156,7 +156,7 @@ def _contextual(
         validation.shape_is("contexts", contexts, fits, expected)
     if context_kernel is not None:
         kernel = arm_context_kernel(kernel, context_kernel, arms.shape[-1], context_dim, combine)
-    own = CGPUCBWidth(len(arms), num_contexts, delta)
+    theorem = CGPUCBWidth(len(arms), num_contexts, delta)
     if time_kernel is not None:
         kernel = SpatioTemporalKernel(kernel, time_kernel)
     model: OnlineModel
@@ -171,10 +171,9 @@ def _contextual(
         choices=arms,
         context_dim=context_dim,
         contexts=contexts,
-        width=as_width(width) or own,
+        width=as_width(width) or theorem,
         forgetting=forgetting,
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
+        **setup.seeds,
     )
 
 

@@ -55,8 +55,7 @@ def random(setup: Setup) -> Policy:
     """Uniformly random arms: the baseline of every race."""
     choices = setup.domain or features_of(cast(Tensor | int, setup.choices), None, None)
     device = "cpu" if isinstance(choices, Domain) else choices.device
-    seeds: dict[str, int] = {"seed": setup.seed, "first_replicate": setup.first_replicate}
-    return RandomPolicy(choices, setup.replicates, **seeds, device=device)
+    return RandomPolicy(choices, setup.replicates, **setup.seeds, device=device)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -68,8 +67,8 @@ def gp_ucb(
 ) -> Policy:
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
     model = model_over(setup)
-    own = bayesian_width(setup, model, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own)
+    theorem = bayesian_width(setup, model, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
 @recipe(takes=GP, points=True)
@@ -84,8 +83,8 @@ def igp_ucb(
 ) -> Policy:
     """IGP-UCB with the realised information gain (Chowdhury & Gopalan 2017, Algorithm 1)."""
     model = model_over(setup)
-    own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own)
+    theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
 @recipe(takes=GP, points=True, seeded=True, race={"": {}, " w=1": {"width": 1.0}})
@@ -114,12 +113,12 @@ def gp_ts(
     model = model_over(setup)
     if grid_until is not None:
         setup = replace(setup, search=_grid(setup, model, rkhs_bound, grid_until))
-    own = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
+    theorem = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
     return policy_over(
         setup,
         model,
         ThompsonSampling if setup.domain is None else PathwisePointDraw,
-        width=as_width(width) or own,
+        width=as_width(width) or theorem,
     )
 
 
@@ -201,8 +200,8 @@ def r_gp_ucb(
         interval = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     validation.positive_integer("interval", interval)
     rule = PeriodicRestart(interval)
-    own = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    theorem = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, quick={"window": 9}, race=OWN_WIDTH_AND_CONSTANT)
@@ -231,8 +230,8 @@ def sw_gp_ucb(
         window = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     rule = as_window(window, horizon)
     candidates = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
-    own = SlidingWindowWidth(None, candidates * horizon, rkhs_bound, noise_scale, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    theorem = SlidingWindowWidth(None, candidates * horizon, rkhs_bound, noise_scale, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, quick={"forgetting_rate": 0.1}, race=OWN_WIDTH_AND_CONSTANT)
@@ -267,8 +266,8 @@ def tv_gp_ucb(
     if rule is None:
         return gp_ucb(setup, delta=delta, width=width)
     model = model_over(setup)
-    own = bayesian_width(setup, model, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    theorem = bayesian_width(setup, model, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -300,9 +299,9 @@ def et_gp_ucb(
 ) -> Policy:
     """ET-GP-UCB: GP-UCB restarted when an observation contradicts its prediction (Brunzema et al. 2022)."""
     model = model_over(setup)
-    own = bayesian_width(setup, model, delta)
+    theorem = bayesian_width(setup, model, delta)
     rule = EventTriggeredRestart(delta, noise_scale)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"forgetting_rate": 0.1, "draws": 39})

@@ -84,12 +84,7 @@ def policy_over(
     kind: type[IndexPolicy] = IndexPolicy,
 ) -> Policy:
     """A policy of a ``kind`` over arms or points, which learns its hyperparameters if the setup says so."""
-    parts: dict[str, Any] = {
-        "width": width,
-        "forgetting": forgetting,
-        "seed": setup.seed,
-        "first_replicate": setup.first_replicate,
-    }
+    parts: dict[str, Any] = {"width": width, "forgetting": forgetting, **setup.seeds}
     if setup.domain is not None:
         parts |= {"choices": setup.domain, "search": setup.point_search}
     policy = kind(model, acquisition, **parts)

@@ -1,6 +1,6 @@
 """Registration of recipes, and their calling conventions.
 
-A recipe is a function of a ``Setup`` and of its own keywords. ``recipe`` registers it and returns the public function:
+A recipe is a function of a ``Setup`` and of its keywords. ``recipe`` registers it and returns the public function:
 ``name(setup, ...)``, or ``name(arms, kernel, noise_variance, ...)`` with the setup's fields among the keywords.
 """
 
@@ -105,7 +105,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
                 setup, *more = arguments
                 validation.require(not more, "arguments after the setup", more, "given by name")
                 known = [p.name for p in keywords]
-                validation.known_names(f"arguments of {name} beside a setup", options, known)
+                validation.known_names(f"arguments of {name} besides a setup", options, known)
                 return function(_checked(name, setup, takes), **options)
             validation.known_names(f"arguments of {name}", options, signature.parameters)
             try:

@@ -169,10 +169,10 @@ def _safe(
         outcomes[one.name] = _model(its_setup, rates[one.name])
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
-    own = PosteriorSafetyWidth(count_limits(limits), delta, guarantee)
+    theorem = PosteriorSafetyWidth(count_limits(limits), delta, guarantee)
     common: dict[str, Any] = {
         "width": as_width(width) or bayesian_width(setup, model, delta),
-        "safety_width": as_width(safety_width) or own,
+        "safety_width": as_width(safety_width) or theorem,
         **safety,
     }
     if setup.domain is None:

@@ -76,6 +76,11 @@ class Setup:
         return self.choices if isinstance(self.choices, Domain) else None
 
     @property
+    def seeds(self) -> dict[str, Any]:
+        """``seed`` and ``first_replicate``, the arguments of a policy that draws random numbers."""
+        return {"seed": self.seed, "first_replicate": self.first_replicate}
+
+    @property
     def point_search(self) -> PointSearch | None:
         """The ``PointSearch``, built from its arguments if those were given."""
         return PointSearch(**self.search) if isinstance(self.search, Mapping) else self.search

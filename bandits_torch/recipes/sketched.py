@@ -59,9 +59,9 @@ def bkb(
     sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
     model = _sketch(setup, sampling, chunk_size)
     share = delta / 2 if preset == "theory" else delta
-    own = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
+    theorem = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
     index = UpperConfidenceBound if dictionary == "kept" else UniformFirst
-    return policy_over(setup, model, index, width=as_width(width) or own)
+    return policy_over(setup, model, index, width=as_width(width) or theorem)
 
 
 @recipe(takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -93,8 +93,10 @@ def bbkb(
         qbar, rise = growth * sampling.oversampling, growth * sampling.rise
         sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
     model = _sketch(setup, sampling, chunk_size)
-    own = BKBWidth(rkhs_bound, noise_scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0)
-    return BatchBKB(model, as_width(width) or own)
+    theorem = BKBWidth(
+        rkhs_bound, noise_scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0
+    )
+    return BatchBKB(model, as_width(width) or theorem)
 
 
 def _sampling(
@@ -122,6 +124,5 @@ def _sketch(setup: Setup, sampling: LeverageSampling, chunk_size: int | None) ->
         sampling=sampling,
         chunk_size=chunk_size,
         batch_shape=(setup.replicates,),
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
+        **setup.seeds,
     )

@@ -158,9 +158,9 @@ def _ucb_under(prior: CandidatePrior, setup: Setup, horizon: int, delta: float, 
         )
         return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
     over = online_gp_of_prior(domain, prior, noise, replicates=setup.replicates)
-    own = _width(width, over, horizon, delta, domain)
+    used = _width(width, over, horizon, delta, domain)
     return IndexPolicy(
-        over, UpperConfidenceBound, choices=domain, width=own, search=setup.point_search, seed=setup.seed
+        over, UpperConfidenceBound, choices=domain, width=used, search=setup.point_search, seed=setup.seed
     )
 
 
@@ -182,8 +182,8 @@ def _over_priors(
         learn=bool(setup.learn_hyperparameters),
         anisotropy=as_learning(setup.learn_hyperparameters)[0],
     )
-    own = _width(width, model, horizon, delta, setup.domain)
-    return kind(model, own, choices=setup.domain, search=setup.point_search, seed=setup.seed)
+    used = _width(width, model, horizon, delta, setup.domain)
+    return kind(model, used, choices=setup.domain, search=setup.point_search, seed=setup.seed)
 
 
 def _width(
@@ -224,8 +224,8 @@ def a_gp_ucb(
     checked(validation.non_negative, "rkhs_bound", rkhs_bound)
     growth = model.noise_variance.new_tensor([g ** (dim / 2) for g in factors])
     bound = torch.as_tensor(rkhs_bound, dtype=growth.dtype).reshape(-1, 1) * growth  # (S or 1, P)
-    own = IGPWidth(bound, _per_member(noise_scale), delta, RealisedGain())
-    return ShrinkingLengthScale(model, as_width(width) or own, factors, shrink)
+    theorem = IGPWidth(bound, _per_member(noise_scale), delta, RealisedGain())
+    return ShrinkingLengthScale(model, as_width(width) or theorem, factors, shrink)
 
 
 @recipe(takes=(*RUN, "prior_mean", "form"), race={})
@@ -249,10 +249,10 @@ def lb_gp_ucb(
     """
     model, factors, lengthscale = _candidates(setup, horizon, shrink)
     bound = _per_member(rkhs_bound)
-    own = IGPWidth(cast(Number, bound), _per_member(noise_scale), delta, RealisedGain())
+    theorem = IGPWidth(cast(Number, bound), _per_member(noise_scale), delta, RealisedGain())
     return LengthScaleBalancing(
         model,
-        as_width(width) or own,
+        as_width(width) or theorem,
         factors,
         shrink,
         lengthscale=lengthscale,

@@ -227,8 +227,8 @@ def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> 
 
         R^_t(x) = phi(x)^T S(P, sigma/T)^{-1} phi(x_t) y_t = M(P)[x, x_t] y_t.
 
-    Each step has its own estimate, so a change of the rewards does not bias the estimates of other steps. The mean is
-    r - (sigma/T) phi^T S^{-1} theta for r = phi theta: the bias vanishes with the ridge sigma/T. The variance is at
+    Each step has a separate estimate, so a change of the rewards does not bias the estimates of other steps. The mean
+    is r - (sigma/T) phi^T S^{-1} theta for r = phi theta: the bias vanishes with the ridge sigma/T. The variance is at
     most the leverage M(P)[x, x] if |y| <= 1 (Lemma 4.3).
 
     Raises ValueError unless there is one probability per arm and ``ridge`` > 0.
