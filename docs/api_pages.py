@@ -21,7 +21,7 @@ _KINDS = {
     "Functions": inspect.isfunction,
     "Tables": lambda value: not callable(value),
 }
-TOOLS = ("ax", "gest_api", "optuna", "pydantic", "ray", "xopt")  # what integrations import, an extra each
+TOOLS = ("ax", "gest_api", "numba", "optuna", "pydantic", "ray", "xopt")  # what extras install
 
 
 def write(folder: Path) -> None:
