@@ -58,8 +58,9 @@ class LookingAgain(Described, HasState):
     Attributes:
         unseen: (S, N), the clocks.
 
-    Cost: O(S (Q + G) N) an observation, of Q rates and G covariances. Source: the rule and its constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how
-    they were chosen. Forced exploration on a schedule that thins out: Besson et al. 2022 (GLR-klUCB).
+    Cost: O(S (Q + G) N) an observation, for Q different rates and G different covariances. Source: the rule and its
+    constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how they were chosen. Forced exploration on a schedule that
+    thins out: Besson et al. 2022 (GLR-klUCB).
 
     Raises ValueError unless c > 0 and k is an integer >= 0, and for another kind of model.
     """

@@ -247,9 +247,14 @@ class RecursiveMembers(MembersOverArms):
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
         g = self._frame_at(time)[:, 0]
         mean, variance = self.prior_at(arm)
-        mean = mean + (self.mean[self._run, :, :, arm] * g).sum(-1)
-        squares = torch.stack(_squares(g), -1)
-        variance = variance - (self.reduction[self._run, :, :, arm] * squares).sum(-1)
+        held, reduction = (
+            self.mean[self._run, ..., arm].unbind(-1),
+            self.reduction[self._run, ..., arm].unbind(-1),
+        )
+        for value, weight in zip(held, g.unbind(-1), strict=True):
+            mean = torch.addcmul(mean, value, weight)
+        for value, weight in zip(reduction, _squares(g), strict=True):
+            variance = torch.addcmul(variance, value, weight, value=-1)
         return mean, torch.maximum(variance, self._least.T[arm])
 
     def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
@@ -641,7 +646,8 @@ def _blocks(s: int) -> list[tuple[int, int]]:
 
 def _squares(g: Tensor) -> list[Tensor]:
     """What g^T D g takes of each kept entry of a symmetric D, for g (P, s): (P,) each."""
-    return [(1 + (i != j)) * g[:, i] * g[:, j] for i, j in _blocks(g.shape[-1])]
+    of = g.unbind(-1)
+    return [of[i] * of[j] if i == j else 2 * of[i] * of[j] for i, j in _blocks(len(of))]
 
 
 def _congruence(G: Tensor) -> Tensor:
