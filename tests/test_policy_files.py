@@ -3,9 +3,11 @@
 import contextlib
 import copy
 import functools
+import json
 import os
 import re
 
+import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
@@ -480,3 +482,18 @@ def test_links_and_modes_are_kept_and_parts_of_killed_saves_are_not(tmp_path):
 def test_indices_are_what_they_were():
     assert isinstance(built("gp_ucb"), IndexPolicy)
     assert described(built("gp_ucb").state_dict()) == described(built("gp_ucb").state_dict())
+
+
+def test_a_file_is_an_archive_of_named_arrays(tmp_path):
+    """Other programs read what was learned without this package."""
+    policy = built("gp_ucb")
+    play(policy, 5)
+    save_policy(tmp_path / "file", policy)
+    held = dict(policy.model.named_buffers())
+    with np.load(tmp_path / "file") as archive:
+        named = {name: archive[name] for name in archive.files}
+    for name in ("mean", "covariance"):
+        (value,) = (array for path, array in named.items() if path.endswith(f".{name}"))
+        (own,) = (buffer for path, buffer in held.items() if path.endswith(f".{name}"))
+        assert np.array_equal(value, own.numpy())
+    assert json.loads(named["header"].tobytes())["kind"] == "policy"
