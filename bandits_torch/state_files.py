@@ -163,10 +163,10 @@ class _Packed:
         while name in self.tensors:  # keys 1 and "1" have one name
             name += "'"
         try:
-            self.tensors[name] = value.cpu().numpy()
+            self.tensors[name] = array = value.cpu().numpy()
         except TypeError as error:
             raise TypeError(f"{where} must be of a dtype that NumPy has, got {value.dtype}") from error
-        return [name, list(value.shape), str(value.device), _order(value)]
+        return [name, array.dtype.name, list(value.shape), str(value.device), _order(value)]
 
 
 def _order(value: Tensor) -> list[int]:
@@ -189,12 +189,11 @@ def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return {_unpacked(key, arrays): _unpacked(item, arrays) for key, item in content}
     if tag != "tensor":
         raise ValueError(f"unknown entry {tag!r}")
-    name, shape, device, order = content
+    name, dtype, shape, device, order = content
     array = arrays[name]
-    if list(array.shape) != shape or sorted(order) != list(range(len(shape))):
-        raise ValueError(
-            f"{name} must be a tensor of shape {shape} in the order {order}, got {tuple(array.shape)}"
-        )
+    found = [array.dtype.name, list(array.shape), sorted(order)]
+    if found != [dtype, shape, list(range(len(shape)))]:
+        raise ValueError(f"{name} must be {dtype} of shape {shape} in the order {order}, got {found}")
     as_it_lay = torch.from_numpy(array).permute(order).clone(memory_format=torch.contiguous_format)
     return as_it_lay.permute([order.index(k) for k in range(len(shape))]).to(device)
 

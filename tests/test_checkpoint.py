@@ -252,7 +252,7 @@ def rewritten(path, change):
         ({"format": "another"}, "is not a run file: its header says"),
         ({"kind": "policy"}, "must be a run file, got a policy file"),
         ({"state": {"code": "x"}}, "is not a whole run file: unknown entry 'code'"),
-        ({"state": {"tensor": ["run/policy", [10**9], "cpu", [0]]}}, "is not a whole run file"),
+        ({"state": {"tensor": ["run/policy", "float64", [10**9], "cpu", [0]]}}, "is not a whole run file"),
     ],
 )
 def test_foreign_and_newer_files_are_refused(change, message, tmp_path):
