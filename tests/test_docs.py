@@ -47,6 +47,22 @@ def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, mon
         exec(compile(block, f"{page}.md", "exec"), namespace)
 
 
+def test_the_skeletons_of_contributing_run(tmp_path):
+    """In a process of their own: they register names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = "\n".join(blocks(text, "python"))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert re.fullmatch(r"regret [\d.]+, 30 observations held\n", run.stdout)
+
+
 def test_the_table_of_the_page_on_csv_files_is_long_enough_for_advice(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks(PAGES["csv_to_service"], "python")[0], "csv_to_service.md", "exec"), {})
@@ -109,15 +125,16 @@ def test_extras_are_installed_from_a_checkout_as_the_package_is():
     written = [
         path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in {".md", ".py", ".ipynb"}
     ]
-    for path in [ROOT / "README.md", *DOCS, *written]:
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS, *written]:
         text = path.read_text(encoding="utf-8")
         assert not re.findall(r"(?:install|not installed:) [\"'`]*bandits_torch\b.*", text), path
         assert set(re.findall(r"install[^`\n]* [\"']?\.\[(\w+)\]", text)) <= set(EXTRAS), path
 
 
-def test_the_version_is_the_one_that_the_changelog_begins_with():
+def test_the_version_is_the_one_that_the_changelog_begins_with_and_the_citation_names():
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
-    assert bandits_torch.__version__ == newest[1]
+    cited = re.search(r"^version: (\S+)", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
+    assert bandits_torch.__version__ == newest[1] == cited[1]
 
 
 def test_which_algorithm_names_recipes_that_there_are_and_leads_to_every_kind():
