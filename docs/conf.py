@@ -18,7 +18,7 @@ from sphinx.util.inspect import stringify_signature
 import bandits_torch
 
 project = "bandits_torch"
-author = "the authors of bandits_torch"
+author = "The bandits_torch developers"
 copyright = author
 version = release = bandits_torch.__version__
 
@@ -29,7 +29,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "repository/README.md"]
+exclude_patterns = ["_build"]
 default_role = "literal"
 highlight_language = "none"
 toc_object_entries_show_parents = "hide"
@@ -67,7 +67,6 @@ def setup(app):
     repository.mirror(here.parent, here / "repository")
     with mock(autodoc_mock_imports):
         api_pages.write(here / "api")
-    app.connect("source-read", repository.start_page)
     app.connect("autodoc-process-docstring", docstrings.to_restructured_text, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", readable_signature)
 

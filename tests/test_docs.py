@@ -21,6 +21,7 @@ import bandits_torch
 from bandits_torch import cli, recipes
 from bandits_torch.experiments.advice import FEWEST
 from bandits_torch.experiments.starts import SHORTEST
+from bandits_torch.problems import PROBLEMS
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -60,7 +61,7 @@ def test_the_skeletons_of_contributing_run(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert re.fullmatch(r"regret [\d.]+, 30 observations held\n", run.stdout)
+    assert re.fullmatch(r"halving: regret [\d.]+\nfading: regret [\d.]+\n", run.stdout)
 
 
 def test_the_table_of_the_page_on_csv_files_is_long_enough_for_advice(tmp_path, monkeypatch):
@@ -99,7 +100,7 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
 def test_no_block_is_left_out():
     """Every block is in a language that is run here, by .ci/run ('Two commands'), or is no code."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    known = {"python", "sh", "text", "toctree"}
+    known = {"python", "sh", "text", "toctree", "glossary"}
     for text in [readme, *PAGES.values()]:
         assert set(re.findall(r"^```\{?(\w*)\}?\n(?=.)", text, re.M)) - {""} <= known
         for block in blocks(text, "sh"):
@@ -144,10 +145,19 @@ def test_which_algorithm_names_recipes_that_there_are_and_leads_to_every_kind():
     assert looks_like_a_recipe <= set(recipes.RECIPES)
 
 
+@pytest.mark.parametrize(("title", "names"), [("Recipes", recipes.RECIPES), ("Problems", PROBLEMS)])
+def test_the_catalogue_names_every_recipe_and_problem_once(title, names):
+    section = PAGES["catalogue"].split(f"## {title}\n")[1].split("\n## ")[0]
+    table = "".join(line for line in section.splitlines() if line.startswith("|"))
+    listed = [name for group in re.findall(r"`(.*?)`", table) for name in group.split()]
+    assert sorted(listed) == sorted(names)
+
+
 def test_every_page_is_in_the_table_of_contents():
     listed = PAGES["index"].split()
     notebooks = {f"repository/notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert {page for page in PAGES if page != "index"} | notebooks <= set(listed)
+    project = {f"repository/{Path(page).stem}" for page in docs_module("repository").ROOT_PAGES}
+    assert {page for page in PAGES if page != "index"} | notebooks | project <= set(listed)
 
 
 def docs_module(name):
@@ -227,19 +237,14 @@ def test_docstrings_lose_no_word_on_their_way_to_restructured_text():
 
 def test_links_of_every_page_point_at_what_there_is():
     repository = docs_module("repository")
-
-    class App:
-        srcdir = ROOT / "docs"
-
-    source = ["end"]
-    repository.start_page(App, "index", source)
-    assert source[0].endswith("end")
+    pages = {page: (ROOT / "docs", text) for page, text in PAGES.items()}
+    for page in ("README.md", *repository.ROOT_PAGES):
+        pages[page] = (ROOT, (ROOT / page).read_text(encoding="utf-8"))
     found = 0
-    for text in [source[0], *PAGES.values()]:
+    for page, (folder, text) in pages.items():
         for target in re.findall(r"\]\(([^)#:\s]+)", text):
             found += 1
-            in_repository = target.startswith("repository/")
-            assert (
-                (ROOT if in_repository else ROOT / "docs") / target.removeprefix("repository/")
-            ).is_file(), target
-    assert found >= 8
+            copied = target.startswith("repository/")
+            where = ROOT / target.removeprefix("repository/") if copied else folder / target
+            assert where.is_file(), f"{page}: {target}"
+    assert found >= 100
