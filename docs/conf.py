@@ -48,7 +48,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
-napoleon_custom_sections = [("Attributes", "params_style")]  # so that "a, b: what they are" stays together
+napoleon_custom_sections = [("Attributes", "params_style")]  # keeps "a, b: what they are" together
 
 html_theme = "furo"
 html_title = "bandits_torch"
@@ -72,10 +72,10 @@ def setup(app):
 
 
 def readable_signature(app, what, name, obj, options, signature, returns):
-    """Handler of ``autodoc-process-signature``: a function that is a default by its name; of a class that derives from
-    a stand-in of Sphinx, whose ``__new__`` takes anything, that of ``__init__``.
+    """Handler of ``autodoc-process-signature``: shows a default that is a function by its name. A class that derives
+    from one of Sphinx's mocks, whose ``__new__`` takes anything, gets the signature of its ``__init__``.
     """
     if what == "class" and hasattr(obj, "__sphinx_mock__"):
-        own = signature_of(obj.__init__, bound_method=True) if "__init__" in vars(obj) else Signature()
-        signature = stringify_signature(own, show_return_annotation=False, unqualified_typehints=True)
+        shown = signature_of(obj.__init__, bound_method=True) if "__init__" in vars(obj) else Signature()
+        signature = stringify_signature(shown, show_return_annotation=False, unqualified_typehints=True)
     return signature and re.sub(r"<function (\w+)>", r"\1", signature), returns
