@@ -12,7 +12,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import gpytorch
 import numpy as np
@@ -61,26 +61,14 @@ def _kept(value: Any) -> Any:
 
 
 class Described:
-    """Notes what it is built with; the base of policies and of the parts they are put together from.
+    """Notes what it is built with; the base of policies and of the parts they are put together from."""
 
-    Attributes:
-        changeable: arguments that may differ from those of a state it takes up: nothing in a state is computed with
-            them, or ``keep_settings`` computes it anew. None unless a class says so.
-        opaque: whether no part below may have such arguments, since this one learns them, or remembers what rests on
-            them.
-    """
-
-    changeable: ClassVar[tuple[str, ...]] = ()
-    opaque: ClassVar[bool] = False
     _built_with: BuiltWith
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = _noting(cls, cls.__init__)  # type: ignore[method-assign]
-
-    def keep_settings(self, own: Any) -> None:
-        """A state has been taken up; go back to the ``changeable`` arguments of ``own``, a copy of before."""
 
 
 def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:

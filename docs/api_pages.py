@@ -20,7 +20,7 @@ _KINDS = {
     "Functions": inspect.isfunction,
     "Tables": lambda value: not callable(value),
 }
-TOOLS = ("ax", "gest_api", "optuna", "pydantic", "ray", "xopt")  # what integrations import, an extra each
+TOOLS = ("ax", "gest_api", "numba", "optuna", "pydantic", "ray", "xopt")  # what extras install
 
 
 def write(folder: Path) -> None:
@@ -87,13 +87,13 @@ def _room(room: str, members, links) -> str:
 
 
 def _recipes() -> list[str]:
-    """The recipes with their source and what each takes from a problem's knowledge, as they were registered."""
+    """The recipes with source and what each is told of a problem, as they were registered."""
     about = [recipes.registered(name) for name in recipes.RECIPES]
     entries = [
-        (f"``{one.name}``", f"{one.source or 'no paper'}; needs: {', '.join(one.told) or 'nothing'}")
+        (f"``{one.name}``", f"{one.source or 'no paper'}; told: {', '.join(one.told) or 'nothing'}")
         for one in about
     ]
-    return [".. rubric:: Sources, and what each needs to know", "", *_table(entries)]
+    return [".. rubric:: Sources, and what each is told", "", *_table(entries)]
 
 
 def _page(link: str, value: object) -> str:

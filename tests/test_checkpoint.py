@@ -246,13 +246,13 @@ def rewritten(path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "has state format 99, and this version reads 4"),
+        ({"version": 99}, "has state format 99, and this version reads 5"),
         ({"version": "2"}, "has state format '2', and"),
         ({"version": 1}, "has state format 1, of an older version, which did not say how"),
         ({"format": "another"}, "is not a run file: its header says"),
         ({"kind": "policy"}, "must be a run file, got a policy file"),
         ({"state": {"code": "x"}}, "is not a whole run file: unknown entry 'code'"),
-        ({"state": {"tensor": ["float64", 0, [10**9], "cpu"]}}, "is not a whole run file"),
+        ({"state": {"tensor": ["run/policy", "float64", [10**9], "cpu", [0]]}}, "is not a whole run file"),
     ],
 )
 def test_foreign_and_newer_files_are_refused(change, message, tmp_path):

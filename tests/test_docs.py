@@ -64,6 +64,15 @@ def test_the_skeletons_of_contributing_run(tmp_path):
     assert re.fullmatch(r"halving: regret [\d.]+\nfading: regret [\d.]+\n", run.stdout)
 
 
+def test_contributing_names_what_there_is():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    modules, paths = re.findall(r"python -m ([\w.]+)", text), re.findall(r"\b(?:tests|docs)/[\w./]*\w", text)
+    assert len(modules) >= 6
+    assert len(paths) >= 6
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    assert [path for path in paths if not (ROOT / path).exists() and path != "docs/_build/html"] == []
+
+
 def test_the_table_of_the_page_on_csv_files_is_long_enough_for_advice(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks(PAGES["csv_to_service"], "python")[0], "csv_to_service.md", "exec"), {})

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
-from bandits_torch.models.arms.recursive_members import PENDING, RecursiveMembers
+from bandits_torch.models.arms.members import PENDING, RecursiveMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _LONGEST, ModelAveraging
-from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD
 from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.state import HasState
@@ -45,7 +44,7 @@ class AveragingSteps(CapturedSteps):
 
     def begin(self, steps: int, most: int) -> None:
         """What the host knows of how far members have faded is read when it is next needed."""
-        self._fade: list[Tensor] | None = None
+        self._frames: list[Tensor] | None = None
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
@@ -63,45 +62,45 @@ class AveragingSteps(CapturedSteps):
 
     def _plainly(self) -> int:
         """No step can be captured: the next one is a plain step."""
-        self._fade = None
+        self._frames = None
         self._plain_steps += 1
         return 0
 
     def _until_faded(self, gaps: list[float]) -> int:
-        """How many steps there are until a member fades too far."""
-        fades = self._fade_now()
+        """How many steps there are until a member frames too far."""
+        frames = self._frames_now()
         for j, gap in enumerate(gaps):
-            fades = self._fade_after(fades, j, gap)
-            if any(bool(part.far(fade).any()) for part, fade in zip(self.parts, fades, strict=True)):
+            frames = self._frames_after(frames, j, gap)
+            if any(bool(part.far(frame).any()) for part, frame in zip(self.parts, frames, strict=True)):
                 return j
         return len(gaps)
 
-    def _fade_now(self) -> list[Tensor]:
-        if self._fade is None:
-            self._fade = [part.fade.cpu() for part in self.parts]
-        return self._fade
+    def _frames_now(self) -> list[Tensor]:
+        if self._frames is None:
+            self._frames = [part.frame.cpu() for part in self.parts]
+        return self._frames
 
-    def _fade_after(self, fades: list[Tensor], j: int, gap: float) -> list[Tensor]:
+    def _frames_after(self, frames: list[Tensor], j: int, gap: float) -> list[Tensor]:
         """Each part's frames at step j, before those whose turn it was at the step before, if any, are whole again."""
         after = []
-        for part, rate, fade in zip(self.parts, self._rates, fades, strict=True):
-            fade = fade.clone()
+        for part, rate, frame in zip(self.parts, self._rates, frames, strict=True):
+            frame = frame.clone()
             if j:
-                fade[part.whose_turn(self._turn + j)] = part.whole(fade)
-            after.append(part.moved(fade, part.passing(rate, gap)))
+                frame[part.whose_turn(self._turn + j)] = torch.eye(part.states).to(frame)
+            after.append(part.passing(rate, gap) @ frame)
         return after
 
     def given(self, times: Sequence[float]) -> Given:
         """How much members fade from step to step, at which steps the plausible ones are checked, which width
         bounds have, below how many arms tried a new one is, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
-        fades, gaps, checks, widths, few, taus = self._fade_now(), [], [], [], [], []
+        frames, gaps, checks, widths, few, taus = self._frames_now(), [], [], [], [], []
         last = cast(float, model.now)
         for j, time in enumerate(times):
             now = policy.clock.tick(time)
             gaps.append(now - last)
             last = now
-            fades = self._fade_after(fades, j, gaps[-1])
+            frames = self._frames_after(frames, j, gaps[-1])
             checks.append(bool(policy.plausible) and policy._count == policy._next_check)
             widths.append(policy._width_after(policy._count))
             if policy.looks is not None:
@@ -110,9 +109,9 @@ class AveragingSteps(CapturedSteps):
                 policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
             policy._count += 1
             few.append(_FRESH * math.sqrt(policy._count))
-        self._fade = self._fade_after(fades, len(times), 0.0)
+        self._frames = self._frames_after(frames, len(times), 0.0)
         device = model.arms.device
-        passed = torch.tensor(gaps, dtype=self._fade[0].dtype).to(device).unsqueeze(-1)
+        passed = torch.tensor(gaps, dtype=self._frames[0].dtype).to(device).unsqueeze(-1)
         given = {}
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.now = last
@@ -141,7 +140,7 @@ class AveragingSteps(CapturedSteps):
         if j == 0:
             scale.state_changed()  # what was read off it in another block lies where that block may write again
         for k, part in enumerate(self.parts):
-            part.fade.copy_(part.moved(part.fade, given[_kept(k)][j]))
+            part.frame.copy_(given[_kept(k)][j] @ part.frame)
         members = policy._members(None)
         mixed, spread = mixture_moments(sharing.weights, *members)
         width = given["width"][j]
@@ -154,8 +153,7 @@ class AveragingSteps(CapturedSteps):
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if policy.looks is not None:
             index = policy.looks.first(index, mixed, sharing.weights, given["tau"][j], available)
-        index = policy._asked_again(index, available)
-        arm = best_available(index.mT, available)[1]
+        arm = policy._best(policy._asked_again(index, available), available)
         reward = pull(arm)
         own = reward.to(model.noise_variance)
         held = [(state, {name: getattr(state, name) for name in names}) for state, names in self._states]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members_over_arms import MembersOverArms
+from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD, FirstRewards
@@ -25,6 +25,7 @@ from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _WIDE_EVERY = 10  # observations
+_TIE = 1e-9  # of the largest index over the mean one
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
 
 
@@ -196,9 +197,7 @@ class ModelAveraging(Policy):
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
             index = self.looks.first(index, mean, self.sharing.weights, self.looks.tau(count), available)
-        index = self._asked_again(index, available)
-        _, arm = best_available(index.mT, available)
-        return Choice(arm)
+        return Choice(self._best(self._asked_again(index, available), available))
 
     def numbers_per_step(self, observations: int) -> int:
         """A tenth of the members' covariances: a step passes over some rows, and now and then over all."""
@@ -226,6 +225,16 @@ class ModelAveraging(Policy):
         again = torch.zeros_like(self._pulled).scatter(-1, at, high)
         again = again if available is None else again & available
         return torch.where(again.any(-1, keepdim=True), again.to(index), index)
+
+    def _best(self, index: Tensor, available: Tensor | None) -> Tensor:
+        """The available arm of the largest index (S, N), the first of those that tie, (S,).
+
+        Unrelated arms that were not played tie, and rounding, which depends on the unit of rewards, must not say which
+        is played.
+        """
+        largest = best_available(index.mT, available)[0].unsqueeze(-1)
+        near = _TIE * (largest - index.mean(-1, keepdim=True)).abs()
+        return best_available((index >= largest - near).to(index).mT, available)[1]
 
     def _examine(self, arm: Tensor) -> None:
         """These arms (S,) are played, or will be."""

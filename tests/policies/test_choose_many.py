@@ -10,7 +10,7 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.members import ArmMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.classical import UCB1, EpsilonGreedy
 from bandits_torch.policies.index import IndexPolicy
