@@ -216,7 +216,7 @@ def test_a_mixture_conditions_its_own_covariance(kind):
     with policy.expecting(now) as expect:
         for arm in pulled:
             expect(Pending(now, torch.tensor([arm, arm])))
-        told = torch.stack(policy._told_ahead).square().sum(0)
+        told = torch.stack(policy._pending_columns).square().sum(0)
     for s in range(2):
         A = K[s][pulled][:, pulled] + noise[s] * torch.eye(3).double()
         right = (K[s][:, pulled] @ torch.linalg.solve(A, K[s][pulled])).diagonal()
