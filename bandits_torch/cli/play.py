@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Collection
@@ -13,6 +14,7 @@ from typing import Any
 import click
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from bandits_torch import problems, recipes
 from bandits_torch.cli.advising import Told, compares, tell
@@ -22,7 +24,8 @@ from bandits_torch.cli.folder import RaceFolder
 from bandits_torch.cli.options import MOST_THREADS, whole_number
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.cli.results import results_table, why_no_error
-from bandits_torch.experiments.described import described_knowledge
+from bandits_torch.description import description, is_structure
+from bandits_torch.differing import shown
 from bandits_torch.experiments.page import PageText, page
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.experiments.report import read_settings, write_report
@@ -30,7 +33,7 @@ from bandits_torch.experiments.starts import starts_of
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
-from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.recorder import versions
 from bandits_torch.threads import exactly, threads_for
 
@@ -205,7 +208,7 @@ def _played(
         "seconds": time.perf_counter() - clock,
         "device_name": _device_name(problem.arms.device),
         "threads": torch.get_num_threads(),
-        "knowledge": described_knowledge(problem.knowledge),
+        "knowledge": _known(problem.knowledge),
         "arm_names": list(getattr(problem, "arm_names", ())) or None,
         "advice": None if told is None else told.record(),
     }
@@ -244,6 +247,21 @@ def _page_text(asked: Race, told: Told | None, settings: dict[str, Any]) -> Page
     )
     shown = [name for name in named if name is not None]
     return PageText(heading, told.sentences, told.advice.verdict, shown, told.python, told.starts, facts)
+
+
+def _known(knowledge: Knowledge) -> dict[str, Any]:
+    """What was known beforehand, by path, as JSON holds it: a matrix by its shape, structure by its name."""
+    found: dict[str, Any] = {}
+    for path, leaf in description(knowledge, "knowledge").items():
+        value = leaf
+        if isinstance(leaf, Tensor):
+            numbers = leaf.squeeze()
+            value = numbers.tolist() if numbers.dim() <= 1 else f"a tensor of shape {tuple(leaf.shape)}"
+        elif is_structure(leaf) or (isinstance(leaf, float) and not math.isfinite(leaf)):
+            value = shown(leaf)
+        if "_constraint" not in path:
+            found[path.removeprefix("knowledge.")] = value
+    return found
 
 
 def _device(name: str) -> torch.device:
