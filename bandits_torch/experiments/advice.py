@@ -172,8 +172,8 @@ def with_whole_run(advice: Advice, whole: Advice, stuck: Collection[str]) -> Adv
 
     Whoever was stuck there, or surely worse than another, is not taken. If the leader is none of these, and likely the
     best, it is taken. Among those that cannot be told apart, where the leader fell (``"split"``), and where only the
-    whole shows a policy to be better than chance, by a tenth or more (``"late"``), it is ``auto``, which needs to be
-    told least, else who lost least in the whole.
+    whole shows a policy to be better than chance, by a tenth or more (``"late"``), it is ``auto``, which needs the
+    least prior knowledge, else who lost least in the whole.
 
     Args:
         advice: of several starts.

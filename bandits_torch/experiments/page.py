@@ -9,7 +9,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
+from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
-from bandits_torch.experiments.plots.pulls import plot_pulls
-from bandits_torch.experiments.plots.regret import plot_regret
-from bandits_torch.experiments.plots.starts import plot_starts
+from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, looks
 from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, summary
 from bandits_torch.experiments.starts import Starts
@@ -45,7 +45,7 @@ _VERDICTS = {
     "likely": "Likely",
     "tie": "Cannot be told apart",
     "split": "Depends on how long it runs",
-    "late": "Told by the long play alone",
+    "late": "Only the long play tells",
     "random": "No better than chance",
     "short": "Too short to tell",
 }
@@ -54,55 +54,48 @@ _CSS_COLOURS |= {COLOURS[-1]: "var(--ink)", GREY: "var(--grey)", GRID.lower(): "
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # beyond a hundredth of a point, which no screen shows
 
 
-@dataclass(frozen=True)
-class PageText:
-    """What a page says beside what the histories show.
-
-    Attributes:
-        heading: of the page, the name of the problem or the data.
-        advice: sentences, the first the one that matters.
-        verdict: of ``Advice``; None: not known.
-        policies: whose pulls are shown, before those of ``auto``; none: that of the least regret.
-        python: lines to begin with; None for none.
-        starts: what the advice comes from; None for none.
-        facts: names and values at the end of the page.
-    """
-
-    heading: str
-    advice: Sequence[str] = ()
-    verdict: str | None = None
-    policies: Sequence[str] = ()
-    python: str | None = None
-    starts: Starts | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def page(histories: Mapping[str, History], random: Tensor, problem: Problem, told: PageText) -> str:
+def page(
+    histories: Mapping[str, History],
+    random: Tensor,
+    problem: Problem,
+    heading: str,
+    compared: Comparison | None = None,
+    python: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> str:
     """The whole page. Every name is escaped, and the page forbids scripts and loading anything.
 
     Args:
         histories: by policy.
         random: (R, T) expected regret of playing at random.
         problem: that was played, for its summary and the best arms.
+        heading: the name of the problem or the data.
+        compared: the advice to begin with; None for none.
+        python: lines that put the policy to work; None for none.
+        facts: names and values at the end of the page.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
-    counts = (len(histories), "policy", "policies"), (first.replicates, "replicate")
+    counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
+    advice = None if compared is None else compared.advice
     return _TEMPLATES.get_template("page.html").render(
-        told=told,
-        size=", ".join(_count(*each) for each in ((first.horizon, "step"), *counts)),
+        heading=heading,
+        size=", ".join(_count(*each) for each in counts),
         colours=_css_variables(COLOURS[:-1], GREY),
         colours_on_dark=_css_variables(ON_DARK, GREY_ON_DARK),
-        verdict=_VERDICTS.get(told.verdict or ""),
+        advice=[] if compared is None else compared.sentences,
+        verdict=_VERDICTS["short" if advice is None else advice.verdict],
+        python=python,
         read=problem.summary(),
         **_table(shown, random),
         regret=_picture("regret", 3.6, partial(_draw_regret, shown, random)),
         bands=_bands(shown),
-        starts=_starts(told.starts, shown),
-        pulls=_pulls(shown, problem, told.policies),
+        starts=_starts(None if compared is None else compared.starts, shown),
+        pulls=_pulls(shown, problem, compared),
         arms=0 if problem.dim else problem.num_arms,
         most_arms=_MOST_ARMS,
         beliefs=_beliefs(shown),
+        facts=facts or {},
     )
 
 
@@ -138,50 +131,50 @@ def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figur
         ax.yaxis.set_major_formatter(EngFormatter(sep=""))  # 4M and 20k
 
 
-def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, str] | None:
+def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, Any] | None:
     if starts is None or not starts.steps:
         return None
     regret = {name: starts.regret[name] for name in order if name in starts.regret}
-    height = 0.9 + 0.32 * len(regret)
-    return _picture("starts", height, lambda figure: plot_starts(regret, starts.random, figure.add_subplot()))
+
+    def draw(figure: Figure) -> None:
+        plot_starts(regret, starts.random, figure.add_subplot())
+
+    picture = _picture("starts", 0.9 + 0.32 * len(regret), draw)
+    return {"count": len(starts.random), "steps": starts.steps, "picture": picture}
 
 
 def _pulls(
-    histories: Mapping[str, History], problem: Problem, first: Sequence[str]
+    histories: Mapping[str, History], problem: Problem, compared: Comparison | None
 ) -> dict[str, dict[str, str]]:
-    """Pictures of what the policies of most interest pulled, where there are arms to choose from."""
+    """Pictures of what the policies that the advice is about pulled, and ``auto``, where there are arms."""
     if problem.dim or problem.num_arms < 2:
         return {}
     best = best_arms(problem, next(iter(histories.values())).horizon)
-    if bool((best == best[:1]).all()):
-        best = best[:1]
-    lead = first or [str(summary(histories)["mean_cumulative_regret"].idxmin())]
+    rows = (
+        slice(None) if bool((best == best[:1]).all()) else slice(1)
+    )  # one, where each has a function of its own
+    if compared is None or compared.advice is None:
+        lead = [str(summary(histories)["mean_cumulative_regret"].idxmin())]
+    else:
+        advice, stuck = compared.advice, compared.stuck
+        lead = [
+            advice.taken or advice.policy,
+            advice.policy,
+            *(name for name in advice.tied if name in stuck),
+        ]
     shown = dict.fromkeys(name for name in (*lead, "auto") if name in histories)
     names = [str(name) for name in getattr(problem, "arm_names", range(problem.num_arms))]
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
 
     def draw(history: History, figure: Figure) -> None:
-        plot_pulls(history, best[:1], figure.add_subplot(), names=names)
+        kept = {
+            name: getattr(history, name)[rows] for name in ("arms", "rewards", "expected_rewards", "best")
+        }
+        plot_pulls(replace(history, **kept, trace={}), best[:1], figure.add_subplot(), names=names)
 
-    played = {
-        name: histories[name] if len(best) == 1 else _first_replicate(histories[name]) for name in shown
-    }
     return {
-        name: _picture(f"pulls{i}", height, partial(draw, history))
-        for i, (name, history) in enumerate(played.items())
+        name: _picture(f"pulls{i}", height, partial(draw, histories[name])) for i, name in enumerate(shown)
     }
-
-
-def _first_replicate(history: History) -> History:
-    return History(
-        history.arms[:1],
-        history.rewards[:1],
-        history.expected_rewards[:1],
-        history.best[:1],
-        history.times,
-        history.seconds,
-        meta=history.meta,
-    )
 
 
 def _beliefs(histories: Mapping[str, History]) -> dict[str, Any] | None:
