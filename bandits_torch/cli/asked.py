@@ -167,7 +167,7 @@ def send_options(
 
     Args:
         options: ``taker.key=value``; or ``key=value`` for the problem if it accepts the key, else for every
-            policy that does and has no ``taker.key=value`` of its own.
+            policy that does, unless ``taker.key=value`` is given for it.
         accepted: the keys each taker accepts, by the taker's name: ``problem`` and the raced policies.
         problem: the taker's name of the problem; a name that no taker has sends a bare key to all that accept it.
 

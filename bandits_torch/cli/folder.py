@@ -146,7 +146,7 @@ class RaceFolder:
 
     def begin_report(self) -> None:
         """Note that files of the report may be there from now on, although ``run.json`` is not."""
-        if self._record.exists():
+        if self.begun() is not None:
             self._write_record(reporting=True)
 
     def leave(self) -> None:

@@ -208,14 +208,15 @@ def _beside(advice: Advice) -> str:
 
 def snippet(policy: str, data: str, problem_options: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Python that builds the policy, lets it learn from the record, and asks it in a live system."""
-    told = "".join(f", {key}={value!r}" for key, value in problem_options.items())
-    own = "".join(f", {key}={value!r}" for key, value in options.items())
+    of_problem, of_policy = (
+        "".join(f", {key}={value!r}" for key, value in given.items()) for given in (problem_options, options)
+    )
     return "\n".join(
         [
             "from bandits_torch import AskTell, make, recipes, run",
             "",
-            f'problem = make("replay", data={data!r}{told})',
-            f'policy = recipes.build("{policy}", problem, replicates=1, horizon=problem.horizon{own})',
+            f'problem = make("replay", data={data!r}{of_problem})',
+            f'policy = recipes.build("{policy}", problem, replicates=1, horizon=problem.horizon{of_policy})',
             "run(policy, problem, problem.horizon)                          # learns from the record",
             "live = AskTell(policy)                                         # keep it with save_policy, load_policy",
             "question = live.ask(problem.time(problem.horizon) + 1)         # one usual gap between rows later",

@@ -69,11 +69,13 @@ def test_a_folder_of_checkpoints_of_somebody_else_s_is_refused(out, name, argume
     assert_refused(race(out, *arguments), "which no race of this version wrote", out, held(out))
 
 
-def test_a_race_without_checkpoints_does_not_touch_that_folder(out):
+@pytest.mark.parametrize("name", ["weights.bin", "race.json"])
+def test_a_race_without_checkpoints_does_not_touch_that_folder(out, name):
     (out / "checkpoints").mkdir(parents=True)
-    (out / "checkpoints" / "weights.bin").write_text("mine")
+    (out / "checkpoints" / name).write_text("mine")
     assert race(out).exit_code == 0
-    assert sorted(held(out)) == ["checkpoints/weights.bin", *REPORT]
+    assert sorted(held(out)) == [f"checkpoints/{name}", *REPORT]
+    assert held(out)[f"checkpoints/{name}"] == b"mine"
 
 
 def test_what_is_put_among_the_checkpoints_stays(out, cut_off):

@@ -21,6 +21,7 @@ from bandits_torch.experiments.plots.style import (
     named,
     thinned,
     title_of,
+    with_trace,
 )
 from bandits_torch.history import History
 
@@ -56,10 +57,7 @@ def plot_beliefs(
     Returns the figure. Raises ValueError where no history has such a trace.
     """
     shown = named(histories)
-    found = {name: h for name, h in shown.items() if all(belief in h.trace for belief in BELIEFS)}
-    validation.require(
-        len(found) > 0, "histories", list(shown), f"at least one with {', '.join(BELIEFS)} in its trace"
-    )
+    found = with_trace(shown, BELIEFS)
     if figure is None:
         figure = Figure(figsize=(8.0, 7.2), dpi=150, layout="constrained")
     axes, look = figure.subplots(len(_TITLES), 1, sharex=True), looks(shown)
@@ -111,10 +109,7 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
     pyplot does not manage. Raises ValueError where no history has such a trace, and for
     fewer names than priors.
     """
-    played = {name: h.trace["prior"] for name, h in histories.items() if "prior" in h.trace}
-    validation.require(
-        len(played) > 0, "histories", list(histories), "at least one with 'prior' in its trace"
-    )
+    played = {name: h.trace["prior"] for name, h in with_trace(histories, ["prior"]).items()}
     most = int(max(prior.max() for prior in played.values())) + 1
     count = most if names is None else len(names)
     validation.require(count >= most, "names", names, f"names of {most} or more priors")
