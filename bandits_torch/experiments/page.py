@@ -25,7 +25,7 @@ from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
 from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, looks
-from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, summary
+from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
 from bandits_torch.problems.problem import Problem
@@ -101,28 +101,27 @@ def page(
 
 def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
     """A row for each policy, the best first, and one for drawing at random."""
-    look, frame = looks(histories), summary(histories).sort_values("mean_cumulative_regret")
-    at_random = float(random.sum(-1).mean())
+    look, (frame, at_random) = looks(histories), standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
 
     def cells(regret: float) -> dict[str, str]:
         written_out = 1000 <= abs(regret) < WRITTEN_OUT
         return {
             "width": f"{max(0.0, 100 * regret / most):.1f}%",
-            "share": f"{100 * regret / at_random:.1f} %" if at_random > 0 else "",
             "regret": f"{regret:,.0f}".replace(",", "\u202f") if written_out else f"{regret:.4g}",
         }
 
     rows = [
-        cells(row["mean_cumulative_regret"])
-        | {
+        {
             "name": name,
             "colour": _CSS_COLOURS[look[str(name)][0].lower()],
+            "share": "" if math.isnan(row["of_random"]) else f"{row['of_random']:.1f} %",
             "ms": f"{row['ms_per_step']:.2f}",
+            **cells(row["mean_cumulative_regret"]),
         }
         for name, row in frame.iterrows()
     ]
-    return {"rows": rows, "at_random": cells(at_random)}
+    return {"rows": rows, "at_random": cells(at_random) | {"share": "100 %" if at_random > 0 else ""}}
 
 
 def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figure) -> None:
