@@ -233,18 +233,22 @@ def _report(
 
 
 def _known(knowledge: Knowledge) -> dict[str, Any]:
-    """What was known beforehand, by path, as JSON holds it: a matrix by its shape, structure by its name."""
-    found: dict[str, Any] = {}
-    for path, leaf in description(knowledge, "knowledge").items():
-        value = leaf
-        if isinstance(leaf, Tensor):
-            numbers = leaf.squeeze()
-            value = numbers.tolist() if numbers.dim() <= 1 else f"a tensor of shape {tuple(leaf.shape)}"
-        elif is_structure(leaf) or (isinstance(leaf, float) and not math.isfinite(leaf)):
-            value = shown(leaf)
-        if "_constraint" not in path:
-            found[path.removeprefix("knowledge.")] = value
-    return found
+    """What was known beforehand, by path, as JSON holds it: matrices and structure in words."""
+    known = description(knowledge, "knowledge")
+    return {
+        path.removeprefix("knowledge."): _plain(leaf)
+        for path, leaf in known.items()
+        if "_constraint" not in path  # of a hyperparameter's range, as gpytorch's kernels name it
+    }
+
+
+def _plain(leaf: Any) -> Any:
+    if isinstance(leaf, float):
+        return leaf if math.isfinite(leaf) else shown(leaf)
+    if isinstance(leaf, Tensor):
+        numbers = leaf.squeeze()
+        return numbers.tolist() if numbers.dim() <= 1 and numbers.isfinite().all() else shown(leaf)
+    return shown(leaf) if is_structure(leaf) else leaf
 
 
 def _device(name: str) -> torch.device:
