@@ -22,6 +22,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 _PLAIN = (bool, int, float, str, type(None))
+_LOOKED_INTO = (__name__.partition(".")[0], "builtins", "collections", "functools")
 _WHOLE = 4096  # numbers of a tensor that is written down; of a larger one a digest is
 _LIST = 32  # numbers of a list that are looked at one by one; a longer one is taken for a tensor
 _DIGITS = 26  # bits of the mantissa that a digest looks at
@@ -86,12 +87,18 @@ def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:
     return noting
 
 
-def description(thing: Any, name: str) -> dict[str, Any]:
-    """What ``thing`` was built with, by path: numbers, words and tensors, and in angle brackets its structure."""
-    return dict(_walk(thing, name, {}))
+def description(thing: Any, name: str, *, foreign: bool = True) -> dict[str, Any]:
+    """What ``thing`` was built with, by path: numbers, words and tensors, and in angle brackets its structure.
+
+    ``foreign=False``: of an object of another library, such as a simulator, which may have a state of its own, only the
+    kind counts; containers, functions and modules of torch are looked into.
+    """
+    return dict(_walk(thing, name, {}, foreign))
 
 
-def _walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _walk(
+    value: Any, path: str, seen: dict[int, tuple[str, Any]], foreign: bool
+) -> Iterator[tuple[str, Any]]:
     leaf = leaf_of(value)
     if leaf is not None or value is None:
         yield path, leaf
@@ -102,8 +109,10 @@ def _walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[t
     if not isinstance(value, (tuple, type)):
         seen[id(value)] = path, value  # which keeps it alive, and the number its own
     yield path, f"<{_name(value)}>"
-    for key, item in items_of(value):
-        yield from _walk(item, f"{path}{key}", seen)
+    library = type(value).__module__.partition(".")[0]
+    if foreign or library in _LOOKED_INTO or isinstance(value, torch.nn.Module):
+        for key, item in items_of(value):
+            yield from _walk(item, f"{path}{key}", seen, foreign)
 
 
 def leaf_of(value: Any) -> Any:
