@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -20,7 +20,6 @@ from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import name_of, versions
 from bandits_torch.state_files import check_kinds, described, read_state, whole_or_refused, write_state
 
-_PLAIN = (bool, int, float, str, type(None))
 _DIFFERENCES_SHOWN = 3
 
 
@@ -124,8 +123,10 @@ def what_is_run(
     policy: Policy, problem: Problem, horizon: int, seed: int, first_replicate: int
 ) -> dict[str, Any]:
     """Plain values that tell a run from others: names, sizes, seed, settings, and the policy's state at the start."""
-    state = described(policy.state_dict())
-    built = description(policy, "policy").items()
+    built = description(policy, "policy")
+    for name, value in vars(problem).items():
+        if not name.startswith("_"):
+            built |= description(value, f"problem.{name}", foreign=False)
     return {
         "policy's name": name_of(policy),
         "problem": name_of(problem),
@@ -135,37 +136,10 @@ def what_is_run(
         "first_replicate": first_replicate,
         "num_arms": policy.num_arms,
         "device": str(problem.arms.device),
-        **{key: described(leaf)[""] if isinstance(leaf, Tensor) else leaf for key, leaf in built},
-        **{f"policy's state{key}": value for key, value in state.items()},
-        **{f"problem{key}": value for key, value in settings(problem).items()},
+        **{key: described(leaf)[""] if isinstance(leaf, Tensor) else leaf for key, leaf in built.items()},
+        **described(policy.state_dict(), "policy's state"),
         "problem's rewards at step 1": described(problem.expected_rewards(1))[""],
     }
-
-
-def settings(thing: Any) -> dict[str, Any]:
-    """Plain values and tensors among the public attributes of an object of this package, and of those it holds."""
-    return dict(_settings(thing, "", {id(thing)}))
-
-
-def _settings(thing: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(thing).items():
-        if not name.startswith("_"):
-            yield from _setting(value, f"{where}.{name}", seen)
-
-
-def _setting(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (Tensor, *_PLAIN)):
-        yield from described(value, where).items()
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            yield from _setting(item, f"{where}[{i}]", seen)
-    elif callable(value) and hasattr(value, "__qualname__"):
-        yield where, value.__qualname__
-    elif type(value).__module__.partition(".")[0] == __name__.partition(".")[0] and id(value) not in seen:
-        seen.add(id(value))
-        yield f"{where}", type(value).__name__
-        if hasattr(value, "__dict__"):
-            yield from _settings(value, where, seen)
 
 
 def _require_same_run(path: str, written: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

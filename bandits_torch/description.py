@@ -12,7 +12,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import gpytorch
 import numpy as np
@@ -22,6 +22,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 _PLAIN = (bool, int, float, str, type(None))
+_LOOKED_INTO = (__name__.partition(".")[0], "builtins", "collections", "functools")
 _WHOLE = 4096  # numbers of a tensor that is written down; of a larger one a digest is
 _LIST = 32  # numbers of a list that are looked at one by one; a longer one is taken for a tensor
 _DIGITS = 26  # bits of the mantissa that a digest looks at
@@ -61,26 +62,14 @@ def _kept(value: Any) -> Any:
 
 
 class Described:
-    """Notes what it is built with; the base of policies and of the parts they are put together from.
+    """Notes what it is built with; the base of policies and of the parts they are put together from."""
 
-    Attributes:
-        changeable: arguments that may differ from those of a state it takes up: nothing in a state is computed with
-            them, or ``keep_settings`` computes it anew. None unless a class says so.
-        opaque: whether no part below may have such arguments, since this one learns them, or remembers what rests on
-            them.
-    """
-
-    changeable: ClassVar[tuple[str, ...]] = ()
-    opaque: ClassVar[bool] = False
     _built_with: BuiltWith
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = _noting(cls, cls.__init__)  # type: ignore[method-assign]
-
-    def keep_settings(self, own: Any) -> None:
-        """A state has been taken up; go back to the ``changeable`` arguments of ``own``, a copy of before."""
 
 
 def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:
@@ -98,12 +87,18 @@ def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:
     return noting
 
 
-def description(thing: Any, name: str) -> dict[str, Any]:
-    """What ``thing`` was built with, by path: numbers, words and tensors, and in angle brackets its structure."""
-    return dict(_walk(thing, name, {}))
+def description(thing: Any, name: str, *, foreign: bool = True) -> dict[str, Any]:
+    """What ``thing`` was built with, by path: numbers, words and tensors, and in angle brackets its structure.
+
+    ``foreign=False``: of an object of another library, such as a simulator, which may have a state of its own, only the
+    kind counts; containers, functions and modules of torch are looked into.
+    """
+    return dict(_walk(thing, name, {}, foreign))
 
 
-def _walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _walk(
+    value: Any, path: str, seen: dict[int, tuple[str, Any]], foreign: bool
+) -> Iterator[tuple[str, Any]]:
     leaf = leaf_of(value)
     if leaf is not None or value is None:
         yield path, leaf
@@ -114,8 +109,10 @@ def _walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[t
     if not isinstance(value, (tuple, type)):
         seen[id(value)] = path, value  # which keeps it alive, and the number its own
     yield path, f"<{_name(value)}>"
-    for key, item in items_of(value):
-        yield from _walk(item, f"{path}{key}", seen)
+    library = type(value).__module__.partition(".")[0]
+    if foreign or library in _LOOKED_INTO or isinstance(value, torch.nn.Module):
+        for key, item in items_of(value):
+            yield from _walk(item, f"{path}{key}", seen, foreign)
 
 
 def leaf_of(value: Any) -> Any:

@@ -1,17 +1,16 @@
-"""In what two descriptions differ, how that is said, and where a difference may stand."""
+"""In what two descriptions differ, and how an error message says it."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bandits_torch.description import Described, is_structure, items_of
+from bandits_torch.description import is_structure
 
 _ALIKE = 1e-9  # relative: numbers computed on another machine or thread count differ by less
 
@@ -66,30 +65,3 @@ def shown(leaf: Any) -> str:
     if leaf.numel() <= 6:
         return repr(leaf.tolist())
     return f"a tensor of shape {tuple(leaf.shape)}, {hashlib.sha256(leaf.numpy().tobytes()).hexdigest()[:6]}"
-
-
-def changeable_part(thing: Any, path: str) -> tuple[Described, Any] | None:
-    """The part on the way to ``path``, which begins with a name of ``thing``, that lets the setting there differ; and
-    what holds that part."""
-    above = None
-    while isinstance(thing, (Described, list, tuple)):
-        found = _next(thing, path)
-        if found is None:
-            return None
-        name, part, path = found
-        if isinstance(thing, Described) and name in thing.changeable:
-            return thing, above
-        if isinstance(thing, Described) and thing.opaque:
-            return None
-        above, thing = thing, part
-    return None
-
-
-def _next(thing: Any, path: str) -> tuple[str, Any, str] | None:
-    """The item of ``thing`` on the way to a path whose first name is its own; its name, and the path from there."""
-    own = re.match(r"\[\d+\]|[^.\[]*", path)
-    rest = path[own.end() :] if own else path
-    for key, item in items_of(thing):
-        if rest == key or rest.startswith((f"{key}.", f"{key}[")):
-            return key.lstrip("."), item, rest.lstrip(".")
-    return None

@@ -10,21 +10,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
-
 from bandits_torch import validation
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
 from bandits_torch.description import description
-from bandits_torch.differing import changeable_part, differences, shown
+from bandits_torch.differing import differences, shown
 from bandits_torch.files import remove_parts, writing_alone
-from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.rebuilding import rebuilt
 from bandits_torch.recorder import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
 _DIFFERENCES_SHOWN = 8
-_WAYS = ("error", "file", "mine")
 _saved_as: WeakKeyDictionary[Any, dict[str, str]] = (
     WeakKeyDictionary()
 )  # the save of each file that is a policy's own
@@ -103,16 +99,10 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     Where this differs from ``policy``:
 
     * ``"error"``: a ValueError lists all differences.
-    * ``"file"``: the policy takes the file's settings. It is rebuilt with all its parts and continues exactly as the
-      saved one; references to its former parts become invalid.
-    * ``"mine"``: the policy keeps its own settings and takes the learned state. Only settings on which no learned state
-      depends may differ: width, acquisition and search; a schedule of fits; the thresholds of
-      ``EventTriggeredRestart``; and kernel, noise variance and prior mean of an ``ArmGP`` or ``OnlineGP``, if they are
-      not learned. The model then learns its observations again under its own settings, at that cost, and what else was
-      judged by it begins anew, as after a fit: eliminated priors, accounts of observations dropped.
+    * ``"file"``: the policy takes the file's settings, but no other structure (classes, arms, functions). It is rebuilt
+      with all its parts and continues exactly as the saved one; references to its former parts become invalid.
 
-    Neither accepts another structure (classes, arms, functions; under ``"mine"`` also windows and seeds). Meanwhile
-    the calls of other threads wait (``AskTell``).
+    Meanwhile the calls of other threads wait (``AskTell``).
 
     Args:
         path: of the file that ``save_policy`` wrote.
@@ -122,7 +112,8 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or format, or of a policy that
     differs; the policy then stays unchanged. Warns of other package versions.
     """
-    validation.require(on_difference in _WAYS, "on_difference", on_difference, "'error', 'file' or 'mine'")
+    known = on_difference in ("error", "file")
+    validation.require(known, "on_difference", on_difference, "'error' or 'file'")
     _check_stateful(policy)
     name = os.fspath(path)
     header, content = read_state(path, "policy")
@@ -134,17 +125,12 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
         found = differences(built, own)
         if found and on_difference == "error":
             raise ValueError(_listed(name, found, built, own))
-        changed = _changed_parts(name, policy, found, built, own) if on_difference == "mine" else []
-        with_file = found and on_difference == "file"
-        target = _as_in_file(name, policy, found, built, own) if with_file else policy
+        target = _as_in_file(name, policy, found, built, own) if found else policy
         before = copy.deepcopy(policy.state_dict())
         with whole_or_refused(name, "policy"):
             try:
                 check_kinds(state, target.state_dict(), "state")
                 target.load_state_dict(state)
-                for part, settings, above in changed:
-                    part.keep_settings(settings)
-                    _tell_of_other_settings(part, above)
             except Exception:
                 policy.load_state_dict(before)
                 raise
@@ -164,27 +150,6 @@ def _become(policy: Stateful, made: Stateful) -> None:
     vars(policy).update(vars(made))
 
 
-def _changed_parts(
-    name: str, policy: Stateful, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]
-) -> list[tuple[Any, Any, Any]]:
-    """The parts whose settings are kept, with copies of them and what holds them; ValueError if some difference lies
-    elsewhere."""
-    parts = {path: changeable_part(policy, path) for path in found}
-    fixed = [path for path, part in parts.items() if part is None]
-    if fixed:
-        raise ValueError(
-            _listed(name, fixed, built, own, "cannot be kept, since what was learned rests on it: ")
-        )
-    unique = {id(found[0]): found for found in parts.values() if found is not None}
-    return [(part, copy.deepcopy(part), above) for part, above in unique.values()]
-
-
-def _tell_of_other_settings(part: Any, above: Any) -> None:
-    """The policy of a model hears that its hyperparameters are others than those that its records rest on."""
-    if isinstance(part, OnlineModel) and hasattr(above, "refitted"):
-        above.refitted(torch.ones(above.replicates, dtype=torch.bool, device=part.noise_variance.device))
-
-
 def _as_in_file(
     name: str, policy: Stateful, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]
 ) -> Any:
@@ -197,9 +162,7 @@ def _as_in_file(
         raise ValueError(f"{said}; these cannot be taken from the file: {error}") from error
 
 
-def _listed(
-    name: str, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any], why: str = ""
-) -> str:
+def _listed(name: str, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     none = "<nothing>"
     lines = [
         f"{path} was {shown(built.get(path, none))} and is {shown(own.get(path, none))}"
@@ -207,13 +170,9 @@ def _listed(
     ]
     more = len(found) - len(lines)
     return (
-        f"{name!r} must be of a policy built in the same way: {why}{'; '.join(lines)}"
+        f"{name!r} must be of a policy built in the same way: {'; '.join(lines)}"
         + (f"; and {more} more differences" if more > 0 else "")
-        + (
-            ""
-            if why
-            else " (on_difference='file' takes the file's settings, 'mine' keeps these, where they can)"
-        )
+        + " (on_difference='file' takes the file's settings, where it can)"
     )
 
 

@@ -1,7 +1,8 @@
 """Nested state (dicts, lists, tensors, plain values) as a file that is read without executing anything.
 
-The file is a NumPy archive. It has one flat array per dtype, which concatenates all tensors of that dtype, and a JSON
-header with the kind of the file and the position of each tensor. The archive's checksums detect damage.
+The file is a NumPy archive: ``np.load`` reads it. Each tensor is an array, named by its path in the state, such as
+``policy/state/model/mean``; ``header`` is JSON, as bytes: the kind of the file, and whatever is not a tensor. The
+archive's checksums detect damage.
 Not ``torch.save`` and ``torch.load(weights_only=True)``: a flipped bit in a tensor passes unnoticed there, and a row of
 a matrix is written with the whole matrix. Here, too, what cannot be written is refused with its place in the state, and
 a file of another kind or of a newer version is named as such from its header alone.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,12 @@ from bandits_torch import validation
 from bandits_torch.files import atomic_write, interrupts_held_back
 
 FORMAT = "bandits_torch state"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _OLDER = {  # what versions lacked that are no longer read
     1: "which did not say how what it holds was built",
     2: "in which models held their kernels and noise several times",
     3: "in which every policy named what it knows in a way of its own",
+    4: "in which tensors had no names",
 }
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -47,11 +48,10 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
     Raises TypeError, before writing, for a state that holds anything else.
     """
     packed = _Packed()
-    tree = packed.add(state, "state")
+    tree = packed.add(state, "state", kind)
     own = {"format": FORMAT, "version": FORMAT_VERSION, "kind": kind}
     text = json.dumps({**header, **own, "state": tree})
-    arrays: dict[str, Any] = {name: torch.cat(parts).numpy() for name, parts in packed.parts.items()}
-    arrays["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    arrays: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **packed.tensors}
     with interrupts_held_back(), atomic_write(path) as file:
         np.savez(file, **arrays)
 
@@ -72,7 +72,7 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
         header = json.loads(arrays.pop("header").tobytes())
     _check_header(name, kind, header)
     with whole_or_refused(name, kind):
-        state = _unpacked(header.pop("state"), {key: torch.from_numpy(a) for key, a in arrays.items()})
+        state = _unpacked(header.pop("state"), arrays)
     return header, state
 
 
@@ -137,40 +137,36 @@ def _check_header(name: str, kind: str, header: Any) -> None:
 
 
 class _Packed:
-    """Tensors end to end by dtype, and nested values as JSON holds them."""
+    """Tensors by name, and nested values as JSON holds them."""
 
     def __init__(self) -> None:
-        self.parts: dict[str, list[Tensor]] = {}
-        self._length: dict[str, int] = {}
+        self.tensors: dict[str, np.ndarray] = {}
 
-    def add(self, value: Any, where: str) -> Any:
+    def add(self, value: Any, where: str, name: str) -> Any:
         """``value`` for JSON: an object has one key, ``tensor``, ``tuple`` or ``dict``; lists are lists."""
         if isinstance(value, Tensor):
-            return {"tensor": self._add_tensor(value, where)}
+            return {"tensor": self._add_tensor(value.detach(), where, name)}
         if isinstance(value, Mapping):
             pairs = [
-                [self.add(key, where), self.add(item, f"{where}[{key!r}]")] for key, item in value.items()
+                [self.add(key, where, name), self.add(item, f"{where}[{key!r}]", f"{name}/{key}")]
+                for key, item in value.items()
             ]
             return {"dict": pairs}
         if isinstance(value, (list, tuple)):
-            items = [self.add(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            items = [self.add(item, f"{where}[{i}]", f"{name}/{i}") for i, item in enumerate(value)]
             return {"tuple": items} if isinstance(value, tuple) else items
         if not isinstance(value, _PLAIN):
             raise TypeError(f"{where} must be a tensor or a plain value, got {type(value).__name__}")
         return value
 
-    def _add_tensor(self, value: Tensor, where: str) -> list[Any]:
-        value = value.detach()
-        order = _order(value)
-        flat = value.cpu().permute(order).reshape(-1)
+    def _add_tensor(self, value: Tensor, where: str, name: str) -> list[Any]:
+        while name in self.tensors:  # keys 1 and "1" have one name
+            name += "'"
         try:
-            name = str(flat[:0].numpy().dtype)
+            self.tensors[name] = array = value.cpu().numpy()
         except TypeError as error:
             raise TypeError(f"{where} must be of a dtype that NumPy has, got {value.dtype}") from error
-        start = self._length.get(name, 0)
-        self._length[name] = start + len(flat)
-        self.parts.setdefault(name, []).append(flat)
-        return [name, start, list(value.shape), str(value.device), order]
+        return [name, array.dtype.name, list(value.shape), str(value.device), _order(value)]
 
 
 def _order(value: Tensor) -> list[int]:
@@ -180,7 +176,7 @@ def _order(value: Tensor) -> list[int]:
     return order if value.permute(order).is_contiguous() else list(range(value.dim()))
 
 
-def _unpacked(tree: Any, arrays: Mapping[str, Tensor]) -> Any:
+def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """Counterpart of ``_Packed``."""
     if isinstance(tree, list):
         return [_unpacked(item, arrays) for item in tree]
@@ -193,12 +189,13 @@ def _unpacked(tree: Any, arrays: Mapping[str, Tensor]) -> Any:
         return {_unpacked(key, arrays): _unpacked(item, arrays) for key, item in content}
     if tag != "tensor":
         raise ValueError(f"unknown entry {tag!r}")
-    name, start, shape, device, order = content
-    natural = all(type(size) is int and size >= 0 for size in (start, *shape))
-    if not natural or sorted(order) != list(range(len(shape))):
-        raise ValueError(f"bad place of a tensor {content!r}")
-    part = arrays[name][start : start + math.prod(shape)].reshape([shape[k] for k in order])
-    return part.clone().permute([order.index(k) for k in range(len(shape))]).to(device)
+    name, dtype, shape, device, order = content
+    array = arrays[name]
+    found = [array.dtype.name, list(array.shape), sorted(order)]
+    if found != [dtype, shape, list(range(len(shape)))]:
+        raise ValueError(f"{name} must be {dtype} of shape {shape} in the order {order}, got {found}")
+    as_it_lay = torch.from_numpy(array).permute(order).clone(memory_format=torch.contiguous_format)
+    return as_it_lay.permute([order.index(k) for k in range(len(shape))]).to(device)
 
 
 def described(value: Any, where: str = "") -> dict[str, Any]:

@@ -240,31 +240,33 @@ _BETTER = ("tv_gp_ucb w=2", "band_gp_ucb", "band_gp_ucb")
 
 PRINTED = (
     Printed(
-        "README.md",
+        "docs/what_to_expect.md",
         "a step takes {} with 1 000 arms and {} with 100 000. The fastest plain BoTorch program takes {} and {} times",
         on(_SPEED, *(row.format(arms) for row in (_OURS, _TIMES) for arms in ("1 000", "100 000"))),
     ),
     Printed(
-        "README.md",
-        "25 replicates of 30 000 steps of IGP-UCB on 100 arms take {}.\n* Compared",
+        "docs/what_to_expect.md",
+        "25 replicates of 30 000 steps of IGP-UCB on 100 arms take {}. Nothing has been measured",
         on(_SPEED, r"\| 100 \| 25 \| 30 000 \| ([^|]+) \|"),
     ),
     Printed(
-        "README.md", "at most {} of the prior standard deviation in float64 and {} in float32", _million_steps
+        "docs/what_to_expect.md",
+        "at most {} of the prior standard deviation in float64 and {} in float32",
+        _million_steps,
     ),
-    Printed("README.md", "the tests try some {} bad inputs", _bad_inputs),
+    Printed("docs/what_to_expect.md", "the tests try some {} bad inputs", _bad_inputs),
     Printed(
-        "README.md",
+        "docs/what_to_expect.md",
         "on {} of {} moving test functions the best of our policies has the least mean regret; on the others it has {} "
         "more than",
         _over_a_box,
     ),
     Printed(
-        "README.md",
+        "docs/domains.md",
         "has less regret than BoTorch's UCB, W-DBO and Xopt on {} of {} moving functions",
         on(_CLOCK, r"## 30 s.*?Less on (\d+)", r"## 30 s.*?At least eight functions: (\d+)"),
     ),
-    Printed("docs/command_line.md", "its command it is\n\n{}\nFor this advice", _advice),
+    Printed("docs/race_a_table.md", "its command it is\n\n{}\nFor this advice", _advice),
     Printed(
         "docs/gpu.md",
         "makes a block {} to {} times faster, which repays the compiling after more than {} steps",
@@ -280,7 +282,7 @@ PRINTED = (
     Printed(
         _WHICH,
         "it loses {} % of what random play loses. The best of {} policies, picked for each environment in hindsight, "
-        "loses {} %. Told nothing at all, `auto` loses {} %.",
+        "loses {} %. Without the kernel, `auto` loses {} %.",
         on(
             _AUTO,
             r"\| `auto` \| all \| \d+ \| [\d.]+ \| ([\d.]+)%",

@@ -1,7 +1,6 @@
-"""Writes a page for every public name, and one for every room that lists its names: what ``__all__`` says is public.
+"""Write a page for every public name (those in an ``__all__``), and one for every package that lists its names.
 
-So a new name appears by itself. A name that several packages export is documented in the deepest of them and linked
-from the others.
+A name that several packages export is documented in the deepest of them and linked from the others.
 """
 
 import importlib
@@ -21,11 +20,11 @@ _KINDS = {
     "Functions": inspect.isfunction,
     "Tables": lambda value: not callable(value),
 }
-TOOLS = ("ax", "gest_api", "optuna", "pydantic", "ray", "xopt")  # what integrations import, an extra each
+TOOLS = ("ax", "gest_api", "numba", "optuna", "pydantic", "ray", "xopt")  # what extras install
 
 
 def write(folder: Path) -> None:
-    """Write the pages that differ from those there; remove those of names that are gone."""
+    """Write the pages that have changed; remove those of names that are gone."""
     rooms = public_names()
     shallow_first = sorted(rooms, key=lambda room: room.count("."))
     home = {id(value): f"{room}.{name}" for room in shallow_first for name, value in rooms[room].items()}
@@ -33,8 +32,8 @@ def write(folder: Path) -> None:
     for room, members in rooms.items():
         links = {name: home[id(value)] for name, value in members.items()}
         pages[room] = _room(room, members, links)
-        own = {name: link for name, link in links.items() if link == f"{room}.{name}"}
-        pages |= {link: _page(link, members[name]) for name, link in own.items()}
+        here = {name: link for name, link in links.items() if link == f"{room}.{name}"}
+        pages |= {link: _page(link, members[name]) for name, link in here.items()}
     folder.mkdir(exist_ok=True)
     for name, text in pages.items():
         path = folder / f"{name}.rst"
@@ -77,14 +76,14 @@ def _index(rooms) -> str:
 
 
 def _room(room: str, members, links) -> str:
-    own = [link for name, link in links.items() if link == f"{room}.{name}"]
+    here = [link for name, link in links.items() if link == f"{room}.{name}"]
     lines = [_title(room), f".. automodule:: {room}", "   :no-members:", ""]
     for kind, is_kind in _KINDS.items():
         names = [name for name, value in members.items() if is_kind(value)]
         entries = [(f":py:obj:`{name} <{links[name]}>`", _summary(members[name])) for name in names]
         lines += [f".. rubric:: {kind}", "", *_table(entries)] if entries else []
     lines += _recipes() if room == "bandits_torch.recipes" else []
-    return "\n".join(lines + _toctree(own, f"{room}."))
+    return "\n".join(lines + _toctree(here, f"{room}."))
 
 
 def _recipes() -> list[str]:
@@ -101,12 +100,12 @@ def _page(link: str, value: object) -> str:
     room, _, name = link.rpartition(".")
     head = [_title(name), f".. currentmodule:: {room}", ""]
     if inspect.isclass(value):
-        # What a model has of its kind is told on its own page; what all models have, on that of OnlineModel.
-        its_own = (
+        # What all models share is documented on the page of OnlineModel alone.
+        inherited = (
             ["   :inherited-members: Module, Model, OnlineModel"] if issubclass(value, OnlineModel) else []
         )
         return "\n".join(
-            [*head, f".. autoclass:: {name}", "   :members:", *its_own, "   :show-inheritance:", ""]
+            [*head, f".. autoclass:: {name}", "   :members:", *inherited, "   :show-inheritance:", ""]
         )
     if inspect.isfunction(value):
         return "\n".join([*head, f".. autofunction:: {name}", ""])
@@ -114,7 +113,7 @@ def _page(link: str, value: object) -> str:
 
 
 def _summary(value: object) -> str:
-    """What a name is, in a line; a table's is what it holds, since values have no docstrings of their own."""
+    """What a name is, in a line; of a table, which has no docstring, its items."""
     if callable(value):
         return _first_line(value)
     return f"A {type(value).__name__} of {', '.join(f'``{item}``' for item in value)}."

@@ -18,7 +18,7 @@ from sphinx.util.inspect import stringify_signature
 import bandits_torch
 
 project = "bandits_torch"
-author = "the authors of bandits_torch"
+author = "The bandits_torch developers"
 copyright = author
 version = release = bandits_torch.__version__
 
@@ -29,7 +29,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "repository/README.md"]
+exclude_patterns = ["_build"]
 default_role = "literal"
 highlight_language = "none"
 toc_object_entries_show_parents = "hide"
@@ -48,7 +48,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
-napoleon_custom_sections = [("Attributes", "params_style")]  # so that "a, b: what they are" stays together
+napoleon_custom_sections = [("Attributes", "params_style")]  # keeps "a, b: what they are" together
 
 html_theme = "furo"
 html_title = "bandits_torch"
@@ -67,16 +67,15 @@ def setup(app):
     repository.mirror(here.parent, here / "repository")
     with mock(autodoc_mock_imports):
         api_pages.write(here / "api")
-    app.connect("source-read", repository.start_page)
     app.connect("autodoc-process-docstring", docstrings.to_restructured_text, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", readable_signature)
 
 
 def readable_signature(app, what, name, obj, options, signature, returns):
-    """Handler of ``autodoc-process-signature``: a function that is a default by its name; of a class that derives from
-    a stand-in of Sphinx, whose ``__new__`` takes anything, that of ``__init__``.
+    """Handler of ``autodoc-process-signature``: shows a default that is a function by its name. A class that derives
+    from one of Sphinx's mocks, whose ``__new__`` takes anything, gets the signature of its ``__init__``.
     """
     if what == "class" and hasattr(obj, "__sphinx_mock__"):
-        own = signature_of(obj.__init__, bound_method=True) if "__init__" in vars(obj) else Signature()
-        signature = stringify_signature(own, show_return_annotation=False, unqualified_typehints=True)
+        shown = signature_of(obj.__init__, bound_method=True) if "__init__" in vars(obj) else Signature()
+        signature = stringify_signature(shown, show_return_annotation=False, unqualified_typehints=True)
     return signature and re.sub(r"<function (\w+)>", r"\1", signature), returns

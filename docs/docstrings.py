@@ -1,8 +1,8 @@
-"""Docstrings as they are written, made readable by docutils.
+"""Turn docstrings into reStructuredText.
 
-They are plain text in Google's layout: ``code`` in double backticks, lists with an asterisk, equations indented. What
-reStructuredText would read something else into, |t - t'|, x_, (*batch, N), is escaped, and indented equations become
-literal blocks, so that a docstring is written for the reader of the source.
+Docstrings are plain text in Google's layout: ``code`` in double backticks, lists with an asterisk, equations indented.
+Text that reStructuredText would misread, such as |t - t'|, x_ or (*batch, N), is escaped, and indented equations
+become literal blocks. So a docstring is written for the reader of the source.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Run the notebooks afresh and write their outputs into them: ``python -m notebooks [NAME ...]``.
+"""Run the notebooks and write their outputs into them: ``python -m notebooks [NAME ...]``.
 
-Edit a notebook in Jupyter or as text, run this, look at it, commit it. What says nothing of the work (times of
-execution, random identifiers of cells, versions of the kernel) is left out, so that a notebook that shows the same
-changes no line. Needs nbclient and ipykernel, of the extra ``docs``.
+Edit a notebook in Jupyter or as text, run this, look at it, commit it. Execution times, random cell identifiers and
+kernel versions are left out, so that a notebook with the same outputs changes no line. Needs the extra ``docs``.
 """
 
 import sys
@@ -32,7 +31,7 @@ def execute(path: Path) -> None:
 
 
 def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Outputs with the pieces of one stream put together: how it was cut up is chance."""
+    """Outputs with the pieces of each stream joined: where a stream is split is random."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         if (

@@ -187,6 +187,24 @@ def test_another_run_is_refused_by_what_differs(changes, message, cut_at, tmp_pa
     assert checkpoint.described(policy.state_dict()) == before
 
 
+class Simulator:
+    """Of another library, with a state of its own."""
+
+    def __init__(self, reads):
+        self.reads = reads
+
+
+def test_what_a_simulator_has_been_through_is_not_compared(cut_at, tmp_path):
+    problems = [TableProblem(TABLE, noise_scale=1.0) for _ in range(2)]
+    for reads, problem in enumerate(problems):
+        problem.simulator, problem._cache = Simulator(reads), reads
+    interrupted(tmp_path / "run", cut_at, problem=problems[0])
+    run(**small(problem=problems[1]), checkpoint=tmp_path / "run")
+    problems[1].simulator = "another"
+    with pytest.raises(ValueError, match=r"problem.simulator was Simulator and is 'another'"):
+        run(**small(problem=problems[1]), checkpoint=tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("name", "option", "message"),
     [
@@ -246,13 +264,13 @@ def rewritten(path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "has state format 99, and this version reads 4"),
+        ({"version": 99}, "has state format 99, and this version reads 5"),
         ({"version": "2"}, "has state format '2', and"),
         ({"version": 1}, "has state format 1, of an older version, which did not say how"),
         ({"format": "another"}, "is not a run file: its header says"),
         ({"kind": "policy"}, "must be a run file, got a policy file"),
         ({"state": {"code": "x"}}, "is not a whole run file: unknown entry 'code'"),
-        ({"state": {"tensor": ["float64", 0, [10**9], "cpu"]}}, "is not a whole run file"),
+        ({"state": {"tensor": ["run/policy", "float64", [10**9], "cpu", [0]]}}, "is not a whole run file"),
     ],
 )
 def test_foreign_and_newer_files_are_refused(change, message, tmp_path):

@@ -21,6 +21,7 @@ import bandits_torch
 from bandits_torch import cli, recipes
 from bandits_torch.experiments.advice import FEWEST
 from bandits_torch.experiments.starts import SHORTEST
+from bandits_torch.problems import PROBLEMS
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -45,6 +46,31 @@ def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, mon
     namespace = {}
     for block in blocks(PAGES[page], "python"):
         exec(compile(block, f"{page}.md", "exec"), namespace)
+
+
+def test_the_skeletons_of_contributing_run(tmp_path):
+    """In a process of their own: they register names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = "\n".join(blocks(text, "python"))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert re.fullmatch(r"halving: regret [\d.]+\nfading: regret [\d.]+\n", run.stdout)
+
+
+def test_contributing_names_what_there_is():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    modules, paths = re.findall(r"python -m ([\w.]+)", text), re.findall(r"\b(?:tests|docs)/[\w./]*\w", text)
+    assert len(modules) >= 6
+    assert len(paths) >= 6
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    assert [path for path in paths if not (ROOT / path).exists() and path != "docs/_build/html"] == []
 
 
 def test_the_table_of_the_page_on_csv_files_is_long_enough_for_advice(tmp_path, monkeypatch):
@@ -83,7 +109,7 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
 def test_no_block_is_left_out():
     """Every block is in a language that is run here, by .ci/run ('Two commands'), or is no code."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    known = {"python", "sh", "text", "toctree"}
+    known = {"python", "sh", "text", "toctree", "glossary"}
     for text in [readme, *PAGES.values()]:
         assert set(re.findall(r"^```\{?(\w*)\}?\n(?=.)", text, re.M)) - {""} <= known
         for block in blocks(text, "sh"):
@@ -109,15 +135,16 @@ def test_extras_are_installed_from_a_checkout_as_the_package_is():
     written = [
         path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in {".md", ".py", ".ipynb"}
     ]
-    for path in [ROOT / "README.md", *DOCS, *written]:
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS, *written]:
         text = path.read_text(encoding="utf-8")
         assert not re.findall(r"(?:install|not installed:) [\"'`]*bandits_torch\b.*", text), path
         assert set(re.findall(r"install[^`\n]* [\"']?\.\[(\w+)\]", text)) <= set(EXTRAS), path
 
 
-def test_the_version_is_the_one_that_the_changelog_begins_with():
+def test_the_version_is_the_one_that_the_changelog_begins_with_and_the_citation_names():
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
-    assert bandits_torch.__version__ == newest[1]
+    cited = re.search(r"^version: (\S+)", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
+    assert bandits_torch.__version__ == newest[1] == cited[1]
 
 
 def test_which_algorithm_names_recipes_that_there_are_and_leads_to_every_kind():
@@ -127,10 +154,19 @@ def test_which_algorithm_names_recipes_that_there_are_and_leads_to_every_kind():
     assert looks_like_a_recipe <= set(recipes.RECIPES)
 
 
+@pytest.mark.parametrize(("title", "names"), [("Recipes", recipes.RECIPES), ("Problems", PROBLEMS)])
+def test_the_catalogue_names_every_recipe_and_problem_once(title, names):
+    section = PAGES["catalogue"].split(f"## {title}\n")[1].split("\n## ")[0]
+    table = "".join(line for line in section.splitlines() if line.startswith("|"))
+    listed = [name for group in re.findall(r"`(.*?)`", table) for name in group.split()]
+    assert sorted(listed) == sorted(names)
+
+
 def test_every_page_is_in_the_table_of_contents():
     listed = PAGES["index"].split()
     notebooks = {f"repository/notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert {page for page in PAGES if page != "index"} | notebooks <= set(listed)
+    project = {f"repository/{Path(page).stem}" for page in docs_module("repository").ROOT_PAGES}
+    assert {page for page in PAGES if page != "index"} | notebooks | project <= set(listed)
 
 
 def docs_module(name):
@@ -210,19 +246,14 @@ def test_docstrings_lose_no_word_on_their_way_to_restructured_text():
 
 def test_links_of_every_page_point_at_what_there_is():
     repository = docs_module("repository")
-
-    class App:
-        srcdir = ROOT / "docs"
-
-    source = ["end"]
-    repository.start_page(App, "index", source)
-    assert source[0].endswith("end")
+    pages = {page: (ROOT / "docs", text) for page, text in PAGES.items()}
+    for page in ("README.md", *repository.ROOT_PAGES):
+        pages[page] = (ROOT, (ROOT / page).read_text(encoding="utf-8"))
     found = 0
-    for text in [source[0], *PAGES.values()]:
+    for page, (folder, text) in pages.items():
         for target in re.findall(r"\]\(([^)#:\s]+)", text):
             found += 1
-            in_repository = target.startswith("repository/")
-            assert (
-                (ROOT if in_repository else ROOT / "docs") / target.removeprefix("repository/")
-            ).is_file(), target
-    assert found >= 8
+            copied = target.startswith("repository/")
+            where = ROOT / target.removeprefix("repository/") if copied else folder / target
+            assert where.is_file(), f"{page}: {target}"
+    assert found >= 100

@@ -3,14 +3,16 @@
 import contextlib
 import copy
 import functools
+import json
 import os
 import re
 
+import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import Domain, load_policy, recipes, save_policy
+from bandits_torch import load_policy, recipes, save_policy
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.description import Described, description
@@ -312,99 +314,6 @@ def test_kernels_are_the_file_s_too(tmp_path):
     assert bits(other.state_dict()) == bits(saved.state_dict())
 
 
-@pytest.mark.parametrize("over", ["arms", "points"])
-def test_mine_relearns_what_was_held_under_the_policy_s_own_settings(over, tmp_path):
-    arms = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
-    choices = arms if over == "arms" else Domain(torch.tensor([[0.0], [1.0]]).double())
-
-    def policy(lengthscale, noise, width, mean):
-        kernel = RBFKernel().double()
-        kernel.lengthscale = lengthscale
-        search = {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}
-        return recipes.gp_ucb(
-            choices, kernel, noise, replicates=2, width=width, prior_mean=mean, search=search
-        )
-
-    saved, mine, twin = policy(0.3, 0.1, 1.0, 0.0), policy(0.7, 0.4, 3.0, 0.5), policy(0.7, 0.4, 3.0, 0.5)
-    play(saved, 9)
-    save_policy(tmp_path / "file", saved)
-    load_policy(tmp_path / "file", mine, on_difference="mine")
-    held = saved.model.train_inputs[0], saved.model.train_targets.unsqueeze(-1)
-    twin.model.observe(*held)
-    at = saved.model.train_inputs[0][..., :1, :]
-    for one in ("mean", "variance"):
-        torch.testing.assert_close(
-            getattr(mine.model.posterior(at), one), getattr(twin.model.posterior(at), one), rtol=0, atol=1e-12
-        )
-    assert differences(description(mine, "policy"), description(twin, "policy")) == []
-    mine.choose(11.0)
-    assert float(torch.as_tensor(mine.trace()["width"]).max()) == 3.0
-
-
-def over_the_square(**changes):
-    """Over points with exponential forgetting, which drops what is stale."""
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
-    square = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
-    search = {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}
-    settings = {"noise_variance": 0.05, "forgetting_rate": 0.5, "width": 1.0, "stale": 1e-2} | changes
-    return recipes.tv_gp_ucb(square, kernel, search=search, **settings)
-
-
-@pytest.mark.parametrize("changes", [{"forgetting_rate": 0.02}, {"noise_variance": 1e-3}, {"width": 2.0}])
-def test_mine_counts_anew_what_stale_observations_cost(changes, tmp_path):
-    """Accounts of a kernel say nothing of another; a width is nothing to them."""
-    saved, mine = over_the_square(), over_the_square(**changes)
-    play(saved, 45)
-    accounts = saved.trace()
-    assert accounts["dropped"] > 0 < accounts["stale_mean"]
-    save_policy(tmp_path / "file", saved)
-    load_policy(tmp_path / "file", mine, on_difference="mine")
-    for name in ("stale_mean", "stale_variance"):
-        assert torch.equal(
-            mine.trace()[name], accounts[name] if "width" in changes else torch.zeros(1).double()
-        )
-    assert mine.trace()["dropped"] == accounts["dropped"]
-
-
-def test_mine_scores_windows_and_judges_priors_by_the_model_it_keeps(tmp_path):
-    window = {"window": {"candidates": (3, 6), "every": 2}}
-    saved, mine = built("sw_gp_ucb", **window), built("sw_gp_ucb", noise_variance=0.5, **window)
-    play(saved, 20)
-    save_policy(tmp_path / "windows", saved)
-    load_policy(tmp_path / "windows", mine, on_difference="mine")
-    scores = bits(mine.forgetting.state_dict())
-    assert scores != bits(saved.forgetting.state_dict())
-    mine.refitted(torch.tensor([True, True]))
-    assert bits(mine.forgetting.state_dict()) == scores
-    saved, mine = built("pe_gp_ucb"), built("pe_gp_ucb", noise_variance=0.5)
-    play(saved, 20)
-    saved.surviving[0, 0] = False
-    save_policy(tmp_path / "priors", saved)
-    load_policy(tmp_path / "priors", mine, on_difference="mine")
-    assert bool(mine.surviving.all())
-
-
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("sw_gp_ucb", {"window": 5}),
-        ("regret_balancing", {"noise_variance": 0.5}),
-        ("regret_balancing", {"width": 2.0}),
-        ("ada_opkb_calibrated", {"noise_variance": 0.5}),
-        ("gp_ts", {"seed": 9}),
-        ("bkb", {"growth": 9.0}),
-        ("r_gp_ucb", {"interval": 3}),
-    ],
-)
-def test_mine_refuses_what_the_state_rests_on(name, changes, files):
-    policy = built(name, **changes)
-    before = bits(policy.state_dict())
-    with pytest.raises(ValueError, match="cannot be kept, since what was learned rests on it: policy"):
-        load_policy(files / name, policy, on_difference="mine")
-    assert bits(policy.state_dict()) == before
-
-
 def test_learned_hyperparameters_are_state_and_their_beginning_is_a_setting(tmp_path):
     def policy(lengthscale, **schedule):
         kernel = RBFKernel().double()
@@ -420,13 +329,9 @@ def test_learned_hyperparameters_are_state_and_their_beginning_is_a_setting(tmp_
     assert play(same, 9, first=12) == play(saved, 9, first=12)
     with pytest.raises(ValueError, match="lengthscale"):
         load_policy(tmp_path / "file", policy(0.5))
-    with pytest.raises(ValueError, match="cannot be kept"):
-        load_policy(tmp_path / "file", policy(0.5), on_difference="mine")
-    load_policy(tmp_path / "file", policy(0.3, every=9), on_difference="mine")
 
 
-@pytest.mark.parametrize("way", ["file", "mine"])
-def test_neither_way_takes_another_structure(way, files, tmp_path):
+def test_no_way_takes_another_structure(files, tmp_path):
     for name, other in (
         ("gp_ucb", "sw_gp_ucb"),
         ("gp_ucb", "bkb"),
@@ -435,13 +340,13 @@ def test_neither_way_takes_another_structure(way, files, tmp_path):
     ):
         policy = built(name)
         before = bits(policy.state_dict())
-        with pytest.raises(ValueError, match=r"cannot be (taken|kept)"):
-            load_policy(files / other, policy, on_difference=way)
+        with pytest.raises(ValueError, match="cannot be taken"):
+            load_policy(files / other, policy, on_difference="file")
         assert bits(policy.state_dict()) == before
     save_policy(tmp_path / "four", RandomPolicy(4))
-    with pytest.raises(ValueError, match=r"replicates and arms must be the same|cannot be kept"):
-        load_policy(tmp_path / "four", RandomPolicy(3), on_difference=way)
-    with pytest.raises(ValueError, match="on_difference must be 'error', 'file' or 'mine', got 'theirs'"):
+    with pytest.raises(ValueError, match="replicates and arms must be the same"):
+        load_policy(tmp_path / "four", RandomPolicy(3), on_difference="file")
+    with pytest.raises(ValueError, match="on_difference must be 'error' or 'file', got 'theirs'"):
         load_policy(tmp_path / "four", RandomPolicy(4), on_difference="theirs")
 
 
@@ -577,3 +482,18 @@ def test_links_and_modes_are_kept_and_parts_of_killed_saves_are_not(tmp_path):
 def test_indices_are_what_they_were():
     assert isinstance(built("gp_ucb"), IndexPolicy)
     assert described(built("gp_ucb").state_dict()) == described(built("gp_ucb").state_dict())
+
+
+def test_a_file_is_an_archive_of_named_arrays(tmp_path):
+    """Other programs read what was learned without this package."""
+    policy = built("gp_ucb")
+    play(policy, 5)
+    save_policy(tmp_path / "file", policy)
+    held = dict(policy.model.named_buffers())
+    with np.load(tmp_path / "file") as archive:
+        named = {name: archive[name] for name in archive.files}
+    for name in ("mean", "covariance"):
+        (value,) = (array for path, array in named.items() if path.endswith(f".{name}"))
+        (own,) = (buffer for path, buffer in held.items() if path.endswith(f".{name}"))
+        assert np.array_equal(value, own.numpy())
+    assert json.loads(named["header"].tobytes())["kind"] == "policy"

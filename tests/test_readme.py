@@ -1,12 +1,9 @@
-"""The README's own code runs, and its tables name what there is."""
+"""The README's own code runs."""
 
 import re
 from pathlib import Path
 
 import pytest
-
-from bandits_torch import recipes
-from bandits_torch.problems import PROBLEMS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -28,11 +25,3 @@ def test_two_commands_are_exactly_two_lines() -> None:
     section = README.split("## Two commands")[1].split("\n## ")[0]
     (block,) = re.findall(r"```sh\n(.*?)```", section, re.S)
     assert len(block.splitlines()) == 2
-
-
-def test_tables_name_every_recipe_and_problem() -> None:
-    (listed,) = re.findall(r"\| Recipes \| `(.*?)` \|", README)
-    assert listed.split() == list(recipes.RECIPES)
-    row = next(line for line in README.splitlines() if line.startswith("| Problems |"))
-    named = {name for group in re.findall(r"`(.*?)`", row) for name in group.split()}
-    assert named == set(PROBLEMS)

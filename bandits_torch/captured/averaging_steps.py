@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import cast
@@ -12,15 +11,11 @@ import torch
 from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
-from bandits_torch.models.arms.recursive_members import PENDING, RecursiveMembers
+from bandits_torch.models.arms.members import PENDING, RecursiveMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
-from bandits_torch.policies.averaging import _FIRST_CHECK, _FRESH, _LONGEST, ModelAveraging
-from bandits_torch.policies.choices.arms import best_available
+from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.first_rewards import HELD
-from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.state import HasState
-
-_CYCLE = PENDING  # steps in which every member takes its turn
 
 
 class AveragingSteps(CapturedSteps):
@@ -45,87 +40,78 @@ class AveragingSteps(CapturedSteps):
 
     def begin(self, steps: int, most: int) -> None:
         """What the host knows of how far members have faded is read when it is next needed."""
-        self._fade: list[Tensor] | None = None
+        self._frames: list[Tensor] | None = None
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
     def most(self, times: Sequence[float]) -> int:
         """To the end of the members' turns, or to a pause so long that a plain step has to rescale them."""
         policy, model = self.policy, self.model
-        if model.now is None or policy._count < HELD:
+        if model.now is None or policy.count < HELD:
             return self._plainly()
         self._turn = self.parts[0]._turn  # and of the others
         clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds
-        for time in times[: _CYCLE - self._turn]:
+        for time in times[: PENDING - self._turn]:
             gaps.append(clock.tick(time) - now)
             now += gaps[-1]
         return self._until_faded(gaps) or self._plainly()
 
     def _plainly(self) -> int:
         """No step can be captured: the next one is a plain step."""
-        self._fade = None
+        self._frames = None
         self._plain_steps += 1
         return 0
 
     def _until_faded(self, gaps: list[float]) -> int:
-        """How many steps there are until a member fades too far."""
-        fades = self._fade_now()
+        """How many steps there are until a member frames too far."""
+        frames = self._frames_now()
         for j, gap in enumerate(gaps):
-            fades = self._fade_after(fades, j, gap)
-            if any(bool(part.far(fade).any()) for part, fade in zip(self.parts, fades, strict=True)):
+            frames = self._frames_after(frames, j, gap)
+            if any(bool(part.far(frame).any()) for part, frame in zip(self.parts, frames, strict=True)):
                 return j
         return len(gaps)
 
-    def _fade_now(self) -> list[Tensor]:
-        if self._fade is None:
-            self._fade = [part.fade.cpu() for part in self.parts]
-        return self._fade
+    def _frames_now(self) -> list[Tensor]:
+        if self._frames is None:
+            self._frames = [part.frame.cpu() for part in self.parts]
+        return self._frames
 
-    def _fade_after(self, fades: list[Tensor], j: int, gap: float) -> list[Tensor]:
+    def _frames_after(self, frames: list[Tensor], j: int, gap: float) -> list[Tensor]:
         """Each part's frames at step j, before those whose turn it was at the step before, if any, are whole again."""
         after = []
-        for part, rate, fade in zip(self.parts, self._rates, fades, strict=True):
-            fade = fade.clone()
+        for part, rate, frame in zip(self.parts, self._rates, frames, strict=True):
+            frame = frame.clone()
             if j:
-                fade[part.whose_turn(self._turn + j)] = part.whole(fade)
-            after.append(part.moved(fade, part.passing(rate, gap)))
+                frame[part.whose_turn(self._turn + j)] = torch.eye(part.states).to(frame)
+            after.append(part.passing(rate, gap) @ frame)
         return after
 
     def given(self, times: Sequence[float]) -> Given:
         """How much members fade from step to step, at which steps the plausible ones are checked, which width
         bounds have, below how many arms tried a new one is, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
-        fades, gaps, checks, widths, few, taus = self._fade_now(), [], [], [], [], []
+        frames, gaps, asked = self._frames_now(), [], []
         last = cast(float, model.now)
         for j, time in enumerate(times):
             now = policy.clock.tick(time)
             gaps.append(now - last)
             last = now
-            fades = self._fade_after(fades, j, gaps[-1])
-            checks.append(bool(policy.plausible) and policy._count == policy._next_check)
-            widths.append(policy._width_after(policy._count))
-            if policy.looks is not None:
-                taus.append(policy.looks.tau(policy._count))
-            if policy._count == policy._next_check:
-                policy._next_check += min(max(_FIRST_CHECK, policy._count // 2), _LONGEST)
-            policy._count += 1
-            few.append(_FRESH * math.sqrt(policy._count))
-        self._fade = self._fade_after(fades, len(times), 0.0)
+            frames = self._frames_after(frames, j, gaps[-1])
+            asked.append(policy.asked(policy.count))
+            policy.counted()
+        self._frames = self._frames_after(frames, len(times), 0.0)
         device = model.arms.device
-        passed = torch.tensor(gaps, dtype=self._fade[0].dtype).to(device).unsqueeze(-1)
-        given = {}
+        passed = torch.tensor(gaps, dtype=self._frames[0].dtype).to(device).unsqueeze(-1)
+        kinds = {"check": torch.bool}
+        given = {
+            name: torch.tensor([one[name] for one in asked], dtype=kinds.get(name, passed.dtype)).to(device)
+            for name in asked[0]
+        }
+        self._checks = bool(any(one["check"] for one in asked))
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.now = last
             part.counting = counting if self.static else None
             given[_kept(k)] = part.passing(part.forgetting_rate, passed)
-        self._checks = any(checks)
-        if self._checks:
-            given["check"] = torch.tensor(checks).to(device)
-        given["width"] = torch.tensor(widths, dtype=passed.dtype).to(device)
-        if policy.try_all:
-            given["few"] = torch.tensor(few).to(device)
-        if policy.looks is not None:
-            given["tau"] = torch.tensor(taus, dtype=passed.dtype).to(device)
         return given
 
     def key(self) -> Hashable:
@@ -137,49 +123,26 @@ class AveragingSteps(CapturedSteps):
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
         """The policy's step, its state in place."""
         policy, model = self.policy, self.model
-        sharing, scale, frame = policy.sharing, policy.scale, policy.frame
         if j == 0:
-            scale.state_changed()  # what was read off it in another block lies where that block may write again
+            policy.scale.state_changed()  # what was read off it in another block lies where that block may write again
         for k, part in enumerate(self.parts):
-            part.fade.copy_(part.moved(part.fade, given[_kept(k)][j]))
-        members = policy._members(None)
-        mixed, spread = mixture_moments(sharing.weights, *members)
-        width = given["width"][j]
-        index = mixed + width * spread.sqrt()
-        if "check" in given:
-            index = torch.where(given["check"][j], policy._optimistic(*members, width), index)
-        if "few" in given:
-            fresh = ~policy._pulled if available is None else ~policy._pulled & available
-            few = policy._pulled.sum(-1, keepdim=True) < given["few"][j]
-            index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
-        if policy.looks is not None:
-            index = policy.looks.first(index, mixed, sharing.weights, given["tau"][j], available)
-        index = policy._asked_again(index, available)
-        arm = best_available(index.mT, available)[1]
-        reward = pull(arm)
-        own = reward.to(model.noise_variance)
+            part.frame.copy_(given[_kept(k)][j] @ part.frame)
+        asked = {name: given[name][j] for name in ("width", "few", "tau")}
+        check = given["check"][j] if self._checks else False
+        arm = policy.pick(policy.members(None), asked | {"check": check}, available)
+        reward = pull(arm).to(model.noise_variance)
         held = [(state, {name: getattr(state, name) for name in names}) for state, names in self._states]
-        believed = policy.range.believe(own, arm)
-        where = believed.unsqueeze(-1)
-        log_unit = frame.factor.squeeze(-1).log() if policy._all_framed else 0.0
-        frame.meet(own)
-        seen = policy._framed_reward(own)
-        mean, variance = at = model.at(arm)
-        unit = policy._units() if policy._mixed else None
-        density, learned = scale.update(
-            seen - mean, variance + model.noise_variance, unit, policy.range.borne_out
-        )
-        due = sharing.update(density, None, log_unit) & where
-        policy._examine(arm)
-        for judged, was in held[1:]:  # all but the range
-            judged.undo(~believed, was)
+        believed = policy.range.believe(reward, arm)
+        at = model.at(arm)
+        due, seen, learned = policy.weigh(arm, reward, at, believed)
         _write_back(held)
         if self.static or bool(due.any()):
             model.reset(due)
             at = _where(due, model.prior_at(arm), at)
             learned = torch.where(due, seen - at[0], learned)
-        policy._try(arm, where)
-        model.learn_now(arm, at[0] + learned, at, (self._turn + j) % _CYCLE, where)
+        where = believed.unsqueeze(-1)
+        policy.tried(arm, where)
+        model.learn_now(arm, at[0] + learned, at, (self._turn + j) % PENDING, where)
         told = cast(dict[str, Tensor], policy.trace())
         return {"arm": arm} | told | {name: told[name].clone() for name in ("resets", "doubted")}
 
@@ -188,7 +151,7 @@ class AveragingSteps(CapturedSteps):
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Empty what was reset and has not had its turn since."""
         for part, counting in zip(self.parts, self._counting, strict=True):
-            part._turn, part.counting = (self._turn + len(times)) % _CYCLE, None
+            part._turn, part.counting = (self._turn + len(times)) % PENDING, None
             empty = counting == 0
             if self.static and bool(empty.any()):
                 member, run = empty.nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""What was asked of ``race``: read from the command line before anything slow is imported."""
+"""What was asked on the command line: checked, and read as values, before anything slow is imported."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import errno
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from bandits_torch.cli.catalogue import catalogue
-from bandits_torch.cli.options import different_names, known_name, send_options, whole_number
+from bandits_torch.naming import did_you_mean, some, unknown_name
 
 DEFAULT_HORIZON = 1000
 DEFAULT_POLICIES = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
-
-
+MOST_THREADS = 1024  # more than machines have; many more and the system grants none
+_TAKERS_SHOWN = 2  # whose options a message lists
+_WORDS = {"true": True, "false": False, "none": None, "null": None}
 _KINDS = {"problem": str, "policies": list, "horizon": int, "replicates": int, "seed": int, "device": str}
 _KINDS |= {"options": dict, "results": dict, "versions": dict, "threads": int}
 
@@ -43,13 +44,9 @@ class Race:
         wrong = [name for name in (*names, "data_sha256") if name not in settings]
         wrong += [name for name, kind in _KINDS.items() if not isinstance(settings.get(name), kind)]
         if not wrong:
-            taken = {
-                name: {"problem", *settings["policies"]} - {*settings[name]}
-                for name in ("options", "results")
-            }
-            wrong = [
-                name for name, lacks in taken.items() if lacks - ({"problem"} if name == "results" else set())
-            ]
+            raced = {*settings["policies"]}
+            needed = {"options": {"problem", *raced}, "results": raced}
+            wrong = [name for name, keys in needed.items() if keys - settings[name].keys()]
         if wrong:
             raise ValueError(f"run.json must hold {', '.join(dict.fromkeys(wrong))}, as a race writes them")
         return Race(**{name: settings[name] for name in names})
@@ -68,22 +65,33 @@ def asked_race(
     seed: int,
     device: str,
     data: Path | None,
-    options: list[str],
+    option: Sequence[str],
 ) -> Race:
     """The race of these arguments; ValueError (OSError for the data) for what can be refused at once."""
     name = problem if problem is not None else "switching" if data is None else "replay"
     known_name("problem", name, catalogue().problems)
     names = different_names("policy", policies, catalogue().policies)
-    for number, value, least in (("horizon", horizon, 1), ("replicates", replicates, 1), ("seed", seed, 0)):
-        whole_number(number, value, least)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     _check_data(name, data)
     accepted = {"problem": catalogue().problems[name].options}
-    sent = send_options(options, accepted | {one: catalogue().policies[one].options for one in names})
+    sent = send_options(option, accepted | {one: catalogue().policies[one].options for one in names})
     built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
     source = None if data is None else str(data)
     return Race(name, names, horizon or 0, replicates, seed, device, source, sent, built_for)
+
+
+def asked_sweep(
+    problems: str, policies: str, engine: str, option: Sequence[str]
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The options of the problems and policies of a sweep, by name; ValueError for what can be refused at once."""
+    names = different_names("problem", problems, catalogue().problems)
+    raced = different_names("policy", policies, catalogue().policies)
+    known_name("engine", engine, catalogue().engines)
+    accepted = {name: catalogue().problems[name].options for name in names}
+    accepted |= {name: catalogue().policies[name].options for name in raced}
+    sent = send_options(option, accepted, problem="")
+    return {name: sent[name] for name in names}, {name: sent[name] for name in raced}
 
 
 def checksum(data: str | None) -> str | None:
@@ -107,3 +115,111 @@ def _check_data(problem: str, data: Path | None) -> None:
         )
     if data is not None and not data.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
+
+
+def parse_value(text: str) -> Any:
+    """An int, float, true/false/none or JSON list, object or string; anything else is the text itself."""
+    word = text.strip()
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    for read in (int, float):
+        try:
+            return read(word)
+        except ValueError:
+            continue
+    if word[:1] in ("[", "{", '"'):
+        try:
+            return json.loads(word)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"option value {text!r} must be JSON, as it starts with {word[0]}: {error}"
+            ) from error
+    return text
+
+
+def whole_number(name: str, value: int | None, least: int, most: int | None = None) -> None:
+    """ValueError unless the number is None or an integer >= ``least``, and <= ``most`` if that is given."""
+    if value is not None and (value < least or (most is not None and value > most)):
+        span = f">= {least}" if most is None else f"in {least}, ..., {most}"
+        raise ValueError(f"{name} must be an integer {span}, got {value}")
+
+
+def known_name(kind: str, name: str, known: Collection[str]) -> str:
+    """The name; ValueError unless it is known, with the closest known one if there is any."""
+    if name not in known:
+        raise ValueError(unknown_name(kind, name, known, "`bandits-torch list` shows all"))
+    return name
+
+
+def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
+    """Names separated by commas; ValueError unless there are some, all known and all different."""
+    names = [name.strip() for name in text.split(",")]
+    if "" in names or len(set(names)) < len(names):
+        several = {"policy": "policies"}.get(kind, f"{kind}s")
+        raise ValueError(f"{several} must be different names separated by commas, got {text!r}")
+    return [known_name(kind, name, known) for name in names]
+
+
+def send_options(
+    options: Sequence[str], accepted: Mapping[str, Collection[str]], problem: str = "problem"
+) -> dict[str, dict[str, Any]]:
+    """Sort ``key=value`` settings by who takes them.
+
+    Args:
+        options: ``taker.key=value``; or ``key=value`` for the problem if it accepts the key, else for every
+            policy that does, unless ``taker.key=value`` is given for it.
+        accepted: the keys each taker accepts, by the taker's name: ``problem`` and the raced policies.
+        problem: the taker's name of the problem; a name that no taker has sends a bare key to all that accept it.
+
+    Returns the settings of each taker. Raises ValueError for a setting that is no ``key=value``, given twice,
+    of an unknown taker, or accepted by nobody or by both the problem and a policy; it lists what is accepted.
+    """
+    general: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
+    named: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
+    seen = set()
+    for option in options:
+        name, equals, text = option.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ValueError(f"option must be key=value, got {option!r}")
+        if name in seen:
+            raise ValueError(f"option {name!r} must be given once, got it again in {option!r}")
+        seen.add(name)
+        taker, dot, key = name.rpartition(".")
+        if dot:
+            _check_named(taker, key, accepted)
+            named[taker][key] = parse_value(text)
+        else:
+            general |= {
+                taker: general[taker] | {key: parse_value(text)} for taker in _takers(key, accepted, problem)
+            }
+    return {taker: general[taker] | named[taker] for taker in accepted}
+
+
+def _check_named(taker: str, key: str, accepted: Mapping[str, Collection[str]]) -> None:
+    if taker not in accepted:
+        close = did_you_mean(taker, accepted)
+        raise ValueError(f"option {taker}.{key} must be for one of {some(accepted)}, got {taker!r}{close}")
+    if key not in accepted[taker]:
+        close = did_you_mean(key, accepted[taker])
+        all_of_them = some(accepted[taker]) or "none"
+        raise ValueError(f"option {key!r} is not one of {taker}'s options{close} ({all_of_them})")
+
+
+def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
+    takers = [taker for taker, keys in accepted.items() if key in keys]
+    if not takers:
+        everything = "; ".join(_listed(taker, accepted) for taker in [*accepted][:_TAKERS_SHOWN])
+        more = len(accepted) - _TAKERS_SHOWN
+        hidden = f"; and those of {more} more" if more > 0 else ""
+        close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys}) or ";"
+        raise ValueError(f"option {key!r} is accepted by nobody{close} there are {everything}{hidden}")
+    if problem in takers and len(takers) > 1:
+        raise ValueError(
+            f"option {key!r} must say for whom: {' or '.join(f'{taker}.{key}' for taker in takers)}"
+        )
+    return takers
+
+
+def _listed(taker: str, accepted: Mapping[str, Collection[str]]) -> str:
+    return f"{taker}'s options ({some(accepted[taker]) or 'none'})"

@@ -1,16 +1,44 @@
-"""The commands of the command line, in one place."""
+"""The commands and their arguments, which are checked before anything slow is imported."""
 
 from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 
 from bandits_torch._version import __version__
-from bandits_torch.cli.listing import list_names
-from bandits_torch.cli.race import race, rerun
-from bandits_torch.cli.sweep import sweep
+from bandits_torch.cli.asked import (
+    DEFAULT_HORIZON,
+    DEFAULT_POLICIES,
+    MOST_THREADS,
+    asked_race,
+    asked_sweep,
+    whole_number,
+)
+from bandits_torch.cli.catalogue import catalogue
+from bandits_torch.cli.output import one_line_errors
+from bandits_torch.naming import did_you_mean
+
+FILE = click.Path(path_type=Path)  # or a folder
+REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
 
 
-@click.group(context_settings={"show_default": True})
+class Commands(click.Group):
+    """The commands, whose errors are one line."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command that was asked for."""
+        os.environ["MPLBACKEND"] = "agg"  # pictures are files here, whatever the shell says of windows
+        with one_line_errors():
+            return super().invoke(context)
+
+
+@click.group(cls=Commands, context_settings={"show_default": True})
 @click.version_option(__version__, message=f"bandits_torch {__version__}", help="Print the version and stop.")
 def app() -> None:
     """Race algorithms that look for the best of many arms while the rewards change with time (bandit algorithms with
@@ -20,10 +48,215 @@ def app() -> None:
     """
 
 
-for command in (race, list_names, rerun, sweep):
-    app.add_command(command)
-
-
 def main() -> None:
     """Run the command line."""
     app(prog_name="bandits-torch")
+
+
+def number(
+    flag: str, least: int, most: int | None = None, **more: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option that is a whole number in this range."""
+
+    def checked(_: click.Context, option: click.Parameter, value: int | None) -> int | None:
+        whole_number(str(option.name), value, least, most)
+        return value
+
+    return click.option(flag, type=int, callback=checked, **more)
+
+
+def _resume_or_overwrite(context: click.Context, option: click.Parameter, value: bool) -> bool:
+    other = "overwrite" if option.name == "resume" else "resume"
+    if value and context.params.get(other):
+        raise ValueError("resume and overwrite exclude each other, got both")
+    return value
+
+
+OVERWRITE = "Give up the results or checkpoints of another race in OUT."
+
+
+@app.command(short_help="Algorithms on a problem: a table, a picture.")
+@click.option(
+    "--problem",
+    help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
+)
+@click.option(
+    "--policies",
+    default=DEFAULT_POLICIES,
+    show_default=False,
+    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default "
+    f"{DEFAULT_POLICIES.replace(',', ', ')}.",
+)
+@number(
+    "--horizon",
+    1,
+    help="Steps, each a pull of one arm; by default as many as the data have rows to play, without data "
+    f"{DEFAULT_HORIZON}.",
+)
+@number(
+    "--replicates", 1, default=10, help="Independent repetitions, side by side; regret is averaged over them."
+)
+@number("--seed", 0, default=0, help="Of everything random: the same seed gives the same race.")
+@click.option("--device", default="cpu", help="cpu or cuda.")
+@number(
+    "--threads",
+    1,
+    MOST_THREADS,
+    help="CPU threads; by default OMP_NUM_THREADS, else one where a step is too short to share, else all.",
+)
+@click.option("--out", type=FILE, default=Path("race"), help=REPORT)
+@click.option(
+    "--data",
+    type=FILE,
+    help="Your own rewards (CSV, Parquet or NPZ: a row a step, a column an arm), or the file or folder of another "
+    "problem that replays real data.",
+)
+@click.option(
+    "--option",
+    multiple=True,
+    help="A setting key=value of the problem or the policies that accept the key; problem.key=value or "
+    "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` shows "
+    "what there is.",
+)
+@number(
+    "--checkpoint", 1, help="Steps between checkpoints, kept in OUT until the race is over; none by default."
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    callback=_resume_or_overwrite,
+    help="Continue the race that was cut off in OUT, asked with the same settings.",
+)
+@click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE)
+def race(
+    *, out: Path, threads: int | None, checkpoint: int | None, resume: bool, overwrite: bool, **settings: Any
+) -> None:
+    """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
+
+    Prints a table of regret: what was lost by not pulling the best arm of every step, so the less the better, beside
+    that of pulling arms at random; then advice: which policy, by how much it is ahead, and how sure that is. Writes
+    regret.csv (step by step), regret.png (a picture), report.html (a page to look at, in one file) and run.json (all
+    settings and results), of which `rerun` makes them again. With --checkpoint a race that was cut off goes on with
+    --resume as if nothing had happened.
+
+    Examples:
+
+    bandits-torch race
+
+    bandits-torch race --data my.csv --policies tv_gp_ucb,sw_gp_ucb,random
+
+    bandits-torch race --problem tv-gp --option forgetting_rate=0.1 --option sw_gp_ucb.window=150
+    """
+    asked = asked_race(**settings)
+    from bandits_torch.cli.play import play
+
+    play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
+
+
+@app.command("list", short_help="What there is, and its options.")
+@click.argument("name", required=False)
+def list_names(name: str | None) -> None:
+    """Name problems and policies, a line each, or describe NAME, one of them, with its options."""
+    if name is None:
+        for kind, entries in (("problem", catalogue().problems), ("policy", catalogue().policies)):
+            lines = [(key, entry.about.partition("\n")[0]) for key, entry in entries.items()]
+            _print_table((kind, "what it is"), lines)
+            click.echo()
+        return
+    known = catalogue().problems | catalogue().policies
+    if name not in known:
+        raise ValueError(
+            f"name must be one of those that `bandits-torch list` shows, got {name!r}"
+            f"{did_you_mean(name, known)}"
+        )
+    click.echo(f"{known[name].about}\n")
+    options = known[name].options.items()
+    rows = [(key, "must be given" if default is None else default) for key, default in options]
+    _print_table(("option", "default"), rows)
+
+
+def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
+    """Two columns, as wide as the terminal; plain, as rich's tables take longer to import than all the rest."""
+    first = max(len(key) for key, _ in (head, *rows)) + 2
+    room = max(20, shutil.get_terminal_size().columns - first)
+    for key, text in (head, *rows):
+        for i, line in enumerate(textwrap.wrap(text, room) or [""]):
+            click.echo(f"{key if i == 0 else '':{first}}{line}".rstrip())
+
+
+@app.command(short_help="A race again, from its run.json.")
+@click.argument("record", type=FILE)
+@click.option("--out", type=FILE, default=Path("rerun"), help=REPORT)
+@click.option("--data", type=FILE, help="Where the data are now, if no longer where run.json says.")
+@click.option("--overwrite", is_flag=True, help=OVERWRITE)
+def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
+    """Run it again from RECORD, the run.json of a race, and say whether its regret came out the same.
+
+    With the same versions, device and kind of machine regret.csv is the same to the last byte. The exit code is 1
+    where the regret of some replicate differs.
+    """
+    record.open("rb").close()
+    from bandits_torch.cli.play import play_again
+
+    other = play_again(record, out, data, overwrite)
+    click.echo(f"regret differs from the record's: {', '.join(other)}" if other else "regret as recorded")
+    if other:
+        raise SystemExit(1)
+
+
+@app.command(short_help="Algorithms on several problems, resumable.")
+@click.option(
+    "--problems",
+    default="gp,switching,tv-gp,cosine",
+    help="Comma-separated names; see `bandits-torch list`.",
+)
+@click.option("--policies", default=DEFAULT_POLICIES, help="Comma-separated names.")
+@number("--horizon", 1, default=1000, help="Steps, or as many as a problem has if those are fewer.")
+@number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
+@number("--block", 1, help="Replicates side by side in a cell; default: all of them.")
+@number("--seed", 0, default=0, help="Of everything random.")
+@click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
+@number("--threads", 1, MOST_THREADS, default=1, help="CPU threads of a cell.")
+@number("--jobs", 1, help="Cells at once; default: as the CPUs allow.")
+@click.option("--out", type=FILE, default=Path("sweep"), help="Folder for sweep.csv and the finished cells.")
+@click.option("--data", type=FILE, help="File or folder of the problems that replay real data.")
+@click.option(
+    "--option",
+    multiple=True,
+    help="A setting key=value of every problem or policy that accepts the key; PROBLEM.key=value or "
+    "POLICY.key=value for one of them. Repeat for more.",
+)
+@click.option("--resume", is_flag=True, callback=_resume_or_overwrite, help="Continue the sweep in OUT.")
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    callback=_resume_or_overwrite,
+    help="Replace the table that another sweep left in OUT.",
+)
+def sweep(
+    *,
+    problems: str,
+    policies: str,
+    engine: str,
+    data: Path | None,
+    option: tuple[str, ...],
+    out: Path,
+    resume: bool,
+    overwrite: bool,
+    **numbers: Any,
+) -> None:
+    """Race algorithms (policies) on several problems, cell by cell, here, in processes or on Ray.
+
+    Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where a sweep that
+    was cut off continues with --resume. A cell that fails is named in the end, and the others are kept (exit code 1).
+    """
+    options = asked_sweep(problems, policies, engine, option)
+    from bandits_torch.cli.sweep import run_sweep
+
+    failures = run_sweep(
+        *options, data=data, engine=engine, out=out, resume=resume, overwrite=overwrite, **numbers
+    )
+    for line in failures:
+        click.echo(f"failed: {line}", err=True)
+    if failures:
+        raise SystemExit(1)

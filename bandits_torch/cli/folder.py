@@ -1,28 +1,108 @@
-"""The folder a race writes to: what it may replace there, take up again, and delete."""
+"""The folder that a race or a sweep writes to: what it may replace there, take up again, and delete.
+
+``enter`` decides, for both: what nobody of them wrote stays as it is, whatever the flags, and what another race or
+sweep left goes only if ``overwrite`` says so.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import click
 
 from bandits_torch.experiments.report import REPORT, read_settings
 from bandits_torch.files import atomic_write, remove_parts
 from bandits_torch.state_files import read_state
 
+SWEEP_TABLE = "sweep.csv"
+SWEEP_COLUMNS = ("problem", "policy", "replicate", "cumulative_regret", "ms_per_step")
 _FORMAT = "bandits_torch race in progress"
 _DIFFERENCES_SHOWN = 3
 _OPTION = "option "
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a folder holds before a race or a sweep writes to it.
+
+    Attributes:
+        foreign: names that are to be written, under which something stands that neither wrote.
+        unfinished: the work in progress, in words, and how to begin afresh; None where there is none.
+        other: work that is not the one asked for, in words; None where there is none.
+        over: whether the work asked for is done.
+    """
+
+    foreign: Sequence[str] = ()
+    unfinished: tuple[str, str] | None = None
+    other: str | None = None
+    over: bool = False
+
+
+def enter(out: Path, work: str, held: Held, *, resume: bool, overwrite: bool) -> str:
+    """``"begin"``, ``"resume"``, or ``"over"`` where the work to be resumed is done; ValueError to refuse the folder.
+
+    Args:
+        out: the folder.
+        work: ``race`` or ``sweep``.
+        held: what the folder holds.
+        resume: whether to take up what is unfinished.
+        overwrite: whether to give up what another race or sweep left.
+    """
+    if held.over and resume:
+        click.echo(f"nothing to resume: the {work} in {out} is over", err=True)
+        return "over"
+    if held.foreign:
+        raise ValueError(
+            f"out holds {', '.join(held.foreign)}, which no {work} of this version wrote, got {str(out)!r}: "
+            "rename or remove it, or give another --out"
+        )
+    if held.unfinished is not None and not (resume or overwrite):
+        words, afresh = held.unfinished
+        raise ValueError(f"out holds {words}, got {str(out)!r}: continue it with --resume, or {afresh}")
+    if held.other is not None and not overwrite:
+        raise ValueError(f"out holds {held.other}, got {str(out)!r}: give another --out, or --overwrite")
+    if resume and held.unfinished is not None:
+        return "resume"
+    if resume:
+        click.echo(f"note: nothing to resume in {out}: the {work} begins at its first step", err=True)
+    return "begin"
+
+
+def finished_cells(cells: Sequence[Path]) -> int:
+    """How many cells of a sweep are finished."""
+    return sum(path.exists() for path in cells)
+
+
+def enter_sweep(out: Path, cells: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
+    """Refuse the folder unless the sweep may write its table and cells there."""
+    table, finished = out / SWEEP_TABLE, finished_cells(cells)
+    there = table.exists()
+    is_ours = there and table.is_file() and _first_line(table) == ",".join(SWEEP_COLUMNS)
+    words = f"{finished} finished cells of this sweep", f"remove {str(out / 'cells')!r}"
+    held = Held(
+        foreign=[SWEEP_TABLE] if there and not is_ours else [],
+        unfinished=words if finished else None,
+        other=f"the {SWEEP_TABLE} of another sweep" if there and not finished else None,
+    )
+    enter(out, "sweep", held, resume=resume, overwrite=overwrite and not finished)
+
+
+def _first_line(path: Path) -> str:
+    with open(path, "rb") as file:
+        return file.readline(200).decode(errors="replace").strip()
 
 
 class RaceFolder:
     """``out``, with the report of a race that is over, or the checkpoints of one that was cut off, or neither.
 
     A race in progress keeps ``checkpoints/race.json``, which says what was asked, and a state file for each policy
-    begun. Nothing else is ever deleted, and nothing of another race replaced unless ``overwrite`` says so.
+    begun. Nothing else is ever deleted.
 
     Args:
         out: the folder; made by ``enter``.
@@ -49,55 +129,58 @@ class RaceFolder:
         Returns ``"begin"``, ``"resume"``, or ``"over"`` where the race to be resumed has its report already. Raises
         ValueError, and OSError for a folder that cannot be written to.
         """
-        self._make()
-        begun = self._begun()
-        if begun is not None and resume:
-            self._require_same(begun, "the checkpoints of another race")
-            self._sweep()
-            return "resume"
-        if begun is not None and not overwrite:
-            raise ValueError(
-                f"out holds the checkpoints of a race that was cut off, got {str(self.out)!r}: "
-                "continue it with --resume, or begin afresh with --overwrite"
-            )
-        if not overwrite and self._over() and resume:
-            return "over"
-        if begun is None and keep and self.kept.exists() and not self._is_empty():
-            raise ValueError(
-                f"out holds {str(self.kept)!r}, which no race of this version wrote: "
-                "rename or remove it, or give another --out"
-            )
-        if begun is not None:
-            self._remove(begun)
-        self._sweep()
-        if keep:
-            self._write_record()
-        return "begin"
-
-    def _make(self) -> None:
-        """Make the folder; ValueError, or OSError, unless the report can be written there."""
         self.out.mkdir(parents=True, exist_ok=True)
         if not os.access(self.out, os.W_OK | os.X_OK):
             raise ValueError(f"out must be a folder that can be written to, got {str(self.out)!r}")
+        begun = self.begun()
+        standing = enter(self.out, "race", self._held(begun, keep), resume=resume, overwrite=overwrite)
+        if standing == "over":
+            return standing
+        if begun is not None and standing == "begin":
+            self._remove(begun["asked"])
         for name in REPORT:
-            if (self.out / name).is_dir():
-                raise ValueError(
-                    f"out must have no folder {name}, which is to be a file, got {str(self.out)!r}"
-                )
+            remove_parts(self.out / name)
+        if keep and standing == "begin":
+            self._write_record(reporting=False)
+        return standing
+
+    def begin_report(self) -> None:
+        """Note that files of the report may be there from now on, although ``run.json`` is not."""
+        if self.begun() is not None:
+            self._write_record(reporting=True)
 
     def leave(self) -> None:
         """Delete the checkpoints of the race, which is over."""
-        if self._begun() is not None:
+        if self.begun() is not None:
             self._remove(self._settings)
 
-    def _begun(self) -> dict[str, Any] | None:
-        """What the race in progress was asked; None where there is none, or its record is not of our writing."""
+    def begun(self) -> dict[str, Any] | None:
+        """The record of the race in progress; None where there is none, or no race wrote it."""
         try:
             held = json.loads(self._record.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         asked = held.get("asked") if isinstance(held, dict) and held.get("format") == _FORMAT else None
-        return asked if isinstance(asked, dict) and isinstance(asked.get("policies"), list) else None
+        return held if isinstance(asked, dict) and isinstance(asked.get("policies"), list) else None
+
+    def _held(self, begun: Mapping[str, Any] | None, keep: bool) -> Held:
+        there = [name for name in REPORT if (self.out / name).exists()]
+        foreign = [name for name in there if not (self.out / name).is_file()]
+        try:
+            written = read_settings(self.out / "run.json")
+        except (OSError, ValueError):
+            written = None
+            if begun is None or begun.get("reporting") is not True or "run.json" in there:
+                foreign = there
+        if begun is not None:
+            words = "the checkpoints of a race that was cut off", "begin afresh with --overwrite"
+            other = self._differences(begun["asked"])
+            return Held(foreign, words, f"the checkpoints of another race ({other})" if other else None)
+        if keep and self.kept.exists() and not self._is_empty():
+            foreign.append(str(self.kept))
+        other = "" if written is None else self._differences(written)
+        over = written is not None and not other and len(there) == len(REPORT)
+        return Held(foreign, None, f"another race ({other})" if other else None, over)
 
     def _is_empty(self) -> bool:
         """Whether the folder of checkpoints holds nothing but what a killed race left before its first word."""
@@ -106,26 +189,8 @@ class RaceFolder:
         remove_parts(self._record)
         return not any(self.kept.iterdir())
 
-    def _over(self) -> bool:
-        """Whether the report of the race asked for is here; ValueError for that of another."""
-        there = [name for name in REPORT if (self.out / name).exists()]
-        if "run.json" in there:
-            try:
-                written = read_settings(self.out / "run.json")
-            except ValueError:
-                there.remove("run.json")
-            else:
-                self._require_same(written, "another race")
-                return len(there) == len(REPORT)
-        if there or (self.out / "run.json").exists():
-            files = ", ".join(there or ["run.json"])
-            raise ValueError(
-                f"out holds {files} of no race that it tells of, got {str(self.out)!r}: "
-                "give another --out, or --overwrite"
-            )
-        return False
-
-    def _require_same(self, written: Mapping[str, Any], what: str) -> None:
+    def _differences(self, written: Mapping[str, Any]) -> str:
+        """In what a race differs from the one asked for; empty for the same."""
         same_file = self._settings["data_sha256"] is not None
         was, now = _flat(written), _flat(self._settings)
         differences = [
@@ -133,27 +198,19 @@ class RaceFolder:
             for key in {**now, **{key: None for key in was if key.startswith(_OPTION)}}
             if was.get(key) != now.get(key) and not (key == "data" and same_file)
         ]
-        if differences:
-            shown = "; ".join(differences[:_DIFFERENCES_SHOWN])
-            raise ValueError(
-                f"out holds {what}, got {str(self.out)!r}: {shown}; give another --out, or --overwrite"
-            )
+        return "; ".join(differences[:_DIFFERENCES_SHOWN])
 
-    def _sweep(self) -> None:
-        """Remove what writers of the report left that were killed."""
-        for name in REPORT:
-            remove_parts(self.out / name)
-
-    def _write_record(self) -> None:
+    def _write_record(self, *, reporting: bool) -> None:
+        record = {"format": _FORMAT, "asked": self._settings, "reporting": reporting}
         with atomic_write(self._record) as file:
-            file.write((json.dumps({"format": _FORMAT, "asked": self._settings}, indent=2) + "\n").encode())
+            file.write((json.dumps(record, indent=2) + "\n").encode())
 
     def _remove(self, race: Mapping[str, Any]) -> None:
         """Delete the state files of this race, its record last; ValueError, with none deleted, for a foreign one."""
         names = [str(name) for name in race["policies"] if re.fullmatch(r"[A-Za-z_][\w-]*", str(name))]
-        files = [path for path in map(self.checkpoint, names) if path.exists()]
-        for path in files:
-            read_state(path, "run")
+        for path in map(self.checkpoint, names):
+            if path.exists():
+                read_state(path, "run")
         for path in map(self.checkpoint, names):
             path.unlink(missing_ok=True)
             remove_parts(path)
@@ -167,8 +224,8 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by name, those of ``--option`` as it spells them."""
     options = settings.get("options")
     takers = options if isinstance(options, Mapping) else {}
-    own = {key: value for key, value in settings.items() if key != "options"}
-    return own | {
+    plain = {key: value for key, value in settings.items() if key != "options"}
+    return plain | {
         f"{_OPTION}{taker}.{key}": value
         for taker, given in takers.items()
         if isinstance(given, Mapping)

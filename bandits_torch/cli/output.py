@@ -1,8 +1,7 @@
-"""What the command line does round its work: errors in one line, pictures in files."""
+"""What the command line does round its work: errors and warnings in one line, interrupts in words."""
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import warnings
@@ -19,6 +18,8 @@ def one_line_errors() -> Iterator[None]:
     try:
         with _one_line_warnings():
             yield
+    except (click.ClickException, click.exceptions.Exit, click.Abort):  # which click itself tells
+        raise
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         raise SystemExit(128 + signal.SIGINT) from None
@@ -73,8 +74,3 @@ def _one_line_warnings() -> Iterator[None]:
 def _fail(message: str) -> NoReturn:
     click.echo(f"error: {' '.join(message.split())}", err=True)
     raise SystemExit(2)
-
-
-def draw_to_files() -> None:
-    """Pictures are files here: what the user's shell says of windows, true or not, plays no part."""
-    os.environ["MPLBACKEND"] = "agg"

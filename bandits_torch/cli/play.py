@@ -1,10 +1,11 @@
-"""A race once it begins: problem and policies are built and played, and the report is written."""
+"""A race once its arguments are read: problem and policies are built and played, and the report is written."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,24 +14,24 @@ from typing import Any
 import click
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli.advising import Told, compares, tell
-from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, checksum
+from bandits_torch.cli.asked import DEFAULT_HORIZON, MOST_THREADS, Race, checksum, whole_number
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.folder import RaceFolder
-from bandits_torch.cli.options import MOST_THREADS, whole_number
 from bandits_torch.cli.output import says_how_to_go_on
-from bandits_torch.cli.results import results_table, why_no_error
-from bandits_torch.experiments.described import described_knowledge
-from bandits_torch.experiments.page import PageText, page
+from bandits_torch.description import description, is_structure
+from bandits_torch.differing import shown
+from bandits_torch.experiments.comparison import Comparison, compare, is_compared_from_starts, snippet
+from bandits_torch.experiments.page import page
 from bandits_torch.experiments.regret import random_regret
-from bandits_torch.experiments.report import read_settings, write_report
+from bandits_torch.experiments.report import read_settings, results_table, why_no_error, write_report
 from bandits_torch.experiments.starts import starts_of
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
-from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.recorder import versions
 from bandits_torch.threads import exactly, threads_for
 
@@ -60,13 +61,37 @@ def play(
         folder = RaceFolder(out, asked.settings())
         standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
         if standing == "over":
-            click.echo(f"nothing to resume: the race in {out} is over", err=True)
             return None
-        if resume and standing == "begin":
-            click.echo(f"note: nothing to resume in {out}: the race begins at its first step", err=True)
         if by_default and standing == "begin" and asked.horizon > DEFAULT_HORIZON:
             click.echo(_how_long(asked, problem))
-        return _run(asked, problem, built, folder, every)
+        histories: dict[str, History] = {}
+        with says_how_to_go_on(
+            lambda interrupt: _how_to_go_on(interrupt, asked.policies, len(histories), folder, every)
+        ):
+            started, clock = datetime.now(UTC), time.perf_counter()
+            for name, policy in built.items():
+                saved: dict[str, Any] = (
+                    {} if every is None else {"checkpoint": folder.checkpoint(name), "every": every}
+                )
+                history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
+                history.meta |= {"policy": name, "problem": asked.problem}
+                histories[name] = history
+            random = random_regret(problem, asked.horizon)
+            compared = compare(
+                problem,
+                histories,
+                random,
+                lambda name, part, steps: _policy(name, asked, part, steps),
+                asked.seed,
+            )
+            when = {
+                "started": started.isoformat(timespec="seconds"),
+                "seconds": time.perf_counter() - clock,
+            }
+            _report(asked, problem, histories, random, compared, when, folder)
+            if every is not None:
+                folder.leave()
+    return histories
 
 
 def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> list[str]:
@@ -135,7 +160,7 @@ def _how_long(asked: Race, problem: Problem) -> str:
     for name in asked.policies:
         tried = run(_policy(name, asked, problem, asked.horizon), problem, _TRIAL, seed=asked.seed)
         seconds += asked.horizon * tried.meta["wall_seconds"] / _TRIAL
-    starts = starts_of(asked.horizon) if compares(asked.policies, problem) else ()
+    starts = starts_of(asked.horizon) if is_compared_from_starts(asked.policies, problem) else ()
     plays = f", each once through and once from {len(starts)} starts" if starts else ""
     seconds *= 2 if starts else 1
     size, unit = next(((n, unit) for n, unit in ((3600, "h"), (60, "min")) if seconds > 1.5 * n), (1, "s"))
@@ -147,84 +172,47 @@ def _policies(count: int) -> str:
     return "1 policy" if count == 1 else f"{count} policies"
 
 
-def _run(
-    asked: Race, problem: Problem, built: dict[str, Policy], folder: RaceFolder, every: int | None
-) -> dict[str, History]:
-    """Play all policies and write the report; with ``every``, checkpoints on the way."""
-    histories: dict[str, History] = {}
-    with says_how_to_go_on(lambda interrupt: _how_to_go_on(interrupt, built, histories, folder, every)):
-        return _played(asked, problem, built, histories, folder, every)
-
-
 def _how_to_go_on(
-    interrupt: KeyboardInterrupt,
-    built: Collection[str],
-    histories: Collection[str],
-    folder: RaceFolder,
-    every: int | None,
+    interrupt: KeyboardInterrupt, policies: Sequence[str], played: int, folder: RaceFolder, every: int | None
 ) -> str:
     """How far an interrupted race came, what is kept of it, and what continues it."""
-    count = len(histories)
-    said, kept = " before the report was written", [f"{_policies(count)} played"] if count else []
-    if count < len(built):
-        name = list(built)[count]
-        said = f" in {name}, policy {count + 1} of {len(built)}" + "".join(
-            f", {told}" for told in interrupt.args
-        )
+    said, kept = " before the report was written", [f"{_policies(played)} played"] if played else []
+    if played < len(policies):
+        name = policies[played]
+        said = f" in {name}, policy {played + 1} of {len(policies)}"
+        said += "".join(f", {words}" for words in interrupt.args)
         kept += [f"the last checkpoint of {name}"] if folder.checkpoint(name).exists() else []
     if every is None:
         return f"{said}: nothing is kept; with --checkpoint STEPS a race keeps what it has, for --resume to go on"
-    are = "are" if count > 1 or len(kept) > 1 else "is"
+    are = "are" if played > 1 or len(kept) > 1 else "is"
     where = f"{' and '.join(kept)} {are} kept in {str(folder.kept)!r}" if kept else "nothing is kept yet"
     return f"{said}: {where}; continue with the same command and --resume"
 
 
-def _played(
+def _report(
     asked: Race,
     problem: Problem,
-    built: dict[str, Policy],
-    histories: dict[str, History],
+    histories: Mapping[str, History],
+    random: Tensor,
+    compared: Comparison | None,
+    when: Mapping[str, Any],
     folder: RaceFolder,
-    every: int | None,
-) -> dict[str, History]:
-    """As ``_run``, with the histories of policies that are over in ``histories``."""
-    started, clock = datetime.now(UTC), time.perf_counter()
-    for name, policy in built.items():
-        saved: dict[str, Any] = (
-            {} if every is None else {"checkpoint": folder.checkpoint(name), "every": every}
-        )
-        history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
-        history.meta |= {"policy": name, "problem": asked.problem}
-        histories[name] = history
-    random = random_regret(problem, asked.horizon)
-    told = tell(
-        asked, problem, histories, random, lambda name, part, steps: _policy(name, asked, part, steps)
-    )
-    settings = asked.settings() | {
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": time.perf_counter() - clock,
-        "device_name": _device_name(problem.arms.device),
+) -> None:
+    """Write the files of the report, and print table and advice."""
+    python = None
+    if compared is not None and compared.taken and asked.problem == "replay" and asked.data is not None:
+        options = asked.options
+        python = snippet(compared.taken, asked.data, options["problem"], options[compared.taken])
+    device = problem.arms.device
+    settings = {
+        **asked.settings(),
+        **when,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
-        "knowledge": described_knowledge(problem.knowledge),
+        "knowledge": _known(problem.knowledge),
         "arm_names": list(getattr(problem, "arm_names", ())) or None,
-        "advice": None if told is None else told.record(),
+        "advice": None if compared is None else compared.record() | {"python": python},
     }
-    text = page(histories, random, problem, _page_text(asked, told, settings))
-    paths = write_report(folder.out, histories, random, settings, page=text)
-    console = Console()
-    size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
-    console.print(results_table(f"{asked.problem}: {size}", histories, random))
-    for line in (*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
-    if told is not None:
-        click.echo("\n".join(["", *told.sentences, *([] if told.python is None else ["", told.python])]))
-    if every is not None:
-        folder.leave()
-    return histories
-
-
-def _page_text(asked: Race, told: Told | None, settings: dict[str, Any]) -> PageText:
-    """What the page says beside what was played."""
     facts = {
         "played": settings["started"].replace("T", " "),
         "took": f"{settings['seconds']:.0f} s on {settings['device_name']}",
@@ -233,17 +221,34 @@ def _page_text(asked: Race, told: Told | None, settings: dict[str, Any]) -> Page
         "beside this file": "regret.csv, step by step; run.json, all settings, of which rerun makes them again",
     }
     heading = Path(asked.data).name if asked.data else asked.problem
-    if told is None:
-        return PageText(heading, facts=facts)
-    if told.advice is None:
-        return PageText(heading, told.sentences, "short", starts=told.starts, facts=facts)
-    named = (
-        told.advice.taken,
-        told.advice.policy,
-        *(name for name in told.advice.tied if name in told.stuck),
-    )
-    shown = [name for name in named if name is not None]
-    return PageText(heading, told.sentences, told.advice.verdict, shown, told.python, told.starts, facts)
+    text = page(histories, random, problem, heading, compared, python, facts)
+    folder.begin_report()
+    paths = write_report(folder.out, histories, random, settings, page=text)
+    size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
+    Console().print(results_table(f"{asked.problem}: {size}", histories, random))
+    lines = [*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"]
+    if compared is not None:
+        lines += ["", *compared.sentences, *([] if python is None else ["", python])]
+    click.echo("\n".join(lines))
+
+
+def _known(knowledge: Knowledge) -> dict[str, Any]:
+    """What was known beforehand, by path, as JSON holds it: matrices and structure in words."""
+    known = description(knowledge, "knowledge")
+    return {
+        path.removeprefix("knowledge."): _plain(leaf)
+        for path, leaf in known.items()
+        if "_constraint" not in path  # of a hyperparameter's range, as gpytorch's kernels name it
+    }
+
+
+def _plain(leaf: Any) -> Any:
+    if isinstance(leaf, float):
+        return leaf if math.isfinite(leaf) else shown(leaf)
+    if isinstance(leaf, Tensor):
+        numbers = leaf.squeeze()
+        return numbers.tolist() if numbers.dim() <= 1 and numbers.isfinite().all() else shown(leaf)
+    return shown(leaf) if is_structure(leaf) else leaf
 
 
 def _device(name: str) -> torch.device:
@@ -251,7 +256,3 @@ def _device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {name!r} is not there: torch sees no CUDA device")
     return device
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -102,7 +102,10 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     table = torch.stack(
         [*(raced[name] for name in names), random], -1
     ).double()  # K x (M + 1), least regret first
-    doubt = _doubt(table) if len(table) > 1 else torch.ones(table.shape[1] - 1)
+    signs, others = _patterns(len(table)), range(1, table.shape[1])
+    doubt = (
+        torch.stack([_doubt(table, c, signs) for c in others]) if len(table) > 1 else torch.ones(len(others))
+    )
     tied = (names[0], *(name for name, p in zip(names[1:], doubt, strict=False) if p > 1 - SURE))
     confidence = 1 - float(doubt.max())
     verdict = _verdict(len(table), confidence, float(doubt[-1]))
@@ -172,8 +175,8 @@ def with_whole_run(advice: Advice, whole: Advice, stuck: Collection[str]) -> Adv
 
     Whoever was stuck there, or surely worse than another, is not taken. If the leader is none of these, and likely the
     best, it is taken. Among those that cannot be told apart, where the leader fell (``"split"``), and where only the
-    whole shows a policy to be better than chance, by a tenth or more (``"late"``), it is ``auto``, which needs to be
-    told least, else who lost least in the whole.
+    whole shows a policy to be better than chance, by a tenth or more (``"late"``), it is ``auto``, which needs the
+    least prior knowledge, else who lost least in the whole.
 
     Args:
         advice: of several starts.
@@ -202,13 +205,8 @@ def _verdict(units: int, confidence: float, doubt_of_random: float) -> str:
     return "likely" if confidence >= LIKELY else "tie"
 
 
-def _doubt(table: Tensor) -> Tensor:
-    """p_c of every column but the first, which leads, (M,)."""
-    signs = _patterns(len(table))
-    return torch.stack([_doubt_of(table, c, signs) for c in range(1, table.shape[1])])
-
-
-def _doubt_of(table: Tensor, c: int, signs: Tensor) -> Tensor:
+def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
+    """p_c of a column; the first leads."""
     others = [j for j in range(table.shape[1]) if j != c]
     largest = _t(table[:, c : c + 1] - table[:, others], signs)
     leader = largest[0, 0]
@@ -234,28 +232,28 @@ def _patterns(units: int) -> Tensor:
     return 1.0 - 2.0 * drawn.double()
 
 
-def _less(own: Tensor, other: Tensor) -> tuple[float, float, float]:
+def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
     """How much less regret than the other, as a share of the other's, with a 90 % interval.
 
-    The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test keeps, one of
-    mean(own_k - rho other_k) = 0. Under signs that are -1 on a set of units, that mean is as far from 0 as without them
-    between two values of rho: the ratio of the sums over the set, and that over the other units. So the ends are
-    quantiles of these ratios over all patterns. They lie between the least and the largest ratio of a unit, hence
-    nobody is said to lose more than 100 % less.
+    The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test keeps, one of mean(leader_k -
+    rho other_k) = 0. Under signs that are -1 on a set of units, that mean is as far from 0 as without them between
+    two values of rho: the ratio of the sums over the set, and that over the other units. So the ends are quantiles
+    of these ratios over all patterns. They lie between the least and the largest ratio of a unit, hence nobody is
+    said to lose more than 100 % less.
     """
     total = float(other.sum())
     if total <= 0 or float(other.min()) < 0:
         return (math.nan,) * 3
-    middle = 1 - float(own.sum()) / total
-    if len(own) < FEWEST:
+    middle = 1 - float(leader.sum()) / total
+    if len(leader) < FEWEST:
         return middle, math.nan, math.nan
-    flipped = (_patterns(len(own)) < 0).double()
+    flipped = (_patterns(len(leader)) < 0).double()
     ratios = torch.stack(
-        [(units @ own.double()) / (units @ other.double()) for units in (flipped, 1 - flipped)]
+        [(units @ leader.double()) / (units @ other.double()) for units in (flipped, 1 - flipped)]
     )
-    told = ~ratios.isnan().any(0)  # the others, such as all signs +, keep every rho
-    low = torch.where(told, ratios.amin(0), -torch.inf).quantile(1 - _INTERVAL)
-    high = torch.where(told, ratios.amax(0), torch.inf).quantile(_INTERVAL)
+    bounding = ~ratios.isnan().any(0)  # the others, such as all signs +, keep every rho
+    low = torch.where(bounding, ratios.amin(0), -torch.inf).quantile(1 - _INTERVAL)
+    high = torch.where(bounding, ratios.amax(0), torch.inf).quantile(_INTERVAL)
     if not math.isfinite(low) or not math.isfinite(high):
         return middle, math.nan, math.nan
     return middle, 1 - float(high), 1 - float(low)

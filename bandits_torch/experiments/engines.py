@@ -32,6 +32,13 @@ class Failure:
     error: str
     trace: str
 
+    @staticmethod
+    def of(error: Exception) -> Failure:
+        """The failure of the error that is being handled."""
+        died = isinstance(error, BrokenProcessPool)
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        return Failure(line, "the process died" if died else traceback.format_exc())
+
 
 Outcome = History | Failure
 
@@ -45,7 +52,7 @@ def play(cell: Cell, threads: int) -> Outcome:
         with exactly(threads):
             return cell.run()
     except Exception as error:
-        return _failure(error, traceback.format_exc())
+        return Failure.of(error)
 
 
 def here(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
@@ -83,7 +90,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
                 outcome = pickle.loads(file.read_bytes())  # noqa: S301  # our own process wrote it
                 file.unlink()
             except Exception as error:  # the cell could not be sent, or its process died
-                outcome = _failure(error, "the process died" if _died(error) else traceback.format_exc())
+                outcome = Failure.of(error)
             yield cell, outcome
     finally:
         ours.close()
@@ -93,7 +100,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
 
 
 def _end_with(parent: Connection) -> None:
-    """Have this process end as soon as the other end of the connection is closed, in the middle of whatever it does."""
+    """Have this process end as soon as the other end of the connection is closed, whatever it is doing."""
 
     def wait() -> None:
         with suppress(EOFError, OSError):
@@ -140,7 +147,7 @@ def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cel
             try:
                 outcome = pickle.loads(ray.get(done))  # noqa: S301  # our own task wrote it
             except Exception as error:
-                outcome = _failure(error, traceback.format_exc())
+                outcome = Failure.of(error)
             yield cell, outcome
     finally:
         if started:
@@ -198,14 +205,6 @@ def _require_importable(cells: Sequence[Cell]) -> None:
                 f"{cell.title}), got 'processes', which cannot import them: move them into a file.py beside the "
                 "notebook and import them from there"
             )
-
-
-def _failure(error: Exception, trace: str) -> Failure:
-    return Failure(" ".join(f"{type(error).__name__}: {error}".split()), trace)
-
-
-def _died(error: Exception) -> bool:
-    return isinstance(error, BrokenProcessPool)
 
 
 def _import_ray() -> Any:

@@ -1,249 +1,201 @@
-"""A race as one HTML file for people who would rather look: no script, nothing from a network."""
+"""A race as one HTML file for people who would rather look: no script, nothing from a network.
+
+``page.html`` is its template, and here are the values and pictures that it shows.
+"""
 
 from __future__ import annotations
 
-import html
+import io
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from matplotlib.axes import Axes
+import matplotlib as mpl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
-from bandits_torch.experiments import page_figures
+from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
-from bandits_torch.experiments.plots.pulls import plot_pulls
-from bandits_torch.experiments.plots.regret import plot_regret
-from bandits_torch.experiments.plots.starts import plot_starts
-from bandits_torch.experiments.plots.style import looks
-from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, summary
+from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
+from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, looks
+from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
 from bandits_torch.problems.problem import Problem
 
-_TEMPLATE = Path(__file__).with_name("page.html")
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 _MOST_ARMS = 24
 _LARGE = 10_000
+_SCREEN, _PHONE = 7.6, 4.0  # widths of a picture in inches
 _VERDICTS = {
     "sure": "Sure",
     "likely": "Likely",
     "tie": "Cannot be told apart",
     "split": "Depends on how long it runs",
-    "late": "Told by the long play alone",
+    "late": "Only the long play tells",
     "random": "No better than chance",
     "short": "Too short to tell",
 }
+_CSS_COLOURS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])}
+_CSS_COLOURS |= {COLOURS[-1]: "var(--ink)", GREY: "var(--grey)", GRID.lower(): "var(--grid)"}
+_DIGITS = re.compile(r"(\.\d\d)\d+")  # beyond a hundredth of a point, which no screen shows
 
 
-@dataclass(frozen=True)
-class PageText:
-    """What a page says beside what the histories show.
-
-    Attributes:
-        heading: of the page, the name of the problem or the data.
-        advice: sentences, the first the one that matters.
-        verdict: of ``Advice``; None: not known.
-        policies: whose pulls are shown, before those of ``auto``; none: that of the least regret.
-        python: lines to begin with; None for none.
-        starts: what the advice comes from; None for none.
-        facts: names and values at the end of the page.
-    """
-
-    heading: str
-    advice: Sequence[str] = ()
-    verdict: str | None = None
-    policies: Sequence[str] = ()
-    python: str | None = None
-    starts: Starts | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def page(histories: Mapping[str, History], random: Tensor, problem: Problem, told: PageText) -> str:
+def page(
+    histories: Mapping[str, History],
+    random: Tensor,
+    problem: Problem,
+    heading: str,
+    compared: Comparison | None = None,
+    python: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> str:
     """The whole page. Every name is escaped, and the page forbids scripts and loading anything.
 
     Args:
         histories: by policy.
         random: (R, T) expected regret of playing at random.
         problem: that was played, for its summary and the best arms.
+        heading: the name of the problem or the data.
+        compared: the advice to begin with; None for none.
+        python: lines that put the policy to work; None for none.
+        facts: names and values at the end of the page.
     """
     first = next(iter(histories.values()))
-    shown = {name: h for name, h in histories.items() if name != "random"} or histories
-    size = f"{_count(first.horizon, 'step')}, {_count(len(histories), 'policy', 'policies')}, "
-    size += _count(first.replicates, "replicate")
-    sections = [
-        _advice(told),
-        _read(problem.summary()),
-        _results(shown, random),
-        "" if told.starts is None or not told.starts.steps else _starts(told.starts, list(shown)),
-        _pulls(shown, problem, told.policies),
-        _beliefs(shown),
-        _facts(told.facts),
-    ]
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=html.escape(f"{told.heading}: which policy loses least?"),
-        heading=html.escape(told.heading),
-        size=html.escape(size),
-        colours=page_figures.palette(),
-        colours_on_dark=page_figures.palette(dark=True),
-        sections="\n".join(section for section in sections if section),
+    shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
+    counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
+    advice = None if compared is None else compared.advice
+    return _TEMPLATES.get_template("page.html").render(
+        heading=heading,
+        size=", ".join(_count(*each) for each in counts),
+        colours=_css_variables(COLOURS[:-1], GREY),
+        colours_on_dark=_css_variables(ON_DARK, GREY_ON_DARK),
+        advice=[] if compared is None else compared.sentences,
+        verdict=_VERDICTS["short" if advice is None else advice.verdict],
+        python=python,
+        read=problem.summary(),
+        **_table(shown, random),
+        regret=_picture("regret", 3.6, partial(_draw_regret, shown, random)),
+        bands=_bands(shown),
+        starts=_starts(None if compared is None else compared.starts, shown),
+        pulls=_pulls(shown, problem, compared),
+        arms=0 if problem.dim else problem.num_arms,
+        most_arms=_MOST_ARMS,
+        beliefs=_beliefs(shown),
+        facts=facts or {},
     )
 
 
-def _advice(told: PageText) -> str:
-    if not told.advice:
-        return ""
-    lead, *rest = told.advice
-    badge = f'<span class="badge">{html.escape(_VERDICTS[told.verdict])}</span>' if told.verdict else ""
-    parts = [f'<section class="advice">{badge}<p class="lead">{html.escape(lead)}</p>']
-    parts += [f"<p>{html.escape(line)}</p>" for line in rest]
-    if told.python is not None:
-        code = html.escape(told.python)
-        parts.append(f"<details><summary>Put it to work, in Python</summary><pre>{code}</pre></details>")
-    return "".join([*parts, "</section>"])
-
-
-def _read(lines: Sequence[str]) -> str:
-    if not lines:
-        return ""
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    return (
-        "<h2>What was read</h2><p>Check this first: if it is not what the table holds, nothing below is right.</p>"
-        f'<ul class="read">{items}</ul>'
-    )
-
-
-def _results(histories: Mapping[str, History], random: Tensor) -> str:
-    at_random = float(random.sum(-1).mean())
-    look = looks(histories)
-    frame = summary(histories).sort_values("mean_cumulative_regret")
+def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
+    """A row for each policy, the best first, and one for drawing at random."""
+    look, (frame, at_random) = looks(histories), standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
-    rows = []
-    for name, row in frame.iterrows():
-        regret = float(row["mean_cumulative_regret"])
-        colour = page_figures.page_colour(look[str(name)][0])
-        rows.append(
-            f'<tr><td class="name"><span class="dot" style="background:{colour}"></span>{html.escape(str(name))}</td>'
-            f'<td class="bar"><span style="width:{max(0.0, 100 * regret / most):.1f}%;background:{colour}"></span></td>'
-            f'<td class="n">{_share(regret, at_random)}</td><td class="n spare">{_number(regret)}</td>'
-            f'<td class="n spare">{row["ms_per_step"]:.2f}</td></tr>'
-        )
-    whole = "100 %" if at_random > 0 else ""
-    rows.append(
-        '<tr class="reference"><td>drawing at random</td><td class="bar"><span style="width:'
-        f'{100 * at_random / most:.1f}%;background:var(--grey)"></span></td><td class="n">{whole}</td>'
-        f'<td class="n spare">{_number(at_random)}</td><td class="n spare"></td></tr>'
-    )
-    head = (
-        '<th>policy</th><th></th><th class="n">of random</th><th class="n spare">regret</th>'
-        '<th class="n spare">ms a step</th>'
-    )
-    bands = _bands(histories, "two standard errors either way")
-    picture = page_figures.figure(
-        "regret",
-        lambda made: _readable(plot_regret(histories, made.add_subplot(), random=random, labels=False)),
-        3.6,
-        "Regret added up over the steps, colours as in the table; dotted: drawing at random. A line that lies flat "
-        f"has found the best arm; one that bends upwards has lost it.{bands}",
-    )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return (
-        "<h2>What each policy lost</h2><p>Regret is what was lost by not pulling the best arm of every step: "
-        f'the less, the better.</p><div class="scroll">{table}</div>{picture}'
-    )
+
+    def cells(regret: float) -> dict[str, str]:
+        written_out = 1000 <= abs(regret) < WRITTEN_OUT
+        return {
+            "width": f"{max(0.0, 100 * regret / most):.1f}%",
+            "regret": f"{regret:,.0f}".replace(",", "\u202f") if written_out else f"{regret:.4g}",
+        }
+
+    rows = [
+        {
+            "name": name,
+            "colour": _CSS_COLOURS[look[str(name)][0].lower()],
+            "share": "" if math.isnan(row["of_random"]) else f"{row['of_random']:.1f} %",
+            "ms": f"{row['ms_per_step']:.2f}",
+            **cells(row["mean_cumulative_regret"]),
+        }
+        for name, row in frame.iterrows()
+    ]
+    return {"rows": rows, "at_random": cells(at_random) | {"share": "100 %" if at_random > 0 else ""}}
 
 
-def _starts(starts: Starts, order: Sequence[str]) -> str:
+def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figure) -> None:
+    ax = plot_regret(histories, figure.add_subplot(), random=random, labels=False)
+    if ax.get_ylim()[1] >= _LARGE:
+        ax.yaxis.set_major_formatter(EngFormatter(sep=""))  # 4M and 20k
+
+
+def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, Any] | None:
+    if starts is None or not starts.steps:
+        return None
     regret = {name: starts.regret[name] for name in order if name in starts.regret}
-    K = len(starts.random)
-    picture = page_figures.figure(
-        "starts",
-        lambda made: _plain(plot_starts(regret, starts.random, made.add_subplot())),
-        0.9 + 0.32 * len(regret),
-        f"Each dot is a start, played for {starts.steps} steps; the tick is the mean. Where the clouds of two "
-        "policies lie over each other, their order is chance.",
-    )
-    return (
-        f"<h2>How sure is that?</h2><p>Every policy was begun anew at {K} places of the record, which do not overlap. "
-        "The advice rests on these, and on the one play of the whole above.</p>"
-        f"{picture}"
-    )
+
+    def draw(figure: Figure) -> None:
+        plot_starts(regret, starts.random, figure.add_subplot())
+
+    picture = _picture("starts", 0.9 + 0.32 * len(regret), draw)
+    return {"count": len(starts.random), "steps": starts.steps, "picture": picture}
 
 
-def _pulls(histories: Mapping[str, History], problem: Problem, first: Sequence[str]) -> str:
+def _pulls(
+    histories: Mapping[str, History], problem: Problem, compared: Comparison | None
+) -> dict[str, dict[str, str]]:
+    """Pictures of what the policies that the advice is about pulled, and ``auto``, where there are arms."""
     if problem.dim or problem.num_arms < 2:
-        return ""
-    horizon = next(iter(histories.values())).horizon
-    best = best_arms(problem, horizon)
-    if bool((best == best[:1]).all()):
-        best = best[:1]
-    lead = first or [str(summary(histories)["mean_cumulative_regret"].idxmin())]
+        return {}
+    best = best_arms(problem, next(iter(histories.values())).horizon)
+    rows = (
+        slice(None) if bool((best == best[:1]).all()) else slice(1)
+    )  # one, where each has a function of its own
+    if compared is None or compared.advice is None:
+        lead = [str(summary(histories)["mean_cumulative_regret"].idxmin())]
+    else:
+        advice, stuck = compared.advice, compared.stuck
+        lead = [
+            advice.taken or advice.policy,
+            advice.policy,
+            *(name for name in advice.tied if name in stuck),
+        ]
     shown = dict.fromkeys(name for name in (*lead, "auto") if name in histories)
     names = [str(name) for name in getattr(problem, "arm_names", range(problem.num_arms))]
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
-    left_out = problem.num_arms - _MOST_ARMS
-    note = f" The {_MOST_ARMS} arms that matter most of {problem.num_arms}." if left_out > 0 else ""
-    pictures = []
-    for i, name in enumerate(shown):
-        one = _of_one_function(histories[name], best)
-        pictures.append(
-            page_figures.figure(
-                f"pulls{i}",
-                partial(_draw_pulls, one, best[:1], names),
-                height,
-                f"{html.escape(name)}: the darker, the more often it pulled that arm; orange: the arm that was best "
-                f"most often at the time.{note}",
-            )
-        )
-    return f"<h2>What was pulled, and what was best</h2>{''.join(pictures)}"
+
+    def draw(history: History, figure: Figure) -> None:
+        kept = {
+            name: getattr(history, name)[rows] for name in ("arms", "rewards", "expected_rewards", "best")
+        }
+        plot_pulls(replace(history, **kept, trace={}), best[:1], figure.add_subplot(), names=names)
+
+    return {
+        name: _picture(f"pulls{i}", height, partial(draw, histories[name])) for i, name in enumerate(shown)
+    }
 
 
-def _draw_pulls(history: History, best: Tensor, names: Sequence[str], made: Figure) -> None:
-    _plain(plot_pulls(history, best, made.add_subplot(), names=names))
-
-
-def _of_one_function(history: History, best: Tensor) -> History:
-    """All replicates where one function is played by all, else the first alone."""
-    if len(best) == 1:
-        return history
-    return History(
-        history.arms[:1],
-        history.rewards[:1],
-        history.expected_rewards[:1],
-        history.best[:1],
-        history.times,
-        history.seconds,
-        meta=history.meta,
-    )
-
-
-def _beliefs(histories: Mapping[str, History]) -> str:
+def _beliefs(histories: Mapping[str, History]) -> dict[str, Any] | None:
+    """What the first policy that averages over models came to believe; None where there is none."""
     found = [name for name, h in histories.items() if all(belief in h.trace for belief in BELIEFS)]
     if not found:
-        return ""
+        return None
     name, history = found[0], histories[found[0]]
     shown = {one: h for one, h in histories.items() if one == name or one not in found}  # with their colours
-    bands = _bands({name: history}, "from the least to the largest")
-    picture = page_figures.figure(
-        "beliefs",
-        lambda made: _untitled(plot_beliefs(shown, made)),
-        6.0,
-        "From above: the rate of change; how many of its models still count; the noise of a reward; how many models it "
-        f"has begun anew.{' Lines: medians.' if bands else ''}{bands}",
-    )
-    return f"<h2>What {html.escape(name)} came to believe</h2><p>{_said_of_change(history)}</p>{picture}"
+    return {
+        "name": name,
+        "picture": _picture("beliefs", 6.0, lambda figure: plot_beliefs(shown, figure)),
+        "bands": _bands({name: history}),
+        "of_change": _said_of_change(history),
+    }
 
 
-def _bands(histories: Mapping[str, History], reach: str) -> str:
-    """What the bands of a picture are, where there are any to be seen."""
+def _bands(histories: Mapping[str, History]) -> str:
+    """Of how many replicates the bands of a picture are; empty where there are none to be seen."""
     most = max(history.replicates for history in histories.values())
     seen = any(history.replicates > 1 and not history.identical for history in histories.values())
-    return f" Bands: {reach}, of {_count(most, 'replicate')}." if seen else ""
+    return _count(most, "replicate") if seen else ""
 
 
 def _said_of_change(history: History) -> str:
@@ -276,37 +228,48 @@ def _half_life(rate: float) -> float:
     return math.inf if rate <= 0 else 2 * math.log(0.5) / math.log1p(-min(rate, 0.999))
 
 
-def _facts(facts: Mapping[str, Any]) -> str:
-    if not facts:
-        return ""
-    rows = "".join(f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(str(v))}</dd>" for k, v in facts.items())
-    return f"<h2>How it was made</h2><dl>{rows}</dl>"
-
-
-def _plain(ax: Axes) -> None:
-    """Without a title, which the page has above."""
-    ax.set_title("", loc="left")
-
-
-def _readable(ax: Axes) -> None:
-    """As ``_plain``, with 4M and 20k for large numbers."""
-    _plain(ax)
-    if ax.get_ylim()[1] >= _LARGE:
-        ax.yaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _untitled(made: Figure) -> None:
-    made.suptitle("")
-
-
-def _share(regret: float, at_random: float) -> str:
-    return f"{100 * regret / at_random:.1f} %" if at_random > 0 else ""
-
-
-def _number(value: float) -> str:
-    whole = 1000 <= abs(value) < WRITTEN_OUT
-    return f"{value:,.0f}".replace(",", "\u202f") if whole else f"{value:.4g}"
-
-
 def _count(number: int, word: str, words: str | None = None) -> str:
     return f"{number:,} {word if number == 1 else words or word + 's'}".replace(",", " ")
+
+
+def _css_variables(colours: Sequence[str], grey: str) -> str:
+    named = {f"c{i}": colour for i, colour in enumerate(colours)} | {"grey": grey}
+    return " ".join(f"--{name}: {colour.lower()};" for name, colour in named.items())
+
+
+def _picture(name: str, height: float, draw: Callable[[Figure], object]) -> dict[str, str]:
+    """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
+
+    ``name`` is of letters and digits; no two pictures of a page may share it. What ``draw`` makes of an empty figure
+    is left without titles, since the page has them.
+    """
+    made = {}
+    for kind, width in (("wide", _SCREEN), ("narrow", _PHONE)):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        draw(figure)
+        if len(figure.axes) == 1:
+            figure.axes[0].set_title("", loc="left")
+        if figure.get_suptitle():
+            figure.suptitle("")
+        made[kind] = _svg(figure, f"{name}-{kind}")
+    return made
+
+
+def _svg(figure: Figure, name: str) -> str:
+    """A figure as an SVG element: text as text, the colours of the plots as variables of the page.
+
+    The page shows it as it is: matplotlib escapes the text that it writes.
+    """
+    file = io.StringIO()
+    for ax in figure.axes:
+        ax.patch.set_visible(False)
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of groups, the same in every figure
+    text = re.sub(r' d="[^"]*"', lambda path: _DIGITS.sub(r"\1", path[0]), text)
+    return re.sub(
+        "|".join(_CSS_COLOURS), lambda found: _CSS_COLOURS[found[0].lower()], text, flags=re.IGNORECASE
+    )

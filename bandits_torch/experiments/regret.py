@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
@@ -71,6 +72,17 @@ def summary(histories: Mapping[str, History]) -> pd.DataFrame:
         for name, history in histories.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("policy")
+
+
+def standings(histories: Mapping[str, History], random: Tensor) -> tuple[pd.DataFrame, float]:
+    """``summary``, the best policy first, and the expected total regret of drawing arms at random.
+
+    ``random``: (R, T) expected regret of drawing at random. A column ``of_random`` has the regret in % of that; NaN
+    where nothing could be lost.
+    """
+    frame, at_random = summary(histories), float(random.sum(-1).mean())
+    share = 100 * frame["mean_cumulative_regret"] / at_random if at_random > 0 else math.nan
+    return frame.assign(of_random=share).sort_values("mean_cumulative_regret"), at_random
 
 
 def per_step(histories: Mapping[str, History]) -> pd.DataFrame:

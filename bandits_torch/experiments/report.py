@@ -1,18 +1,20 @@
-"""A race as files: a table, a picture and a record of how it came about."""
+"""A race as files, a table, a picture and a record of how it came about, and as a table on the screen."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
 from torch import Tensor
 
 from bandits_torch.experiments.plots import plot_regret
-from bandits_torch.experiments.regret import per_step
+from bandits_torch.experiments.regret import WRITTEN_OUT, per_step, standings
 from bandits_torch.files import atomic_write
 from bandits_torch.history import History
 from bandits_torch.recorder import versions
@@ -44,15 +46,6 @@ def write_report(
     ``ms_per_step``, ``wall_seconds``, ``cumulative_regret`` of every replicate and the ``arms`` it pulled, a list
     of each replicate; under ``references`` the mean cumulative regret of the random policy and of the oracle.
     """
-    table, picture, html, record_of_it = (Path(directory) / name for name in REPORT)
-    with atomic_write(table) as file:
-        per_step(histories).to_csv(file, index=False, float_format="%.10g")
-    canvas = plot_regret(histories, random=random).figure.canvas
-    with atomic_write(picture) as file:
-        canvas.print_figure(file, format="png")
-    if page is not None:
-        with atomic_write(html) as file:
-            file.write(page.encode())
     record = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -61,9 +54,19 @@ def write_report(
         "results": {name: _result(history) for name, history in histories.items()},
         "references": {"random": float(random.sum(-1).mean()), "oracle": 0.0},
     }
-    with atomic_write(record_of_it) as file:
-        file.write((_json(record) + "\n").encode())
-    return [table, picture, *([] if page is None else [html]), record_of_it]
+    picture = io.BytesIO()
+    plot_regret(histories, random=random).figure.canvas.print_figure(picture, format="png")
+    contents = {
+        "regret.csv": per_step(histories).to_csv(index=False, float_format="%.10g").encode(),
+        "regret.png": picture.getvalue(),
+        "report.html": None if page is None else page.encode(),
+        "run.json": (_json(record) + "\n").encode(),
+    }
+    written = [(Path(directory) / name, content) for name, content in contents.items() if content is not None]
+    for path, content in written:
+        with atomic_write(path) as file:
+            file.write(content)
+    return [path for path, _ in written]
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -109,3 +112,41 @@ def _result(history: History) -> dict[str, Any]:
         "cumulative_regret": history.regret.sum(-1).tolist(),
         "arms": history.arms.tolist(),
     }
+
+
+def results_table(title: str, histories: Mapping[str, History], random: Tensor) -> Table:
+    """Policies from best to worst, then what playing at random and the oracle come to."""
+    frame, at_random = standings(histories, random)
+    most = max(at_random, float(frame["mean_cumulative_regret"].abs().max()))
+    digits = ".2f" if most == 0 or 1 <= most < WRITTEN_OUT else ".4g"  # all in the unit of the rewards
+
+    def written(value: float, form: str) -> str:
+        return "" if math.isnan(value) else f"{value:{form}}"
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for column in ("cumulative regret", "standard error", "% of random", "ms per step"):
+        table.add_column(column, justify="right")
+    for name, row in frame.iterrows():
+        table.add_row(
+            str(name),
+            written(row["mean_cumulative_regret"], digits),
+            written(row["standard_error"], digits),
+            written(row["of_random"], ".1f"),
+            written(row["ms_per_step"], ".3f"),
+        )
+    table.add_section()
+    shares = ("100.0", "0.0") if at_random > 0 else ("", "")
+    table.add_row("random (expected)", written(at_random, digits), "", shares[0], "", style="dim")
+    table.add_row("oracle", "0.00", "", shares[1], "", style="dim")
+    return table
+
+
+def why_no_error(histories: Mapping[str, History]) -> Iterator[str]:
+    """A line on the policies that have replicates and no standard error."""
+    same = [name for name, history in histories.items() if history.replicates > 1 and history.identical]
+    if same:
+        yield (
+            f"no standard error of {', '.join(same)}: all replicates are identical, as neither the rewards nor the "
+            "policy has anything random"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members_over_arms import MembersOverArms
+from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.first_rewards import HELD, FirstRewards
@@ -25,6 +26,7 @@ from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _WIDE_EVERY = 10  # observations
+_TIE = 1e-9  # of the largest index over the mean one
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
 
 
@@ -88,7 +90,7 @@ class ModelAveraging(Policy):
     Raises ValueError for a model of another batch shape and parts that do not fit it.
     """
 
-    _told_ahead: list[Tensor] | None = None  # what each pending pull takes off the variances: u, (S, N)
+    _pending_columns: list[Tensor] | None = None  # what each pending pull takes off the variances: u, (S, N)
 
     needs_unit = "it learns the unit by itself"
 
@@ -165,7 +167,7 @@ class ModelAveraging(Policy):
         Raises ValueError for a time before the latest observation.
         """
         self.clock.check_not_past(validation.finite_number("time", time))
-        mean, variance = mixture_moments(self.sharing.weights, *self._members(time))
+        mean, variance = mixture_moments(self.sharing.weights, *self.members(time))
         if self._all_framed:
             unit = self.frame.factor
             return mean * unit + self.frame.offset, variance * unit * unit
@@ -180,31 +182,46 @@ class ModelAveraging(Policy):
         """The available arm of the largest m + width sqrt(v)."""
         if available is not None:
             self.choices.check_available(available)
-        members = self._members(time)
+        asked = self.asked(self.count + len(self._pending_columns or ()))
+        return Choice(self.pick(self.members(time), asked, available))
+
+    def asked(self, count: int) -> dict[str, float | bool]:
+        """How the choice after so many observations is made: its width; whether each arm counts by the best plausible
+        member; below how many arms tried a new one is; how long an arm may go unexamined."""
+        wide = count > 0 and count % _WIDE_EVERY == 0
+        return {
+            "width": max(self.width, self.wide) if wide else self.width,
+            "check": self.plausible > 0 and count == self._next_check,
+            "few": _FRESH * math.sqrt(count + 1),
+            "tau": self.looks.tau(count) if self.looks is not None else math.inf,
+        }
+
+    def pick(
+        self, members: tuple[Tensor, Tensor], asked: Mapping[str, Any], available: Tensor | None
+    ) -> Tensor:
+        """The arms to play, (S,), given the members' moments (S, P, N) and what is ``asked``: numbers, or tensors."""
+        width, check = asked["width"], asked["check"]
         mean, variance = mixture_moments(self.sharing.weights, *members)
-        count = self._count + len(self._told_ahead or ())
-        width = self._width_after(count)
-        if self.plausible and count == self._next_check:
+        if self._pending_columns:
+            variance = (variance - torch.stack(self._pending_columns).square().sum(0)).clamp_min(0.0)
+        index = mean + width * variance.sqrt()
+        if isinstance(check, Tensor):
+            index = torch.where(check, self._optimistic(*members, width), index)
+        elif check:
             index = self._optimistic(*members, width)
-        else:
-            if self._told_ahead:
-                variance = (variance - torch.stack(self._told_ahead).square().sum(0)).clamp_min(0.0)
-            index = mean + width * variance.sqrt()
         if self.try_all:
             fresh = ~self._pulled if available is None else ~self._pulled & available
-            few = self._pulled.sum(-1, keepdim=True) < _FRESH * math.sqrt(count + 1)
+            few = self._pulled.sum(-1, keepdim=True) < asked["few"]
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
-            index = self.looks.first(index, mean, self.sharing.weights, self.looks.tau(count), available)
-        index = self._asked_again(index, available)
-        _, arm = best_available(index.mT, available)
-        return Choice(arm)
+            index = self.looks.first(index, mean, self.sharing.weights, asked["tau"], available)
+        return self._best(self._asked_again(index, available), available)
 
     def numbers_per_step(self, observations: int) -> int:
         """A tenth of the members' covariances: a step passes over some rows, and now and then over all."""
         return super().numbers_per_step(observations) * self.num_members // 10
 
-    _expects = ("_told_ahead", "_pulled", "looks", "range")
+    _expects = ("_pending_columns", "_pulled", "looks", "range")
 
     def _expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
@@ -214,8 +231,8 @@ class ModelAveraging(Policy):
         learned from i, too. Mean and weights wait. The next check counts pending pulls, and arms are
         examined by them. O(S P N) each.
         """
-        told = self._told_ahead or []
-        self._told_ahead = [*told, self._learned_from(pending.arm, time, told)]
+        told = self._pending_columns or []
+        self._pending_columns = [*told, self._learned_from(pending.arm, time, told)]
         self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
         self._examine(pending.arm)
         self.range.latest = torch.zeros_like(self.range.latest)
@@ -227,6 +244,16 @@ class ModelAveraging(Policy):
         again = again if available is None else again & available
         return torch.where(again.any(-1, keepdim=True), again.to(index), index)
 
+    def _best(self, index: Tensor, available: Tensor | None) -> Tensor:
+        """The available arm of the largest index (S, N), the first of those that tie, (S,).
+
+        Unrelated arms that were not played tie, and rounding, which depends on the unit of rewards, must not say which
+        is played.
+        """
+        largest = best_available(index.mT, available)[0].unsqueeze(-1)
+        near = _TIE * (largest - index.mean(-1, keepdim=True)).abs()
+        return best_available((index >= largest - near).to(index).mT, available)[1]
+
     def _examine(self, arm: Tensor) -> None:
         """These arms (S,) are played, or will be."""
         if self.looks is not None:
@@ -235,7 +262,7 @@ class ModelAveraging(Policy):
     def _learned_from(self, arm: Tensor, time: float, told: list[Tensor]) -> Tensor:
         """u, (S, N): the covariance of every arm with this one (S,) over the deviation of its reward."""
         weights, scale = self.sharing.weights, self._factors()
-        mean, _ = self._members(time)
+        mean, _ = self.members(time)
         off = mean - weights.unsqueeze(-2) @ mean
         column = self.model.covariance_with(arm, self.clock.at(time)) * scale.unsqueeze(-1)
         at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
@@ -258,40 +285,57 @@ class ModelAveraging(Policy):
         arm, time = observation.arm, self.clock.tick(observation.time)
         reward = observation.reward.to(self.model.noise_variance)
         where = None if believed is None else believed.unsqueeze(-1)
-        holding = self._count < HELD
+        holding = self.count < HELD
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
+        mean, variance = self.model.at(arm, time)  # the members' own
+        due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt)
+        if bool(due.any()):
+            self.model.reset(due)
+            mean = torch.where(due, self.model.at(arm, time)[0], mean)
+            learned = torch.where(due, seen - mean, learned)
+        self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
+        self.tried(arm, where)
+        if holding:
+            self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
+        self.counted()
+
+    def weigh(
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        at: tuple[Tensor, Tensor],
+        believed: Tensor | None,
+        exempt: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Judge the members, whose moments of ``arm`` (S,) are ``at``, (S, P) each, by its reward, (S,), in the
+        replicates with ``believed`` (S,) True (None: all).
+
+        Returns, (S, P) each: which are due for a reset, none of those that are ``exempt``; the reward as each counts
+        it; and what of its surprise each is to learn.
+        """
+        mean, variance = at
         with only_where(believed, *self.judged):
             log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
             self.frame.meet(reward)
             seen = self._framed_reward(reward)
-            mean, variance = self.model.at(arm, time)  # the members' own
             unit = self._units() if self._mixed else None
             density, learned = self.scale.update(
                 seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
             )
             due = self.sharing.update(density, exempt, log_unit)
             self._examine(arm)
-        due = due if where is None else due & where
-        if bool(due.any()):
-            self.model.reset(due)
-            mean = torch.where(due, self.model.at(arm, time)[0], mean)
-            learned = torch.where(due, seen - mean, learned)
-        self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
-        self._try(arm, where)
-        if holding:
-            self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
-        if self._count == self._next_check:
-            self._next_check += min(max(_FIRST_CHECK, self._count // 2), _LONGEST)
-        self._count += 1
+        return due if believed is None else due & believed.unsqueeze(-1), seen, learned
 
-    def _try(self, arm: Tensor, where: Tensor | None) -> None:
+    def counted(self) -> None:
+        """One observation more."""
+        if self.count == self._next_check:
+            self._next_check += min(max(_FIRST_CHECK, self.count // 2), _LONGEST)
+        self.count += 1
+
+    def tried(self, arm: Tensor, where: Tensor | None) -> None:
         """These arms (S,) are pulled; with ``where`` (S, 1), in the replicates that have True there."""
         at = arm.unsqueeze(-1)
         self._pulled.scatter_(-1, at, self._pulled.gather(-1, at) | (True if where is None else where))
-
-    def _width_after(self, count: int) -> float:
-        """The width of the choice after so many observations."""
-        return max(self.width, self.wide) if count and count % _WIDE_EVERY == 0 else self.width
 
     def _optimistic(self, mean: Tensor, variance: Tensor, width: float | Tensor) -> Tensor:
         """The largest bound of each arm under any plausible member, (S, N)."""
@@ -300,7 +344,7 @@ class ModelAveraging(Policy):
         bounds = mean + width * variance.sqrt()
         return bounds.masked_fill(implausible.unsqueeze(-1), -torch.inf).amax(-2)
 
-    def _members(self, time: float | None) -> tuple[Tensor, Tensor]:
+    def members(self, time: float | None) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm under every member at ``time`` (None: now), (S, P, N) each: in units of
         reward, or of the frame if all members are in it."""
         mean, variance = self.model.marginals(None if time is None else self.clock.at(time))
@@ -310,7 +354,7 @@ class ModelAveraging(Policy):
         return mean, variance * self._factors().unsqueeze(-1)
 
     def _factors(self) -> Tensor:
-        """What variances of the members are multiplied by, (S, P), in the units of ``_members``."""
+        """What variances of the members are multiplied by, (S, P), in the units of ``members``."""
         return self.scale.scale * self._units().square() if self._mixed else self.scale.scale
 
     def _units(self) -> Tensor:
@@ -347,14 +391,14 @@ class ModelAveraging(Policy):
 
     # Where some replicates begin anew, the clock and the origin, unit and range of rewards go on.
     _parts = ("model", "sharing", "scale", "frame", "clock", "_first", "looks", "range")
-    _count: int  # observations
+    count: int  # observations
     _next_check: int
     _pulled: Tensor  # arms, (S, N)
 
     def _fresh(self) -> dict[str, Any]:
         shape, device = (self.replicates, self.num_arms), self.model.noise_variance.device
         pulled = torch.zeros(shape, dtype=torch.bool, device=device)
-        return {"_count": 0, "_next_check": _FIRST_CHECK, "_pulled": pulled}
+        return {"count": 0, "_next_check": _FIRST_CHECK, "_pulled": pulled}
 
     def _start_anew(self) -> None:
         """Forget everything but the range of rewards."""

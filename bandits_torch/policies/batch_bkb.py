@@ -44,8 +44,6 @@ class BatchBKB(Policy):
     Raises ValueError for a model with a batch beside replicates.
     """
 
-    changeable = ("width",)
-
     def __init__(self, model: SketchedGP, width: Width) -> None:
         validation.instance("model", model, SketchedGP, "a SketchedGP")
         validation.instance("width", width, Width, "a Width")

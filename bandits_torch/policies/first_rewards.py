@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members_over_arms import MembersOverArms
+from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.reward_frame import RewardFrame
 from bandits_torch.state import HasState, only_where

@@ -130,8 +130,6 @@ class EventTriggeredRestart(ForgettingRule):
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
 
-    changeable = ("delta", "noise_scale")
-
     def __init__(self, delta: float = 0.1, noise_scale: float | None = None) -> None:
         self.delta = validation.probability("delta", delta)
         self.noise_scale = None if noise_scale is None else validation.positive("noise_scale", noise_scale)

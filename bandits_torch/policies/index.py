@@ -56,7 +56,6 @@ class IndexPolicy(Policy):
     acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
     """
 
-    changeable = ("acquisition", "width", "search")
     told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
 
     def __init__(

@@ -45,9 +45,6 @@ class LearnedHyperparameters(WrappingPolicy):
     ``budget`` that is not positive.
     """
 
-    changeable = ("every", "first", "tolerance", "memory", "most", "budget")
-    opaque = True  # the hyperparameters below are learned: those of the state are kept
-
     policy: IndexPolicy | PriorElimination
 
     def __init__(

@@ -30,7 +30,6 @@ class LimitedPolicy(Policy):
     ``_set_up`` takes them, ``learn`` teaches every model its own. What is chosen, a subclass says.
     """
 
-    changeable = ("width",)
     choices: ModelChoices
     model: OnlineModel
     _clock: int | Tensor

@@ -10,7 +10,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
-from bandits_torch.models.arms.members_over_arms import MembersOverArms
+from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.state import HasState
 
@@ -58,8 +58,9 @@ class LookingAgain(Described, HasState):
     Attributes:
         unseen: (S, N), the clocks.
 
-    Cost: O(S P N) an observation. Source: the rule and its constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how
-    they were chosen. Forced exploration on a schedule that thins out: Besson et al. 2022 (GLR-klUCB).
+    Cost: O(S (Q + G) N) an observation, for Q different rates and G different covariances. Source: the rule and its
+    constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how they were chosen. Forced exploration on a schedule that
+    thins out: Besson et al. 2022 (GLR-klUCB).
 
     Raises ValueError unless c > 0 and k is an integer >= 0, and for another kind of model.
     """
@@ -71,6 +72,9 @@ class LookingAgain(Described, HasState):
         self.at_once = validation.natural("at_once", at_once)
         validation.instance("model", model, MembersOverArms, "members over arms")
         self.model = model
+        rates, which = model.forgetting_rate.unique(return_inverse=True)
+        self._fade = torch.log1p(-rates).unsqueeze(-1)  # (Q, 1), of the different rates
+        self._has_rate = torch.nn.functional.one_hot(which, len(rates)).to(rates)  # (P, Q)
         self._begin()
 
     def tau(self, count: int) -> float:
@@ -90,9 +94,8 @@ class LookingAgain(Described, HasState):
 
     def settled(self, weights: Tensor) -> Tensor:
         """Whether members with weights (S, P) take an arm for still what it was when it was examined, (S, N)."""
-        fade = torch.log1p(-self.model.forgetting_rate).unsqueeze(-1)
-        kept = (self.unseen.unsqueeze(-2) * fade).exp()  # (S, P, N)
-        return (weights.unsqueeze(-2) @ kept).squeeze(-2) >= _SETTLED
+        kept = (self.unseen.unsqueeze(-2) * self._fade).exp()  # (S, Q, N)
+        return ((weights @ self._has_rate).unsqueeze(-2) @ kept).squeeze(-2) >= _SETTLED
 
     def first(
         self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
@@ -105,7 +108,7 @@ class LookingAgain(Described, HasState):
 
     def examine(self, arm: Tensor, weights: Tensor) -> None:
         """One observation more, of arms (S,), with these weights (S, P) of the members."""
-        alike = (weights.unsqueeze(-2) @ self.model.likeness(arm)).squeeze(-2) >= _ALIKE
+        alike = self.model.likeness(arm, weights) >= _ALIKE
         own = torch.zeros_like(alike).scatter(-1, arm.unsqueeze(-1), True)
         self.unseen = torch.where(alike | own, 0.0, self.unseen + 1.0)
 

@@ -43,7 +43,6 @@ class UnknownPriorPolicy(Policy):
     Raises ValueError for a model of another kind or batch shape.
     """
 
-    changeable = ("width", "search")
     told: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
 
     def __init__(

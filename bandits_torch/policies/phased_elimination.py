@@ -50,8 +50,6 @@ class PhasedElimination(Policy):
     Raises ValueError for another model, and an ``interval`` below 1.
     """
 
-    changeable = ("width",)
-
     def __init__(
         self, model: ArmGP, width: Width, interval: int, *, seed: int = 0, first_replicate: int = 0
     ) -> None:

@@ -45,7 +45,6 @@ class RegretBalancing(Policy):
     """
 
     needs_unit = "its choices carry bounds of the reward, in units of reward"
-    opaque = True  # the records of the policies rest on their models and widths
 
     def __init__(
         self,

@@ -55,8 +55,6 @@ class StaleObservations(ForgettingRule):
     that is no ``OnlineGP`` over a product with an ``ExponentialForgettingKernel``, or already holds observations.
     """
 
-    changeable = ("tolerance", "every", "capacity")
-
     def __init__(self, tolerance: float = 1e-6, *, every: int = 16, capacity: int | None = None) -> None:
         self.tolerance = validation.positive("tolerance", tolerance)
         self.every = validation.positive_integer("every", every)

@@ -42,8 +42,6 @@ class WassersteinForgetting(ForgettingRule):
     squared exponential or Matern over space and Matern or exponential over time, or that holds observations.
     """
 
-    changeable = ("alpha", "capacity")
-
     def __init__(self, alpha: float = 1.0, *, capacity: int | None = None) -> None:
         self.alpha = validation.positive("alpha", alpha)
         self.capacity = capacity

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms import settings
-from bandits_torch.models.arms.low_rank_members import pivoted_root
+from bandits_torch.models.arms.members import pivoted_root
 from bandits_torch.recipes.setup import Number
 
 RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)

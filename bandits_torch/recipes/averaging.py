@@ -15,10 +15,7 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arms import inputs, settings
-from bandits_torch.models.arms.arm_members import ArmMembers
-from bandits_torch.models.arms.low_rank_members import LowRankMembers
-from bandits_torch.models.arms.recursive_members import RecursiveMembers
-from bandits_torch.models.arms.smooth_members import SmoothMembers
+from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.member_scale import MemberScale

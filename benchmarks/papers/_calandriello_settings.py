@@ -62,7 +62,9 @@ def compare(fast: bool, noise: float, noise_variance: float, delta: float) -> pd
                 sampling=LeverageSampling(1e12, 1.0, epsilon),
                 batch_shape=(replicates,),
             )
-            history = loop.run(IndexPolicy(model, UpperConfidenceBound, width=width), problem, horizon)
+            history = loop.run(
+                IndexPolicy(model, UpperConfidenceBound, width=width), problem, horizon, capture="auto"
+            )
             row[name] = round(float(history.regret.sum(-1).mean()), 1)
         print("settings:", row, flush=True)
         rows.append(row)

@@ -57,7 +57,7 @@ def _play(problem: str, options: dict[str, Any], horizon: int, replicates: int, 
     policy = recipes.build(
         "ada_opkb_calibrated", made, replicates=replicates, horizon=horizon, seed=SEED, run_length=run_length
     )
-    return run(policy, made, horizon, seed=SEED)
+    return run(policy, made, horizon, seed=SEED, capture="auto")
 
 
 def _delays(history: History, switch: int) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def play(
     problem, _ = environment(name, horizon, replicates, seed)
     begun = process_time()
     policy = recipes.build(recipe, problem, replicates=replicates, horizon=horizon, seed=seed, **options)
-    history = run(policy, problem, horizon, seed=seed)
+    history = run(policy, problem, horizon, seed=seed, capture="auto")
     history.meta |= {"problem": name, "cpu_seconds": process_time() - begun}
     return history
 

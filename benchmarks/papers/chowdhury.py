@@ -172,9 +172,8 @@ def _play(
     histories = {}
     for name in names:
         taken = options if name in ("igp_ucb", "gp_ts") else {}
-        history = run(
-            build(name, setting, horizon, **taken), setting.problem, horizon, progress=f"{title}: {name}"
-        )
+        policy = build(name, setting, horizon, **taken)
+        history = run(policy, setting.problem, horizon, progress=f"{title}: {name}", capture="auto")
         history.meta["problem"] = setting.words
         regret, error, wall = (
             history.mean_cumulative_regret,

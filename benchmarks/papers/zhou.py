@@ -196,7 +196,7 @@ def _build(name: str, problem: TurningFunctions, width: float | None, **options:
 
 
 def _played(policy: Policy, problem: TurningFunctions, title: str) -> History:
-    history = run(policy, problem, int(problem.horizon or 0), progress=title)
+    history = run(policy, problem, int(problem.horizon or 0), progress=title, capture="auto")
     print(
         f"{title:50} {history.mean_cumulative_regret:9.1f}  {history.meta['wall_seconds']:.1f} s", flush=True
     )

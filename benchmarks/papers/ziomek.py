@@ -166,7 +166,7 @@ def _play(
         policy = recipes.build(
             name, problem, replicates=problem.replicates, horizon=horizon, seed=seed, **taken
         )
-        histories[name] = run(policy, problem, horizon, seed=seed)
+        histories[name] = run(policy, problem, horizon, seed=seed, capture="auto")
     return histories
 
 

@@ -5,6 +5,7 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import play_captured
+from bandits_torch.captured.averaging_steps import AveragingSteps
 from bandits_torch.captured.launching import PlainCalls
 from bandits_torch.models import ArmMembers
 from bandits_torch.models.arms import covariance_form
@@ -252,6 +253,17 @@ def test_members_that_know_their_scale_are_averaged_the_same(monkeypatch):
         run(policy, problem, 60, seed=7, capture=capture)
         states.append(described(policy.state_dict()))
     assert states[0] == states[1]
+
+
+def test_captured_steps_are_given_widths_to_the_last_digit():
+    policy, problem = averaging("tv-gp")
+    policy.width, policy.wide = 0.3, 0.7
+    run(policy, problem, 9, seed=7)
+    steps = AveragingSteps(policy)
+    steps.begin(2, 2)
+    times = [problem.time(step) for step in (10, 11)]
+    assert steps.most(times) == 2
+    assert steps.given(times)["width"].tolist() == [0.3, 0.7]
 
 
 def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_round(monkeypatch):

@@ -5,6 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from bandits_torch._version import __version__
 from bandits_torch.cli import asked
 from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import Catalogue, Entry, catalogue
+from bandits_torch.cli.output import one_line_errors
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes import build
 
@@ -215,14 +217,6 @@ def test_misused_flags_exit_with_2(arguments):
     assert "Error: " in result.stderr
 
 
-def test_every_problem_and_policy_has_a_line():
-    output = call("list").output
-    for name in (*problems.PROBLEMS, *recipes.RECIPES):
-        assert any(
-            line.startswith(name + " ") and line.split(name, 1)[1].strip() for line in output.splitlines()
-        )
-
-
 def test_the_defaults_exist():
     assert set(DEFAULT_POLICIES.split(",")) <= set(recipes.RECIPES)
     assert len(call().output) > 0
@@ -296,8 +290,9 @@ def test_the_record_holds_what_was_known_and_the_arms_pulled(tmp_path):
     problem = make("hills", horizon=7, replicates=2)
     known = record["knowledge"]
     assert known["noise_variance"] == problem.knowledge.noise_variance
-    assert known["kernel"]["kernel"] == type(problem.knowledge.kernel).__name__
-    assert len(known["priors"]) == len(problem.knowledge.priors)
+    assert known["kernel"] == type(problem.knowledge.kernel).__name__
+    assert known["priors"] == f"list of {len(problem.knowledge.priors)}"
+    assert "priors[0].kernel" in known
     history = run(build("pe_gp_ucb", problem, horizon=7, replicates=2), problem, 7)
     assert record["results"]["pe_gp_ucb"]["arms"] == history.arms.tolist()
     assert (
@@ -307,5 +302,83 @@ def test_the_record_holds_what_was_known_and_the_arms_pulled(tmp_path):
         == 0
     )
     known = json.loads((tmp_path / "gp" / "run.json").read_text())["knowledge"]
-    assert known["kernel"]["lengthscale"] == pytest.approx(0.2)
+    assert known["kernel.lengthscale"] == pytest.approx(0.2)
     assert len(known["rkhs_bound"]) == 2
+
+
+def test_every_problem_and_policy_has_a_line():
+    output = call("list").output
+    words = " ".join(output.split())
+    assert "switching Gaussian-process draws that are replaced" in words
+    assert "random Uniformly random arms: the baseline of every race." in words
+    begins = {line.split(maxsplit=1)[0]: line for line in output.splitlines() if line and line[0] != " "}
+    assert begins.keys() >= problems.PROBLEMS.keys() | recipes.RECIPES.keys()
+    assert all(" " in line for line in begins.values())
+
+
+def test_one_name_is_described_with_its_options_and_their_defaults():
+    policy = call("list", "sw_gp_ucb").output
+    assert policy.startswith("SW-GP-UCB: IGP-UCB on the last ``window`` observations")
+    rows = dict(line.split(maxsplit=1) for line in policy.partition("option ")[2].splitlines()[1:])
+    assert rows["window"].strip() == "None"
+    assert rows["delta"].strip() == "0.1"
+    assert (
+        "Uses of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, rkhs_variation_budget."
+        in policy
+    )
+    assert "replicates" not in rows  # a flag of its own
+    assert "excluded" in call("list", "hills").output.partition("option ")[2]
+
+
+def test_an_unknown_name_is_one_line_and_exit_code_2():
+    result = call("list", "nonsense")
+    assert result.exit_code == 2
+    assert result.output.splitlines() == [
+        "error: name must be one of those that `bandits-torch list` shows, got 'nonsense'"
+    ]
+
+
+def test_a_warning_is_one_line_and_said_once(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with one_line_errors():
+            for _ in range(2):
+                warnings.warn("the rate is at an end\n of its range", stacklevel=1)
+    assert capsys.readouterr().err == "warning: the rate is at an end of its range\n"
+
+
+def test_warnings_of_other_kinds_are_shown_as_python_does():
+    with pytest.warns(DeprecationWarning, match="old"), one_line_errors():
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+
+
+def test_an_interrupt_is_exit_code_130_as_shells_have_it(capsys):
+    with pytest.raises(SystemExit) as stopped, one_line_errors():
+        raise KeyboardInterrupt
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a;b\n1.234;987\n2.345;654\n", "(here: --option decimal=...)"),
+        ("hour,a,b\n1,2,3\n2,3,1\n5,1,2\n1,2,2\n", "--option rewards=..."),
+        ("a,b\n1,2\nn.a.,3\n", "--option rewards=..., --option missing=..."),
+    ],
+)
+def test_what_decides_how_a_table_is_read_is_named_as_it_is_given_here(text, said, tmp_path):
+    (tmp_path / "my.csv").write_text(text)
+    arguments = [
+        "race",
+        "--data",
+        str(tmp_path / "my.csv"),
+        "--policies",
+        "random",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    done = CliRunner().invoke(cli.app, arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1

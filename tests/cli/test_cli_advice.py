@@ -117,7 +117,7 @@ def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
         in output
     )
     assert "lost over twice what auto did." in output
-    assert "Of these take auto, which needs to be told least." in output
+    assert "Of these take auto, which needs the least prior knowledge." in output
     assert 'recipes.build("auto"' in advice["python"]
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     where = advice["stuck"]["et_gp_ucb"]

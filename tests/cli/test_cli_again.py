@@ -208,7 +208,7 @@ def test_who_stops_the_comparison_of_starts_is_told_that_all_is_played(monkeypat
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bandits_torch.cli.play.tell", stopped)
+    monkeypatch.setattr("bandits_torch.cli.play.compare", stopped)
     done = call("race", *SMALL, "--checkpoint", 5, "--out", tmp_path)
     assert done.stderr.startswith("interrupted before the report was written: 3 policies played are kept in")
     monkeypatch.undo()

@@ -69,11 +69,13 @@ def test_a_folder_of_checkpoints_of_somebody_else_s_is_refused(out, name, argume
     assert_refused(race(out, *arguments), "which no race of this version wrote", out, held(out))
 
 
-def test_a_race_without_checkpoints_does_not_touch_that_folder(out):
+@pytest.mark.parametrize("name", ["weights.bin", "race.json"])
+def test_a_race_without_checkpoints_does_not_touch_that_folder(out, name):
     (out / "checkpoints").mkdir(parents=True)
-    (out / "checkpoints" / "weights.bin").write_text("mine")
+    (out / "checkpoints" / name).write_text("mine")
     assert race(out).exit_code == 0
-    assert sorted(held(out)) == ["checkpoints/weights.bin", *REPORT]
+    assert sorted(held(out)) == [f"checkpoints/{name}", *REPORT]
+    assert held(out)[f"checkpoints/{name}"] == b"mine"
 
 
 def test_what_is_put_among_the_checkpoints_stays(out, cut_off):
@@ -204,14 +206,41 @@ def test_the_same_race_replaces_its_report(out):
     assert held(out)["regret.csv"] == table
 
 
-@pytest.mark.every(3)
+FLAGS = [[], ["--resume"], ["--overwrite"], ["--checkpoint", 5]]
+
+
 @pytest.mark.parametrize("name", REPORT)
-def test_files_of_these_names_that_no_race_wrote_are_replaced_only_when_that_is_said(out, name):
+def test_a_file_that_no_race_wrote_is_never_replaced(out, name):
     out.mkdir()
     (out / name).write_text("mine")
-    assert_refused(race(out), f"out holds {name} of no race that it tells of", out, held(out))
-    assert race(out, "--overwrite").exit_code == 0
-    assert held(out)[name] != b"mine"
+    for flags in FLAGS:
+        assert_refused(race(out, *flags), f"out holds {name}, which no race of this version", out, held(out))
+
+
+@pytest.mark.parametrize("name", REPORT)
+def test_a_folder_in_the_place_of_a_file_is_refused(out, name):
+    (out / name).mkdir(parents=True)
+    (out / name / "notes.txt").write_text("mine")
+    for flags in FLAGS:
+        assert_refused(race(out, *flags), f"out holds {name}, which no race of this version", out, held(out))
+
+
+def test_a_file_put_beside_a_race_that_was_cut_off_is_not_replaced(out, cut_off):
+    (out / "regret.csv").write_text("mine")
+    for flags in FLAGS:
+        assert_refused(race(out, *flags), "out holds regret.csv, which no race", out, held(out))
+
+
+def test_a_race_cut_off_while_it_wrote_its_report_goes_on(out, cut_off, monkeypatch):
+    def stopped(directory, *_, **__):
+        (directory / "regret.csv").write_text("half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bandits_torch.cli.play.write_report", stopped)
+        assert race(out, "--resume").exit_code == 130
+    assert race(out, "--resume").exit_code == 0
+    assert sorted(held(out)) == REPORT
 
 
 def test_a_rerun_spares_the_record_and_the_report_of_another_race(out, tmp_path):
@@ -240,6 +269,18 @@ def test_the_table_of_another_sweep_is_replaced_only_when_that_is_said(out):
     assert call("sweep", *arguments, "--horizon", 6, "--out", out, "--overwrite").exit_code == 0
     assert held(out)["sweep.csv"] != before["sweep.csv"]
     assert before.items() - held(out).items() == {("sweep.csv", before["sweep.csv"])}
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_table_that_no_sweep_wrote_is_never_replaced(out, finished):
+    arguments = ["--problems", "gp", "--policies", "random", "--replicates", 2, "--horizon", 5, "--out", out]
+    if finished:
+        assert call("sweep", *arguments).exit_code == 0
+    out.mkdir(exist_ok=True)
+    (out / "sweep.csv").write_text("mine")
+    for flags in ([], ["--resume"], ["--overwrite"]):
+        words = "out holds sweep.csv, which no sweep of this version wrote"
+        assert_refused(call("sweep", *arguments, *flags), words, out, held(out))
 
 
 def test_a_sweep_says_when_there_is_nothing_to_resume(out):

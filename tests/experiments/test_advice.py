@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bandits_torch.experiments.advice import LIKELY, SURE, Stuck, _less, advise, stuck, with_whole_run
-from bandits_torch.experiments.advice_text import advice_of_record, advice_of_replicates
+from bandits_torch.experiments.comparison import advice_of_record, advice_of_replicates
 from bandits_torch.history import History
 from tests.reference import plain_advice
 
@@ -322,7 +322,7 @@ def test_where_short_plays_and_the_long_one_disagree_both_are_told():
         )
         assert f"but played once through all 400 rows {said}" in lines[0]
         assert lines[-1] == (
-            "Take auto, which needs to be told least."
+            "Take auto, which needs the least prior knowledge."
             if bad
             else "Take b, which lost least, played once through all 400 rows."
         )

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -11,8 +12,9 @@ import torch
 from matplotlib.colors import to_hex
 
 from bandits_torch import recipes
-from bandits_torch.experiments import race, random_regret
-from bandits_torch.experiments.page import PageText, page
+from bandits_torch.experiments import advise, race, random_regret
+from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.page import page
 from bandits_torch.experiments.plots import plot_regret
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
@@ -46,16 +48,14 @@ def shown():
     histories = race(policies, problem, horizon)
     for name, history in histories.items():
         history.meta["policy"] = name
-    told = PageText(
-        "<i>past</i>.csv",
-        ["Take auto: <em>it</em> lost less.", "And more."],
-        "likely",
-        ["gp_ucb"],
-        "print('<hello>')",
-        Starts({"auto": torch.rand(6, generator=g), "gp_ucb": torch.rand(6, generator=g)}, torch.ones(6), 10),
-        {"seed": "<0>"},
+    starts = Starts(
+        {"auto": torch.rand(6, generator=g), "gp_ucb": torch.rand(6, generator=g)}, torch.ones(6), 10
     )
-    return histories, page(histories, random_regret(problem, horizon), problem, told)
+    advice = replace(advise(starts.regret, starts.random), verdict="likely", taken="gp_ucb")
+    compared = Comparison(["Take auto: <em>it</em> lost less.", "And more."], advice, starts)
+    more = {"python": "print('<hello>')", "facts": {"seed": "<0>"}}
+    random = random_regret(problem, horizon)
+    return histories, page(histories, random, problem, "<i>past</i>.csv", compared, **more)
 
 
 class Elements(HTMLParser):
@@ -135,7 +135,7 @@ def test_it_says_what_was_read_played_and_believed(shown):
         "What auto came to believe",
         "How it was made",
     ]
-    at_random = re.search(r"gp_ucb(?:<[^>]*>)+([\d.]+) %", text)
+    at_random = re.search(r"gp_ucb(?:\s*<[^>]*>)+([\d.]+) %", text)
     assert at_random is not None
     assert f"{histories['gp_ucb'].mean_cumulative_regret:.4g}" in found.text
     assert len(re.findall("<svg", text)) == 2 * 5  # two of pulls; each for a screen and a phone
@@ -165,7 +165,7 @@ def test_a_policy_has_one_colour_in_the_page_and_in_the_picture_beside_it(shown)
     random = torch.ones(1, T).double()
     lines = plot_regret(several, random=random).lines
     drawn = {line.get_label(): to_hex(line.get_color()) for line in lines}
-    text = page(several, random, SimpleNamespace(dim=1, summary=list), PageText("x"))
+    text = page(several, random, SimpleNamespace(dim=1, summary=list), "x")
     dots = dict(re.findall(r'class="dot" style="background:var\((--\w+)\)"></span>(\w+)<', text))
     assert {name: colours_of(text)[colour] for colour, name in dots.items()} == {
         name: drawn[name] for name in ("gp_ucb", "auto")
@@ -191,7 +191,7 @@ def test_what_a_band_is_is_said(shown):
 def paged(histories):
     """The text of a page without arms."""
     problem = SimpleNamespace(dim=1, summary=list)
-    return Elements(page(histories, torch.ones(1, T), problem, PageText("x"))).text
+    return Elements(page(histories, torch.ones(1, T), problem, "x")).text
 
 
 def cut(history, replicates, **trace):
@@ -229,7 +229,7 @@ def test_a_page_of_points_without_advice_or_beliefs_stands(shown):
     problem = make("dynamic-ackley", horizon=4)
     policies = {"random": recipes.build("random", problem, replicates=1, horizon=4)}
     histories = race(policies, problem, 4)
-    text = page(histories, random_regret(problem, 4), problem, PageText("dynamic-ackley"))
+    text = page(histories, random_regret(problem, 4), problem, "dynamic-ackley")
     assert re.findall(r"<h2>(.*?)</h2>", text) == ["What each policy lost"]
 
 

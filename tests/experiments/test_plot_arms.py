@@ -1,10 +1,10 @@
-"""plot_arms: dots where arms were pulled, a line where the best one was."""
+"""Arms as pictures: what is drawn is what was pulled, and what was best."""
 
 import numpy as np
 import pytest
 import torch
 
-from bandits_torch.experiments import best_arms, plot_arms
+from bandits_torch.experiments import best_arms, plot_arms, plot_pulls
 from bandits_torch.history import History
 from bandits_torch.problems import make
 
@@ -12,14 +12,14 @@ ARMS = torch.tensor([[0, 2, 1, 1], [3, 3, 0, 2]])
 BEST = torch.tensor([[2, 2, 1, 1], [3, 0, 0, 0]])
 
 
-def history() -> History:
+def two_runs() -> History:
     zeros = torch.zeros(ARMS.shape, dtype=torch.float64)
     meta = {"policy": "one", "problem": "made up"}
     return History(ARMS, zeros, zeros, zeros, zeros[0], zeros[0], {}, meta)
 
 
 def test_dots_are_the_arms_of_one_replicate_and_the_line_its_best_arms() -> None:
-    ax = plot_arms(history(), replicate=1, best=BEST)
+    ax = plot_arms(two_runs(), replicate=1, best=BEST)
     np.testing.assert_allclose(ax.collections[0].get_offsets(), [[1, 3], [2, 3], [3, 0], [4, 2]])
     np.testing.assert_allclose(ax.lines[0].get_xydata(), [[1, 3], [2, 0], [3, 0], [4, 0]])
     assert ax.get_title("left") == "made up: one, replicate 1"
@@ -28,31 +28,31 @@ def test_dots_are_the_arms_of_one_replicate_and_the_line_its_best_arms() -> None
 
 @pytest.mark.parametrize("best", [BEST[1], BEST[1:]])
 def test_one_row_of_best_arms_serves_every_replicate(best: torch.Tensor) -> None:
-    ax = plot_arms(history(), replicate=0, best=best)
+    ax = plot_arms(two_runs(), replicate=0, best=best)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [3, 0, 0, 0])
 
 
 def test_positions_place_dots_and_line() -> None:
-    ax = plot_arms(history(), best=BEST, positions=torch.tensor([0.1, 0.2, 0.3, 0.4]))
+    ax = plot_arms(two_runs(), best=BEST, positions=torch.tensor([0.1, 0.2, 0.3, 0.4]))
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.3, 0.2, 0.2], rtol=1e-6)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [0.3, 0.3, 0.2, 0.2], rtol=1e-6)
 
 
 def test_the_legend_stands_above_the_axes() -> None:
-    ax = plot_arms(history(), best=BEST)
+    ax = plot_arms(two_runs(), best=BEST)
     ax.figure.draw_without_rendering()
     assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1 - 1
 
 
 def test_bad_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"replicate must be an integer in 0, ..., 1, got 2"):
-        plot_arms(history(), replicate=2)
+        plot_arms(two_runs(), replicate=2)
     with pytest.raises(
         ValueError, match=r"best must have shape \(4,\), \(1, 4\) or \(2, 4\), got shape \(3, 4\)"
     ):
-        plot_arms(history(), best=torch.zeros(3, 4))
+        plot_arms(two_runs(), best=torch.zeros(3, 4))
     with pytest.raises(ValueError, match=r"positions must have shape \(N,\), with N at least 4"):
-        plot_arms(history(), best=BEST, positions=torch.zeros(3))
+        plot_arms(two_runs(), best=BEST, positions=torch.zeros(3))
 
 
 def test_best_arms_are_those_of_regret_zero() -> None:
@@ -79,3 +79,56 @@ def test_points_are_drawn_by_one_coordinate() -> None:
         plot_arms(played, coordinate=2)
     with pytest.raises(ValueError, match="best must be None where points were played"):
         plot_arms(played, best=BEST)
+
+
+def pulling(arms):
+    S, T = arms.shape
+    zeros = torch.zeros(S, T)
+    return History(arms, zeros, zeros, zeros, torch.arange(T).double(), torch.zeros(T), meta={"policy": "p"})
+
+
+def test_depth_is_the_share_of_pulls_of_a_stretch():
+    arms = torch.tensor([[0, 0, 1, 1, 2, 2, 2, 0], [0, 1, 1, 1, 2, 2, 2, 2]])
+    best = torch.tensor([[0, 0, 0, 1, 2, 2, 1, 1]])
+    ax = plot_pulls(pulling(arms), best, columns=2, names=["a", "b", "c", "never"])
+    shares = np.asarray(ax.images[0].get_array())
+    np.testing.assert_allclose(shares, [[3 / 8, 1 / 8], [5 / 8, 0], [0, 7 / 8], [0, 0]])
+    (bars,) = ax.collections
+    assert [segment[0][1] for segment in bars.get_segments()] == [
+        0,
+        1,
+    ]  # best: 0 three times of four, then 1 and 2 tie
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c", "never"]
+
+
+def test_of_many_arms_those_that_matter_are_shown_under_their_names():
+    arms = torch.tensor([[7] * 5 + [3] * 5])
+    best = torch.full((1, 10), 11)
+    ax = plot_pulls(
+        pulling(arms), best, names=[f"$\\bad{n}$ and a very long name" for n in range(20)], most=3
+    )
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["$\\bad3$ and a ver…", "$\\bad7$ and a ver…", "$\\bad11$ and a ve…"]
+    ax.figure.canvas.draw()  # which no name breaks
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"best": torch.zeros(1, 3, dtype=torch.long)}, "best must have shape"),
+        ({"names": ["a"]}, "names must be"),
+        ({"columns": 0}, "columns"),
+        ({"most": 0}, "most"),
+    ],
+)
+def test_pulls_that_cannot_be_drawn_are_refused(change, message):
+    arms = torch.tensor([[0, 1, 2, 0]])
+    with pytest.raises(ValueError, match=message):
+        plot_pulls(pulling(arms), **({"best": arms} | change))
+    with pytest.raises(ValueError, match="history"):
+        plot_pulls(
+            pulling(arms.unsqueeze(-1).double()[..., 0]).__class__(
+                torch.zeros(1, 4, 2), *[torch.zeros(1, 4)] * 3, torch.zeros(4), torch.zeros(4)
+            ),
+            arms,
+        )

@@ -1,4 +1,4 @@
-"""sweep: the same results wherever its cells run, interrupted or not, and no cell lost for another's fault."""
+"""Races and sweeps: the same noise for all, and the same results wherever cells run, interrupted or not."""
 
 import builtins
 import os
@@ -14,13 +14,13 @@ import torch
 
 from bandits_torch.experiments import engines
 from bandits_torch.experiments.cells import Block, Cell, ProblemSetting, RecipeSetting, make_cells
-from bandits_torch.experiments.sweep import SweepFailed, run_cells, sweep
+from bandits_torch.experiments.sweep import SweepFailed, race, run_cells, sweep
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.problems import make
 from bandits_torch.recipes import build
-from tests.reference.stubs import TableProblem
+from tests.reference.stubs import FixedPolicy, TableProblem
 
 ROOT = Path(__file__).parent.parent.parent
 PROBLEMS = {
@@ -320,3 +320,29 @@ def test_what_a_notebook_defines_is_refused_by_processes_with_advice():
     )
     assert "(here those of gp, mine, replicates 0 to 0), got 'processes'" in refused
     assert refused.endswith("move them into a file.py beside the notebook and import them from there")
+
+
+def made_up(**options):
+    return TableProblem([[[0.0, 1.0, 0.5]]], noise_scale=1.0, **options)
+
+
+def test_a_race_equals_its_runs():
+    histories = race(
+        {"one": RandomPolicy(3, 2, seed=1), "two": RandomPolicy(3, 2, seed=2)}, made_up(), 30, seed=5
+    )
+    for seed, name in ((1, "one"), (2, "two")):
+        alone = run(RandomPolicy(3, 2, seed=seed), made_up(), 30, seed=5)
+        assert torch.equal(histories[name].rewards, alone.rewards)
+        assert histories[name].meta["policy"] == name
+
+
+def test_all_policies_of_a_race_meet_the_same_noise():
+    script = torch.zeros(2, 30, dtype=torch.long)
+    histories = race({"left": FixedPolicy(script, 3), "middle": FixedPolicy(script + 1, 3)}, made_up(), 30)
+    noise = [h.rewards - h.expected_rewards for h in histories.values()]
+    torch.testing.assert_close(noise[0], noise[1], rtol=0, atol=1e-12)
+
+
+def test_an_empty_race_is_refused():
+    with pytest.raises(ValueError, match="at least one policy"):
+        race({}, made_up(), 3)

@@ -837,7 +837,7 @@ SPECS: dict[str, Spec] = {
     ),
     "bandits_torch.load_policy": Spec(
         {"path": saved, "policy": lambda: policies.RandomPolicy(5), "on_difference": "error"},
-        {"path": None, "on_difference": bad.words("error", "file", "mine")},  # the system speaks of a path
+        {"path": None, "on_difference": bad.words("error", "file")},  # the system speaks of a path
     ),
     "bandits_torch.run": Spec(
         {"policy": lambda: policies.RandomPolicy(5), "horizon": 3, "replicates": None}, {"checkpoint": None}

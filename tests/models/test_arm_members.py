@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
-from bandits_torch.models.arms.low_rank_members import LowRankMembers, pivoted_root
+from bandits_torch.models.arms.members import LowRankMembers, pivoted_root
 from tests.reference.arm_gp_twins import smooth
 
 N, S = 15, 3

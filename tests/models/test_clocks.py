@@ -22,9 +22,8 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models import ArmGP, AtTime, OnlineGP
 from bandits_torch.models.arms import points_in_time
-from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.members import ArmMembers, SmoothMembers
 from bandits_torch.models.arms.points_in_time import PointsInTime
-from bandits_torch.models.arms.smooth_members import SmoothMembers
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 

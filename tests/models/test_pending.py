@@ -7,8 +7,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.arm_members import ArmMembers
-from bandits_torch.models.arms.low_rank_members import LowRankMembers
+from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.point_members import PointMembers

@@ -11,7 +11,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.loop import run
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
-from bandits_torch.models.arms.low_rank_members import LowRankMembers
+from bandits_torch.models.arms.members import LowRankMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 from bandits_torch.policies.policy import Pending
 from bandits_torch.policies.sharing import mixture_moments

@@ -10,7 +10,7 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.arm_members import ArmMembers
+from bandits_torch.models.arms.members import ArmMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.classical import UCB1, EpsilonGreedy
 from bandits_torch.policies.index import IndexPolicy
@@ -216,7 +216,7 @@ def test_a_mixture_conditions_its_own_covariance(kind):
     with policy.expecting(now) as expect:
         for arm in pulled:
             expect(Pending(now, torch.tensor([arm, arm])))
-        told = torch.stack(policy._told_ahead).square().sum(0)
+        told = torch.stack(policy._pending_columns).square().sum(0)
     for s in range(2):
         A = K[s][pulled][:, pulled] + noise[s] * torch.eye(3).double()
         right = (K[s][:, pulled] @ torch.linalg.solve(A, K[s][pulled])).diagonal()

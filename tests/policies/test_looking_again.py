@@ -8,8 +8,7 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.domain import Domain
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
-from bandits_torch.models.arms.arm_members import ArmMembers
-from bandits_torch.models.arms.low_rank_members import LowRankMembers
+from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.policy import Observation, Pending

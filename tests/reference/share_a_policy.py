@@ -332,7 +332,7 @@ def crafted(arrays, chance):
     if what < 0.2 and rest:
         name = chance.choice(sorted(rest))
         rest[name] = chance.choice(
-            [rest[name][:-1], rest[name].astype(np.complex128), rest[name].reshape(1, -1)]
+            [rest[name].ravel()[:-1], rest[name].astype(np.complex128), rest[name].reshape(1, -1)]
         )
     else:
         places = []

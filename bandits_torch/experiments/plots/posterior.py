@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import torch
 from matplotlib.axes import Axes
@@ -64,17 +63,17 @@ def plot_posterior(
     wanted = [steps] if isinstance(steps, int) else list(steps)
     ok = bool(wanted) and wanted == sorted(set(wanted)) and wanted[0] >= 1 and wanted[-1] <= history.horizon
     validation.require(ok, "steps", steps, f"ascending integers in 1, ..., {history.horizon}")
-    learner = _empty_copy(policy, arms)
+    learner, shown = _empty_copy(policy, arms)
     sizes = (1, history.replicates)
     expected = f"1 or the history's {history.replicates}"
-    given = learner.policy.replicates
+    given = learner.replicates
     validation.require(given in sizes, "policy.replicates", given, expected)
-    position, on_a_line = _positions(learner.arms)
+    position, on_a_line = _positions(shown)
     if truth is not None:
         shapes = ((len(position),), (len(wanted), len(position)))
         validation.shape_is("truth", truth, truth.shape in shapes, f"{shapes[0]} or {shapes[1]}")
     ax = axes_or_new(ax, height=3.5)
-    for i, (step, mean, deviation) in enumerate(_replayed(history, learner, replicate, wanted)):
+    for i, (step, mean, deviation) in enumerate(_replayed(history, learner, shown, replicate, wanted)):
         colour = COLOURS[i % len(COLOURS)]
         label = f"step {step}: mean ± {width:g} sd"
         _slice(ax, position, mean, width * deviation, colour, label, on_a_line)
@@ -92,46 +91,36 @@ def plot_posterior(
     return finish(ax, "", "arm", "reward", legend=legend)
 
 
-@dataclass(frozen=True)
-class _Learner:
-    """A policy that has learnt nothing yet, the arms or points (N, d) to show, and what it believes of them when."""
-
-    policy: IndexPolicy
-    arms: Tensor
-    marginals: Callable[[float], tuple[Tensor, Tensor]]
-
-
-def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> _Learner:
+def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> tuple[IndexPolicy, Tensor]:
+    """A policy that has learnt nothing yet, and the arms or points (N, d) to show."""
     model = copy.deepcopy(policy if isinstance(policy, OnlineModel) else policy.model)
     model.reset()
     if isinstance(policy, OnlineModel):
         learner = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), choices=arms)
-        shown = learner.choices.shown()
-    else:
-        own = policy.choices
-        alone = arms is None or policy.dim > 0
-        validation.require(alone, "arms", arms, "None with a policy over arms, which has its own")
-        learner = IndexPolicy(
-            model, policy.acquisition, choices=own.given, width=policy.width, forgetting=policy.forgetting
-        )
-        shown = own.shown(_POINTS) if arms is None else arms
-    return _Learner(learner, shown, lambda time: learner.marginals(time, shown))
+        return learner, learner.choices.shown()
+    choices = policy.choices
+    points = arms is None or policy.dim > 0
+    validation.require(points, "arms", arms, "None with a policy over arms, which brings them along")
+    learner = IndexPolicy(
+        model, policy.acquisition, choices=choices.given, width=policy.width, forgetting=policy.forgetting
+    )
+    return learner, choices.shown(_POINTS) if arms is None else arms
 
 
 @torch.no_grad()
 def _replayed(
-    history: History, learner: _Learner, replicate: int, steps: Sequence[int]
+    history: History, learner: IndexPolicy, shown: Tensor, replicate: int, steps: Sequence[int]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Each step, with the posterior mean and deviation of all arms or points (N,) after it, at its time."""
-    many = learner.policy.replicates > 1
+    many = learner.replicates > 1
     rows, row = (slice(None), replicate) if many else (slice(replicate, replicate + 1), 0)
-    noise = learner.policy.model.noise_variance
+    noise = learner.model.noise_variance
     arms, rewards = history.arms[rows].to(noise.device), history.rewards[rows].to(noise)
     for step in range(1, steps[-1] + 1):
         time = float(history.times[step - 1])
-        learner.policy.learn(Observation(time, arms[:, step - 1], rewards[:, step - 1]))
+        learner.learn(Observation(time, arms[:, step - 1], rewards[:, step - 1]))
         if step in steps:
-            mean, variance = learner.marginals(time)
+            mean, variance = learner.marginals(time, shown)
             yield step, mean[row].cpu(), variance[row].clamp_min(0).sqrt().cpu()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,10 @@ _MOST_POINTS = 1000  # of a line
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Colour and dashes of each line by its name; ``random`` is grey, so that leaving it out changes no other."""
-    own = [name for name in names if name != "random"]
+    lines = [name for name in names if name != "random"]
     numbered = {
         name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
-        for i, name in enumerate(own)
+        for i, name in enumerate(lines)
     }
     return numbered | {"random": (GREY, "--")}
 
@@ -65,6 +65,14 @@ def named(histories: History | Mapping[str, History]) -> dict[str, History]:
         return {str(histories.meta.get("policy", "policy")): histories}
     validation.require(len(histories) > 0, "histories", dict(histories), "at least one history")
     return dict(histories)
+
+
+def with_trace(histories: Mapping[str, History], names: Sequence[str]) -> dict[str, History]:
+    """The histories whose trace has all these names; ValueError where there is none."""
+    found = {name: h for name, h in histories.items() if all(one in h.trace for one in names)}
+    expected = f"at least one with {', '.join(map(repr, names))} in its trace"
+    validation.require(len(found) > 0, "histories", list(histories), expected)
+    return found
 
 
 def title_of(histories: Mapping[str, History], text: str) -> str:

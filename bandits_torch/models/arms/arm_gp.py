@@ -203,15 +203,6 @@ class ArmGP(ObservedArms):
         self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
         self.rebuild()
 
-    changeable = ("kernel", "noise_variance", "prior_mean")
-
-    def keep_settings(self, own: ArmGP) -> None:
-        """Learn what a state held again, under the kernel, noise and prior mean of ``own``."""
-        belief, taken = own._belief, self._belief
-        belief.observations, belief.now, belief.forgets = taken.observations, taken.now, taken.forgets
-        self.prior, self.noise_variance, self._belief = own.prior, own.noise_variance, belief
-        belief.relearn(taken.form_name)
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
         """``model.to(...)``: the candidates kept have another dtype or device, and steps cost what they cost there."""
         self._candidates = None

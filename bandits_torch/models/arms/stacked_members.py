@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.members_over_arms import MembersOverArms
-from bandits_torch.models.arms.recursive_members import RecursiveMembers
+from bandits_torch.models.arms.members import MembersOverArms, RecursiveMembers
 
 
 class StackedMembers(MembersOverArms):
@@ -75,9 +74,10 @@ class StackedMembers(MembersOverArms):
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N)."""
         return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
 
-    def likeness(self, arm: Tensor) -> Tensor:
-        """Squared prior correlation of every arm with one per replicate once the mean over arms is off: (S, P, N)."""
-        return torch.cat([part.likeness(arm) for part in self.parts], 1)
+    def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
+        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
+        subtracted from their rewards, averaged over the members by ``weights`` (S, P): (S, N)."""
+        return sum(part.likeness(arm, own) for part, (own,) in self._each(weights))  # type: ignore[return-value]
 
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None

@@ -248,13 +248,6 @@ class OnlineGP(HeldPoints):
             part.to(self.data.inputs.dtype)
         return self
 
-    changeable = ("kernel", "noise_variance", "prior_mean")
-
-    def keep_settings(self, own: OnlineGP) -> None:
-        """Factor what a state held anew, under the kernel, noise and prior mean of ``own``."""
-        self.kernel, self.prior_mean, self.noise_variance = own.kernel, own.prior_mean, own.noise_variance
-        self.rebuild()
-
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineGP:
         """A copy that has observed (X, Y), differentiable in both.
 

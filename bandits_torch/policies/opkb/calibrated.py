@@ -67,8 +67,6 @@ class CalibratedOPKB(Policy):
     ``price`` and ``first`` > 0, ``width`` and ``design`` >= 0, ``growth`` > 1.
     """
 
-    opaque = True  # blocks, designs and alarms rest on the model
-
     def __init__(
         self,
         model: ArmGP,

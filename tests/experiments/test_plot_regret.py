@@ -1,4 +1,4 @@
-"""plot_regret: what is drawn is what happened, and it can be read."""
+"""Regret as a picture: what is drawn is what happened, and it can be read."""
 
 import itertools
 import subprocess
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments.plots import plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import GREY
 from bandits_torch.history import History
 
@@ -138,3 +138,15 @@ def test_the_picture_file_is_not_blank(tmp_path):
 def test_plotting_leaves_pyplot_alone():
     code = "import sys, bandits_torch.experiments.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_starts_are_dots_and_their_mean_a_tick_least_first():
+    regret = {"late": torch.tensor([3.0, 5.0]), "first": torch.tensor([1.0, 2.0])}
+    ax = plot_starts(regret, torch.tensor([8.0, 12.0]))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["first", "late"]
+    dots, tick = ax.lines[0], ax.lines[1]
+    np.testing.assert_allclose(dots.get_xdata(), [10, 20])
+    np.testing.assert_allclose(tick.get_xdata(), [15])
+    for bad in ({}, {"a": torch.ones(3)}):
+        with pytest.raises(ValueError, match="regret"):
+            plot_starts(bad, torch.ones(2))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from bandits_torch.cli.options import parse_value, send_options
+from bandits_torch.cli.asked import parse_value, send_options
 
 ACCEPTED = {
     "problem": ["num_arms", "lengthscale", "delta"],

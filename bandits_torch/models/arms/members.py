@@ -1,0 +1,690 @@
+"""Many Gaussian processes over the same arms at once: one recursion for all, in which time moves a few numbers."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.description import Described
+from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.models.arms import inputs
+
+PENDING = 24  # observations between two folds of a member
+_FADED = 1e-8  # share of a variance: what has faded to less is folded
+
+
+class MembersOverArms(Described, torch.nn.Module, ABC):
+    """P Gaussian processes over N arms, S replicates of each, that learn the same arms' rewards: the interface.
+
+    Times must not decrease; an earlier time counts as now.
+    """
+
+    can_condition_mean = True  # which ``ArmModel`` cannot
+    replicates: int
+    now: float | None
+    arms: Tensor  # (N, d)
+    noise_variance: Tensor  # (P,) or (S, P)
+    forgetting_rate: Tensor  # (P,), per unit of time; of smooth change that of equal integral
+    prior_mean: Tensor  # (P, N)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """(S, P)."""
+        return torch.Size((self.replicates, len(self.forgetting_rate)))
+
+    @property
+    def num_arms(self) -> int:
+        """N."""
+        return self.arms.shape[-2]
+
+    @abstractmethod
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
+
+    @abstractmethod
+    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
+
+    @abstractmethod
+    def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """``at`` before the first observation."""
+
+    @abstractmethod
+    def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
+        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
+
+    @abstractmethod
+    def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
+        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
+        subtracted from their rewards, averaged over the members by ``weights`` (S, P): (S, N). A level that all arms
+        share says nothing about one of them."""
+
+    @abstractmethod
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
+        ``where``, that broadcasts to (S, P), in the members that have True there."""
+
+    @abstractmethod
+    def learn_now(
+        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+    ) -> None:
+        """``observe_arms`` at the present time, of arms (S,) whose moments are ``at``; ``turn`` is the row of
+        ``pending`` to write."""
+
+    @abstractmethod
+    def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
+        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
+
+    @abstractmethod
+    def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
+        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
+        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+
+    @abstractmethod
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
+
+
+class RecursiveMembers(MembersOverArms):
+    """``MembersOverArms`` whose arms each have a Markov process of s numbers, the first of which is observed.
+
+    Let z stack these numbers over the N arms. Before any observation Cov z = I_s (x) K at every time, and over a gap z
+    moves by F (x) I, with F (s, s) a function of the gap. Let G be the product of the F since the last *fold*. The
+    posterior covariance is
+
+        C = I (x) K - (G (x) I) (R + W^T W) (G (x) I)^T,    mean = prior mean + (G (x) I) m,
+
+    so the passing of time changes G alone. An observation y of arm i, with c the column of C of what is observed there
+    and v = C_ii + lambda, is
+
+        m += G^{-1} c (y - mean_i) / v,    W gets the row G^{-1} c / sqrt(v),
+
+    and what it adds to the variances, the diagonals of R + W^T W, is kept beside. A fold sets R to G (R + W^T W) G^T
+    and G to I. 1 / 24 of the members fold at every step, so that every step costs the same.
+
+    Args:
+        arms: ``(N, d)`` features, carried along; or N.
+        covariances: (G, N, N), symmetric positive semi-definite: the different K.
+        kernel: (P,) integers in 0, ..., G - 1, which of them each member has.
+        noise_variance: (P,) or (S, P) lambda > 0.
+        forgetting_rate: (P,) in [0, 1), per unit of time.
+        prior_mean: number, (N,) or (P, N).
+        replicates: S.
+
+    Attributes:
+        frame: (P, s, s), G.
+        mean: (S, P, s, N), m.
+        reduction: (S, P, s (s + 1) / 2, N), the diagonals of R + W^T W, block by block.
+        rows: (P, S, s n, s n), R; n = N numbers, or r of low rank. Members first: those that fold lie together.
+        pending: (P, S, 24, s, n), W.
+
+    Source: the recursion of ``CovarianceForm`` and, for s > 1, of the Kalman filter over fixed places (Sarkka, Solin &
+    Hartikainen 2013, section 4). G is ours. ``ArmGP`` of the same priors agrees with it (tests).
+    """
+
+    states: int  # s
+    frame: Tensor
+    mean: Tensor
+    reduction: Tensor
+    rows: Tensor
+    pending: Tensor
+    covariances: Tensor
+    kernel: Tensor
+    prior_variance: Tensor
+    _likeness: Tensor
+    _has_kernel: Tensor
+    _least: Tensor
+    _run: Tensor
+    _member: Tensor
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        covariances: Tensor,
+        kernel: Tensor,
+        noise_variance: Tensor,
+        forgetting_rate: Tensor,
+        *,
+        prior_mean: float | Tensor = 0.0,
+        replicates: int = 1,
+    ) -> None:
+        super().__init__()
+        features = inputs.features_of(arms, None, None)
+        validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+        n = features.shape[-2]
+        size, prior_variance = self._size(n, covariances)
+        validation.positive_integer("replicates", replicates)
+        _check(kernel, noise_variance, forgetting_rate, len(covariances), replicates)
+        P, S, s = len(kernel), replicates, self.states
+        mean = validation.rewards("prior_mean", validation.numbers("prior_mean", prior_mean, features))
+        fits = mean.shape in ((), (n,), (P, n))
+        validation.shape_is("prior_mean", mean, fits, f"(), ({n},) or ({P}, {n})")
+        self.replicates = S
+        kernel = kernel.to(features.device)
+        variance = prior_variance.to(features)[kernel]
+        settings = {
+            "arms": features,
+            "covariances": covariances.to(features),
+            "kernel": kernel,
+            "noise_variance": noise_variance.to(features),
+            "forgetting_rate": forgetting_rate.to(features),
+            "prior_mean": mean.expand(P, n).clone(),
+            "prior_variance": variance,
+            "_likeness": self._centred(covariances.to(features)),
+            "_has_kernel": torch.nn.functional.one_hot(kernel, len(covariances)).to(features),  # (P, G)
+            "_least": torch.finfo(features.dtype).eps * variance,  # a variance is at least that
+            "_run": torch.arange(S, device=features.device),
+            "_member": torch.arange(P, device=features.device).unsqueeze(-1),
+        }
+        for name, value in settings.items():
+            self.register_buffer(name, value, persistent=False)
+        new = features.new_zeros
+        self.register_buffer("frame", torch.eye(s).to(features).repeat(P, 1, 1))
+        self.register_buffer("mean", new(S, P, s, n))
+        self.register_buffer("reduction", new(S, P, s * (s + 1) // 2, n))
+        self.register_buffer("rows", new(P, S, s * size, s * size))
+        self.register_buffer("pending", new(P, S, PENDING, s, size))
+        self.now: float | None = None
+        self._turn = 0  # the row of ``pending`` that is written next
+        self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
+        # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
+        # then marks, and the member's R is emptied when it folds.
+        self.counting: Tensor | None = None
+
+    @property
+    def parts(self) -> tuple[RecursiveMembers, ...]:
+        """The members of each recursion: here all."""
+        return (self,)
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    @staticmethod
+    @abstractmethod
+    def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
+        """F over a gap of time, a number or a tensor that broadcasts with ``rate`` (P,): (..., P, s, s)."""
+
+    @staticmethod
+    def far(frame: Tensor) -> Tensor:
+        """Which frames are so far from I that these members must fold, (P,)."""
+        return _determinant(frame).abs() ** (2 / frame.shape[-1]) < _FADED
+
+    def _frame_at(self, time: float | None) -> Tensor:
+        if time is None or self.now is None or time <= self.now:
+            return self.frame
+        if self._ahead is None or self._ahead[0] is not self.frame or self._ahead[1] != time:
+            then = self.passing(self.forgetting_rate, time - self.now) @ self.frame
+            self._ahead = self.frame, time, then
+        return self._ahead[2]
+
+    def _advance(self, time: float | None) -> None:
+        self.frame = self._frame_at(time)
+        if bool(self.far(self.frame).any()):
+            self._fold(slice(None))
+        if time is not None:
+            self.now = time if self.now is None else max(self.now, time)
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
+        g = self._frame_at(time)[:, 0]
+        mean, variance = self.prior_mean, self.prior_variance
+        for k in range(self.states):
+            mean = torch.addcmul(mean, self.mean[:, :, k], g[:, k : k + 1])
+        for k, square in enumerate(_squares(g)):
+            variance = torch.addcmul(variance, self.reduction[:, :, k], square.unsqueeze(-1), value=-1)
+        return mean, torch.maximum(variance, self._least, out=variance)
+
+    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
+        g = self._frame_at(time)[:, 0]
+        mean, variance = self.prior_at(arm)
+        held, reduction = (
+            self.mean[self._run, ..., arm].unbind(-1),
+            self.reduction[self._run, ..., arm].unbind(-1),
+        )
+        for value, weight in zip(held, g.unbind(-1), strict=True):
+            mean = torch.addcmul(mean, value, weight)
+        for value, weight in zip(reduction, _squares(g), strict=True):
+            variance = torch.addcmul(variance, value, weight, value=-1)
+        return mean, torch.maximum(variance, self._least.T[arm])
+
+    def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """``at`` before the first observation."""
+        return self.prior_mean.T[arm], self.prior_variance.T[arm]
+
+    def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
+        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
+        g = self._frame_at(time)[:, 0]
+        learned = (g.unsqueeze(-1) * self._learned_of(arm, g)).sum(-2)
+        return self._over_arms(self._prior_row(arm) - learned)
+
+    def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
+        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
+        subtracted from their rewards, averaged over the members by ``weights`` (S, P): (S, N). O(S G N)."""
+        of_kernels = (weights @ self._has_kernel).unsqueeze(-2)  # (S, 1, G)
+        return (of_kernels @ self._likeness_to(arm).transpose(0, 1)).squeeze(-2)
+
+    def _likeness_to(self, arm: Tensor) -> Tensor:
+        """Squared correlations with each replicate's arm under each K, (G, S, N)."""
+        return self._likeness[:, arm]
+
+    def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
+        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
+        return self._between(arms) * self._passing_between(times, times)[..., 0, 0]
+
+    def _passing_between(self, time: float | list[float], times: list[float]) -> Tensor:
+        """F over |t - t'|, (P, ..., K, s, s): of one time, or of each of several, to ``times`` (K)."""
+        one, two = (torch.tensor(value, dtype=torch.float64) for value in (time, times))
+        gap = (one.unsqueeze(-1) - two).abs().to(self.mean)  # the difference of figures in float64
+        return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
+        ``where``, that broadcasts to (S, P), in the members that have True there."""
+        self._advance(time)
+        arm = arm.reshape(-1).expand(self.replicates)
+        self.learn_now(arm, reward, self.at(arm), self._turn, where)
+        self._turn = (self._turn + 1) % PENDING
+
+    def learn_now(
+        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+    ) -> None:
+        """``observe_arms`` at the present time, of arms (S,) whose moments are ``at``; ``turn`` is the row of
+        ``pending`` to write."""
+        mean, variance = at
+        scale = (variance + self.noise_variance).rsqrt()
+        innovation = ((reward.to(mean) - mean) * scale)[..., None, None]
+        if where is not None:
+            scale = scale * where
+        g, start = self.frame[:, 0], _first_of_inverse(self.frame)
+        learned = self._learned_of(arm, g)
+        # Not addcmul: arms of which the same is known must tie to the last bit, and it rounds a row's end otherwise.
+        column = (self._prior_row(arm).unsqueeze(-2) * start.unsqueeze(-1)).sub_(learned)
+        column = column.mul_(scale[..., None, None])  # G^{-1} c / sqrt(v), (S, P, s, n)
+        self.pending[:, :, turn] = column.transpose(0, 1)
+        over_arms = self._over_arms(column)
+        self.mean.addcmul_(over_arms, innovation)
+        for k, (i, j) in enumerate(_blocks(self.states)):
+            self.reduction[:, :, k].addcmul_(over_arms[:, :, i], over_arms[:, :, j])
+        self._fold(self.whose_turn(turn + 1))
+
+    def _learned_of(self, arm: Tensor, g: Tensor) -> Tensor:
+        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): what was learned of its covariances."""
+        rows = self._rows_at(arm)  # (P, S, s, s n)
+        learned = rows[:, :, 0] * g[:, None, :1]
+        for k in range(1, self.states):
+            learned.addcmul_(rows[:, :, k], g[:, None, k : k + 1])
+        if self.counting is not None:
+            learned.mul_(self.counting.unsqueeze(-1))
+        weights = (self._pending_at(arm) * g[:, None, None]).sum(-1)  # (P, S, 24)
+        pending = self.pending.flatten(-2).flatten(0, 1)
+        learned.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1).unsqueeze(1), pending)
+        return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
+
+    def whose_turn(self, turn: int) -> slice:
+        """The members that fold before the row ``turn`` of ``pending`` is written."""
+        share, turn = -(-len(self.kernel) // PENDING), turn % PENDING
+        return slice(turn * share, (turn + 1) * share)
+
+    def _fold(self, members: slice) -> None:
+        """R becomes G (R + W^T W) G^T for these members, and G becomes I."""
+        G, rows, pending = self.frame[members], self.rows[members], self.pending[members]
+        if len(rows) == 0:
+            return
+        if self.counting is not None:
+            rows.mul_(self.counting[members, :, None, None])
+            self.counting[members] = 1.0
+        waiting = _times(G[:, None, None], pending).flatten(0, 1).flatten(-2)
+        rows.copy_(self._turned(rows, G)) if self.states > 1 else rows.mul_(G[:, None].square())
+        rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
+        self.mean[:, members] = _times(G, self.mean[:, members])
+        self.reduction[:, members] = _times(_congruence(G), self.reduction[:, members])
+        self.pending[members] = 0.0
+        if self.counting is None:
+            self.frame = self.frame.clone()
+        self.frame[members] = torch.eye(self.states).to(G)
+
+    def _turned(self, rows: Tensor, G: Tensor) -> Tensor:
+        """(G (x) I) R (G (x) I)^T for R (p, S, s n, s n)."""
+        s = self.states
+        half = (G[:, None] @ rows.unflatten(2, (s, -1)).flatten(3)).reshape(rows.shape)
+        return (G[:, None, None] @ half.unflatten(3, (s, -1))).reshape(rows.shape)
+
+    def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
+        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
+        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        moved = self._passing_between(times[-1] if self.now is None else self.now, times)  # (P, K, s, s)
+        now = [self._combined(arms, weights * moved[..., k, 0]) for k in range(self.states)]
+        mean = torch.linalg.solve(self.frame, torch.stack(now, -2))
+        self.mean.copy_(torch.where(where[..., None, None], mean, self.mean))
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
+        if where is None:
+            for tensor in (self.mean, self.reduction, self.rows, self.pending):
+                tensor.zero_()
+            self.frame = torch.eye(self.states).to(self.frame).expand_as(self.frame).clone()
+            self.now, self._turn = None, 0
+            return
+        if self.counting is not None:
+            self.mean.masked_fill_(where[..., None, None], 0.0)
+            self.reduction.masked_fill_(where[..., None, None], 0.0)
+            self.pending.masked_fill_(where.T[..., None, None, None], 0.0)
+            self.counting.masked_fill_(where.T, 0.0)
+            return
+        run, member = where.nonzero(as_tuple=True)
+        self.mean[run, member] = 0.0
+        self.reduction[run, member] = 0.0
+        self.rows[member, run] = 0.0
+        self.pending[member, run] = 0.0
+
+    # -- covariances of full rank ----------------------------------------------------------------------
+
+    def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
+        """How many numbers a row of R has for each state, and the prior variances (G, N)."""
+        validation.finite_tensor("covariances", covariances)
+        fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
+        validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
+        for group, covariance in enumerate(covariances):
+            try:
+                ArmCovarianceKernel(covariance)
+            except ValueError as error:
+                raise ValueError(f"covariances[{group}]: {error}") from error
+        return n, covariances.diagonal(dim1=-2, dim2=-1)
+
+    def _centred(self, covariances: Tensor) -> Tensor:
+        """What ``likeness`` reads: squared correlations of f minus its mean over arms, (G, N, N)."""
+        rows = covariances.mean(-1, keepdim=True)
+        centred = covariances - rows - rows.mT + rows.mean(-2, keepdim=True)
+        variance = centred.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+        sizes = variance.unsqueeze(-1) * variance.unsqueeze(-2)
+        return torch.where(sizes > 0, centred.square() / sizes, 0.0)
+
+    def _prior_row(self, arm: Tensor) -> Tensor:
+        """Row of K of each replicate's arm, (S, P, n)."""
+        return self.covariances[self.kernel, arm.unsqueeze(-1)]
+
+    def _rows_at(self, arm: Tensor) -> Tensor:
+        """Rows of R of each replicate's arm, one for each state: (P, S, s, s n)."""
+        return self.rows.unflatten(2, (self.states, -1))[self._member, self._run, :, arm]
+
+    def _pending_at(self, arm: Tensor) -> Tensor:
+        """Columns of W of each replicate's arm: (P, S, 24, s)."""
+        return self.pending[self._member, self._run, :, :, arm]
+
+    def _over_arms(self, column: Tensor) -> Tensor:
+        """What a column (..., n) is over all arms, (..., N)."""
+        return column
+
+    def _between(self, arms: Tensor) -> Tensor:
+        """Prior covariances of ``arms`` (S, K) among themselves at one time, (S, P, K, K)."""
+        return self.covariances[:, arms.unsqueeze(-1), arms.unsqueeze(-2)][self.kernel].transpose(0, 1)
+
+    def _combined(self, arms: Tensor, weights: Tensor) -> Tensor:
+        """The sum of the prior covariances of every arm with ``arms`` by their weights, (S, P, N)."""
+        columns = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, N)
+        return (weights.unsqueeze(-2) @ columns).squeeze(-2)
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Clock, and which row of ``pending`` is next."""
+        return {"now": self.now, "turn": self._turn}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        self.now, self._turn, self._ahead = state["now"], state["turn"], None
+
+
+class ArmMembers(RecursiveMembers):
+    """P Gaussian processes over N arms, S replicates of each: ``ArmGP`` of batch shape (S, P) for large P.
+
+    Member p has the covariance K_g(p), the noise variance lambda_p and exponential forgetting at rate eps_p,
+
+        Cov(f(x, t), f(x', t')) = K(x, x') (1 - eps)^{|t - t'| / 2}:
+
+    the recursion of ``RecursiveMembers`` with s = 1 and F = (1 - eps)^{gap / 2}.
+
+    Args:
+        arms: ``(N, d)`` features, carried along; or N.
+        covariances: (G, N, N), symmetric positive semi-definite: the different K.
+        kernel: (P,) integers in 0, ..., G - 1, which of them each member has.
+        noise_variance: (P,) or (S, P) lambda > 0.
+        forgetting_rate: (P,) eps in [0, 1), per unit of time.
+        prior_mean: number, (N,) or (P, N).
+        replicates: S.
+
+    Cost: O(S P N) a step, and O(S P N^2) for 1 / 24 of the members, as one matrix product. Memory O(S P N^2 + G N^2).
+    Times must not decrease; an earlier time counts as now. Raises ValueError for shapes that do not fit and numbers out
+    of range.
+
+    Source: ``RecursiveMembers``.
+    """
+
+    states = 1
+
+    @staticmethod
+    def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
+        """(1 - eps)^{gap / 2}."""
+        return ((1 - rate) ** (gap / 2))[..., None, None]
+
+
+class SmoothMembers(RecursiveMembers):
+    """P Gaussian processes over N arms, S replicates of each, whose rewards drift smoothly: what rises goes on rising
+    for a while.
+
+    They are ``ArmMembers`` with the Matern kernel of smoothness 3/2 over time,
+
+        Cov(f(x, t), f(x', t')) = K(x, x') (1 + r) e^{-r},    r = c |t - t'|,  c = sqrt(3) / timescale.
+
+    With g = f' / c each arm's (f, g) is a Markov process that is K at every time in both parts: the recursion of
+    ``RecursiveMembers`` with s = 2 and
+
+        F = e^{-r} [[1 + r, r], [-r, 1 - r]].
+
+    Args:
+        timescale: (P,) > 0.05, length-scale of the kernel over time.
+        arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
+
+    ``forgetting_rate`` is 1 - e^{-c}, that of the exponential forgetting whose kernel has the same integral.
+
+    Cost: four times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does.
+
+    Source: Matern 3/2 as a state of two numbers (Hartikainen & Sarkka 2010, section 4.1; here in units in which its
+    stationary covariance is I).
+    """
+
+    states = 2
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        covariances: Tensor,
+        kernel: Tensor,
+        noise_variance: Tensor,
+        timescale: Tensor,
+        *,
+        prior_mean: float | Tensor = 0.0,
+        replicates: int = 1,
+    ) -> None:
+        fits = validation.tensor("timescale", timescale).dim() == 1
+        one_each = validation.tensor("kernel", kernel).dim() != 1 or len(kernel) == timescale.numel()
+        validation.shape_is("timescale", timescale, fits and one_each, "(P,), one for each member")
+        rate = -torch.expm1(-math.sqrt(3) / timescale.double())
+        ok = bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
+        validation.require(ok, "timescale", timescale, "finite numbers > 0.05")
+        super().__init__(
+            arms, covariances, kernel, noise_variance, rate, prior_mean=prior_mean, replicates=replicates
+        )
+
+    @staticmethod
+    def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
+        """F."""
+        r = -torch.log1p(-rate) * gap
+        left = (-r).exp()
+        # After a pause without end nothing is left: left = 0, and r times it must be 0 and not NaN.
+        r = r.clamp_max(1e3)
+        F = torch.stack([(1 + r) * left, r * left, -r * left, (1 - r) * left], -1)
+        return F.unflatten(-1, (2, 2))
+
+
+class LowRankMembers(ArmMembers):
+    """``ArmMembers`` for covariances K = B B^T given by roots B: exact, at O(N r) a step whatever N.
+
+    f = B z with z ~ N(0, I) in r dimensions, so the recursion runs over z, with an arm's row of B in place of its row
+    of K; means and variances of the arms follow by one product with B.
+
+    Args:
+        covariances: (G, N, r), the roots B (``pivoted_root`` makes them); zero columns fill up a lesser rank.
+        arms, kernel, noise_variance, forgetting_rate, prior_mean, replicates: of ``ArmMembers``.
+
+    Cost: O(S P (N r + r^2)) a step; memory O(S P (N + r^2) + G N r). Raises ValueError as ``ArmMembers`` does.
+
+    Source: the weight-space view (Rasmussen & Williams 2006, section 2.1).
+    """
+
+    def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
+        validation.finite_tensor("covariances", covariances)
+        fits = covariances.dim() == 3 and covariances.shape[1] == n
+        validation.shape_is("covariances", covariances, fits, f"(G, {n}, r), roots")
+        return covariances.shape[-1], covariances.square().sum(-1)
+
+    def _centred(self, covariances: Tensor) -> Tensor:
+        """Roots of the correlations of f minus its mean over arms, (G, N, r)."""
+        return torch.nn.functional.normalize(covariances - covariances.mean(-2, keepdim=True), dim=-1)
+
+    def _likeness_to(self, arm: Tensor) -> Tensor:
+        return (self._likeness[:, arm] @ self._likeness.mT).square()
+
+    def _prior_row(self, arm: Tensor) -> Tensor:
+        return self.covariances[:, arm][self.kernel].transpose(0, 1)
+
+    def _rows_at(self, arm: Tensor) -> Tensor:
+        b = self._prior_row(arm).transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)
+        return (self.rows.unflatten(-1, (self.states, -1)) @ b).squeeze(-1).mT
+
+    def _pending_at(self, arm: Tensor) -> Tensor:
+        b = self._prior_row(arm).transpose(0, 1)[:, :, None, :, None]
+        return (self.pending @ b).squeeze(-1)
+
+    def _between(self, arms: Tensor) -> Tensor:
+        rows = self.covariances[:, arms]
+        return (rows @ rows.mT)[self.kernel].transpose(0, 1)
+
+    def _combined(self, arms: Tensor, weights: Tensor) -> Tensor:
+        rows = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, r)
+        return self._over_arms((weights.unsqueeze(-2) @ rows).squeeze(-2))
+
+    _groups: list[Tensor] | None = None
+
+    def _of_groups(self) -> list[Tensor]:
+        """The members of each root; looked up once, which waits for the device."""
+        if self._groups is None or self._groups[0].device != self.kernel.device:
+            numbers = range(len(self.covariances))
+            self._groups = [(self.kernel == group).nonzero().squeeze(-1) for group in numbers]
+        return self._groups
+
+    def _over_arms(self, column: Tensor) -> Tensor:
+        out = column.new_empty(*column.shape[:-1], self.num_arms)
+        for members, root in zip(self._of_groups(), self.covariances, strict=True):
+            out[:, members] = column[:, members] @ root.mT
+        return out
+
+
+def pivoted_root(
+    column: Callable[[int], Tensor], variance: Tensor, rank: int, tolerance: float = 1e-6
+) -> Tensor:
+    """B (N, rank) with B B^T near K: the pivoted Cholesky factor, one column of K for each column of B.
+
+    Stops, leaving zeros, once no variance left out exceeds ``tolerance`` times the largest one.
+
+    Args:
+        column: i to K[:, i], (N,).
+        variance: (N,), the diagonal of K.
+        rank: at most so many columns.
+
+    Cost: O(N rank^2). Source: Harbrecht, Peters & Schneider 2012.
+    """
+    left = variance.clone()
+    root = variance.new_zeros(len(variance), rank)
+    for k in range(min(rank, len(variance))):
+        pivot = int(left.argmax())
+        if left[pivot] <= tolerance * variance.max():
+            break
+        new = (column(pivot) - root[:, :k] @ root[pivot, :k]) / left[pivot].sqrt()
+        root[:, k] = new
+        left = (left - new.square()).clamp_min(0.0)
+        left[pivot] = 0.0
+    return root
+
+
+# -- small matrices G, (..., s, s) with s = 1 or 2 -----------------------------------------------------------
+
+
+def _times(G: Tensor, value: Tensor) -> Tensor:
+    """G times ``value`` (..., s, n)."""
+    return G * value if G.shape[-1] == 1 else G @ value
+
+
+def _blocks(s: int) -> list[tuple[int, int]]:
+    """Which entries of a symmetric (s, s) matrix are kept, in order."""
+    return [(i, j) for i in range(s) for j in range(i, s)]
+
+
+def _squares(g: Tensor) -> list[Tensor]:
+    """What g^T D g takes of each kept entry of a symmetric D, for g (P, s): (P,) each."""
+    of = g.unbind(-1)
+    return [of[i] * of[j] if i == j else 2 * of[i] * of[j] for i, j in _blocks(len(of))]
+
+
+def _congruence(G: Tensor) -> Tensor:
+    """What D to G D G^T does to the kept entries of a symmetric D: (..., m, m)."""
+    kept = _blocks(G.shape[-1])
+    entries = [
+        G[..., i, a] * G[..., j, b] + (G[..., i, b] * G[..., j, a] if a != b else 0.0)
+        for i, j in kept
+        for a, b in kept
+    ]
+    return torch.stack(entries, -1).unflatten(-1, (len(kept), len(kept)))
+
+
+def _determinant(G: Tensor) -> Tensor:
+    if G.shape[-1] == 1:
+        return G[..., 0, 0]
+    return G[..., 0, 0] * G[..., 1, 1] - G[..., 0, 1] * G[..., 1, 0]
+
+
+def _first_of_inverse(G: Tensor) -> Tensor:
+    """The first column of G^{-1}, (..., s)."""
+    if G.shape[-1] == 1:
+        return G[..., 0].reciprocal()
+    return torch.stack([G[..., 1, 1], -G[..., 1, 0]], -1) / _determinant(G).unsqueeze(-1)
+
+
+def _check(kernel: Tensor, noise: Tensor, rate: Tensor, groups: int, replicates: int) -> None:
+    """Raise ValueError unless these are P members' kernels, noise variances and forgetting rates."""
+    ok = validation.tensor("kernel", kernel).dtype == torch.long and kernel.dim() == 1
+    ok = ok and bool(((kernel >= 0) & (kernel < groups)).all())
+    validation.require(ok, "kernel", kernel, f"(P,) int64 from 0 to {groups - 1}")
+    count = len(kernel)
+    validation.finite_tensor("noise_variance", noise)
+    fits = noise.shape in ((count,), (replicates, count))
+    validation.shape_is("noise_variance", noise, fits, f"({count},) or ({replicates}, {count})")
+    validation.require(bool((noise > 0).all()), "noise_variance", noise, "finite and > 0")
+    validation.finite_tensor("forgetting_rate", rate)
+    fits = rate.shape == (count,)
+    validation.shape_is("forgetting_rate", rate, fits, f"({count},), a number for each member")
+    validation.require(bool(((rate >= 0) & (rate < 1)).all()), "forgetting_rate", rate, "in [0, 1)")
