@@ -87,13 +87,13 @@ def _room(room: str, members, links) -> str:
 
 
 def _recipes() -> list[str]:
-    """The recipes with source and what each is told of a problem, as they were registered."""
+    """The recipes with their sources and what each uses of a problem, as registered."""
     about = [recipes.registered(name) for name in recipes.RECIPES]
     entries = [
-        (f"``{one.name}``", f"{one.source or 'no paper'}; told: {', '.join(one.told) or 'nothing'}")
+        (f"``{one.name}``", f"{one.source or 'no paper'}; uses: {', '.join(one.uses) or 'nothing'}")
         for one in about
     ]
-    return [".. rubric:: Sources, and what each is told", "", *_table(entries)]
+    return [".. rubric:: Sources, and what each uses of a problem", "", *_table(entries)]
 
 
 def _page(link: str, value: object) -> str:

@@ -4,24 +4,18 @@ tests/MUTATION.md has the samples that were taken.
 """
 
 _OPKB = "policies/test_opkb_from_the_paper.py"
-_DESIGN = "theory/test_optimal_design.py"
 _PROBLEMS = "problems/test_problem_steps.py"
 
 # Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
 ROOMS: dict[str, dict[str, str]] = {
     "designs": {
-        "theory/optimal_design.py": _DESIGN,
-        "theory/design_solvers.py": _DESIGN,
-        "theory/inverse_propensity.py": "theory/test_inverse_propensity.py",
+        "theory/optimal_design.py": "theory/test_optimal_design.py theory/test_inverse_propensity.py",
     },
     "kernels": {
-        "kernels/arm_covariance.py": "kernels/test_arm_covariance.py",
-        "kernels/contextual.py": "kernels/test_contextual_kernels.py",
-        "kernels/fourier_features.py": "models/test_botorch_paths.py",
-        "kernels/neural_tangent.py": "policies/test_neural.py",
+        "kernels/arms.py": "kernels/test_arm_covariance.py kernels/test_contextual_kernels.py policies/test_neural.py",
+        "kernels/composed.py": "kernels/test_spatio_temporal.py kernels/test_contextual_kernels.py "
+        "models/test_botorch_paths.py models/test_hyperparameters.py",
         "kernels/smooth_time.py": "kernels/test_smooth_time.py",
-        "kernels/spatio_temporal.py": "kernels/test_spatio_temporal.py",
-        "kernels/stacked.py": "models/test_hyperparameters.py",
         "kernels/state_space.py": "kernels/test_smooth_time.py models/test_state_space_arms.py",
         "kernels/temporal.py": "kernels/test_temporal.py",
     },

@@ -32,7 +32,11 @@ ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
 KERNEL = RBFKernel().double()
 KERNEL.lengthscale = 0.2
 # What each index policy needs beside arms, kernel and noise variance, and what makes things happen.
-_INDEX = [name for name, call in recipes.RECIPES.items() if call.__module__.endswith(".index_policies")]
+_INDEX = [
+    name
+    for name, call in recipes.RECIPES.items()
+    if call.__module__.endswith(".index_policies") and recipes.registered(name).points
+]
 OPTIONS = {
     name: {key: T for key in ("horizon",) if key in recipes.options_of(name)}
     | dict(recipes.registered(name).quick)

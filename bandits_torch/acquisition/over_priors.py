@@ -12,7 +12,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.t_batches import over_t_batches
+from bandits_torch.acquisition.step_context import over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.theory.widths import Width
 
@@ -21,9 +21,9 @@ class OverPriors(AcquisitionFunction, ABC):
     """Reduces the priors' batch dimension, the last one, of an acquisition function.
 
     Called with X, ``t_batch x 1 x d``, it scores X under every prior and returns ``t_batch`` values
-    (broadcast with the model's batch shape without the priors), so it runs in ``optimize_acqf`` and
-    ``optimize_acqf_discrete``; ``prior(X)`` returns the prior that attains the value. Pending points are those of
-    ``base``, which takes them as ``X_pending=`` or by ``set_X_pending``.
+    (broadcast with the model's batch shape without the priors), so it works in ``optimize_acqf`` and
+    ``optimize_acqf_discrete``. ``prior(X)`` returns the prior that attains the value. ``base`` holds the pending
+    points; it takes them as ``X_pending=`` or by ``set_X_pending``.
 
     Args:
         base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
@@ -32,7 +32,7 @@ class OverPriors(AcquisitionFunction, ABC):
     """
 
     def __init__(self, base: AcquisitionFunction) -> None:
-        if not (isinstance(base, AcquisitionFunction) and base.model.batch_shape):  # at a glance
+        if not (isinstance(base, AcquisitionFunction) and base.model.batch_shape):
             validation.instance("base", base, AcquisitionFunction, "a BoTorch acquisition function")
             validation.require(False, "base.model.batch_shape", (), "(..., P), the priors last")
         super().__init__(model=base.model)
@@ -40,11 +40,11 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @property
     def X_pending(self) -> Tensor | None:  # type: ignore[override]
-        """Points chosen and not yet observed, ``m x d``: the base acquisition's."""
+        """Points chosen and not yet observed, ``m x d``, of the base acquisition."""
         return getattr(self.base, "X_pending", None)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Tell the base acquisition of points chosen and not yet observed, ``m x d``."""
+        """Set the points chosen and not yet observed, ``m x d``, of the base acquisition."""
         self.base.set_X_pending(X_pending)
 
     @property
@@ -54,7 +54,7 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @abstractmethod
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Values ``...`` and the priors behind them ``...``, of scores ``... x P``."""
+        """Values ``...`` and the priors that attain them ``...``, from scores ``... x P``."""
 
     @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @over_t_batches(expected_q=1, any_output=True)
     def prior(self, X: Tensor) -> Tensor:
-        """Index of the prior behind the value of X, ``t_batch x 1 x d``."""
+        """Index of the prior that attains the value of X, ``t_batch x 1 x d``."""
         return self.reduce(self.base(X.unsqueeze(-3)))[1]
 
     def _of_priors(self, name: str, value: Tensor) -> Tensor:
@@ -90,14 +90,14 @@ class OptimisticOverPriors(OverPriors):
             validation.tensor("surviving", surviving)
             validation.require(surviving.dtype == torch.bool, "surviving", surviving.dtype, "booleans")
             self._of_priors("surviving", surviving)
-            if surviving.is_cpu:  # looking at values would make a GPU wait
+            if surviving.is_cpu:  # on a GPU, a check of values would synchronise
                 some = bool(surviving.any(-1).all())
                 validation.require(some, "surviving", surviving, "True for at least one prior")
         self.register_buffer("surviving", surviving)
         self.surviving: Tensor | None
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest score among surviving priors, and whose it is."""
+        """The largest score among surviving priors, and its prior."""
         if self.surviving is not None:
             scores = scores.masked_fill(~self.surviving, -torch.inf)
         best = scores.max(-1)
@@ -123,7 +123,7 @@ class BayesianOverPriors(OverPriors):
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The posterior-weighted mean of the scores, and the prior of the largest weight."""
         values = scores[..., 0] * self.weights[..., 0]
-        for p in range(1, self.num_priors):  # in this order: the bits of a sum in one go depend on the batch
+        for p in range(1, self.num_priors):  # a fixed order: the rounding of torch.sum depends on the batch
             values = values + scores[..., p] * self.weights[..., p]
         return values, self.weights.argmax(-1).expand(values.shape)
 
@@ -185,7 +185,7 @@ def _inputs_of_likeliest(
 
 
 def _log_likelihood(model: Model) -> Tensor:
-    """What ``ArmGP`` and ``OnlineGP`` keep; of any other model it must be given."""
+    """The log likelihood that ``ArmGP`` and ``OnlineGP`` keep. For any other model it must be given."""
     kept = getattr(model, "log_likelihood", None)
     validation.require(kept is not None, "model", type(model).__name__, "one that keeps its log_likelihood")
     assert kept is not None

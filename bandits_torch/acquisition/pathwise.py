@@ -1,25 +1,36 @@
-"""Thompson sampling over large arm sets: a draw of the posterior as a draw of the prior, corrected by the data."""
+"""Pathwise Thompson sampling: a draw of the posterior as a draw of the prior, corrected by the data.
+
+``PathwiseThompsonSampling`` draws over the arms of large sets, ``PathwisePointDraw`` over the points of a domain.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
-from gpytorch.kernels import MaternKernel, RBFKernel
+from botorch.sampling.pathwise import gen_kernel_features
+from botorch.utils.sampling import manual_seed
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from linear_operator import to_dense
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.independent_draws import IndependentDraws
-from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.acquisition.step_context import StepContext, at_arms
+from bandits_torch.acquisition.thompson_sampling import IndependentDraws
 from bandits_torch.acquisition.upper_confidence_bound import width_now
-from bandits_torch.kernels import MarkovTimeKernel
+from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
 from bandits_torch.models.algebra.cholesky import safe_cholesky
+from bandits_torch.models.algebra.rank_one import solve_transposed
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.at_time import with_time
+from bandits_torch.models.points.growing_cholesky import Rows
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
 
 _EXACT_UP_TO = 2000
@@ -44,14 +55,14 @@ class PathwiseThompsonSampling:
     Pass it to ``IndexPolicy`` as the acquisition.
 
     Args:
-        model: the ``ArmGP`` of the calls, with one kernel, which is read at construction.
-        seed: of the draws.
+        model: the ``ArmGP`` of later calls, with one kernel, which is read at construction.
+        seed: seed of the draws.
         features: number of random Fourier features, even.
         root: A, ``N x r``.
 
-    Cost of a draw: O(N r + u N + t^3 + t r), with t observations of u distinct arms. Each batch member has
-    its own draw. Raises ValueError for a kernel that has no such features and more than 2 000 arms, and for a kernel
-    over time that is no ``MarkovTimeKernel``: one with a state space has paths of several numbers, which are not drawn.
+    Cost of a draw: O(N r + u N + t^3 + t r), with t observations of u distinct arms. The draws of batch members are
+    independent. Raises ValueError for a kernel without such features and more than 2 000 arms, and for a kernel over
+    time that is not a ``MarkovTimeKernel``: paths of a state space have several numbers, and are not drawn here.
     """
 
     is_draw = True  # see ``IndependentDraws``
@@ -77,7 +88,7 @@ class PathwiseThompsonSampling:
     def __call__(
         self, model: ArmGP, width: float | Tensor | Width = 1.0, time: float | None = None
     ) -> AcquisitionFunction:
-        """The draw as an acquisition over arm indices; with pending points it makes further ones."""
+        """The draw as an acquisition over arm indices; further draws are made for pending points."""
         scale = width_now(width, model).to(model.arms).expand(model.batch_shape).reshape(-1, 1)
 
         @torch.no_grad()
@@ -86,7 +97,7 @@ class PathwiseThompsonSampling:
             mean = model.marginals(time)[0].reshape(paths.shape)
             return (mean + scale * (paths - mean)).reshape(*model.batch_shape, -1)
 
-        return _Draw(model, draw)
+        return _ArmDraw(model, draw)
 
     def at_step(self, model: ArmGP, step: StepContext) -> AcquisitionFunction:
         """The draw of one step of a policy."""
@@ -104,11 +115,11 @@ class PathwiseThompsonSampling:
         return torch.stack(draws)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The position of the random numbers."""
+        """The state of the random number generator."""
         return {"generator": self._generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Draw on where the one that gave ``state`` stood."""
+        """Continue with the random numbers that follow ``state``."""
         self._generator.set_state(state["generator"].clone())
 
     def _path(
@@ -186,17 +197,187 @@ class PathwiseThompsonSampling:
         return torch.randn(*shape, generator=self._generator, dtype=torch.float64)
 
 
-class _Draw(IndependentDraws):
+class _ArmDraw(IndependentDraws):
     """Functions over the arms, looked up by index; ``draw`` makes the next."""
 
     def __init__(self, model: Model, draw: Callable[[], Tensor]) -> None:
         super().__init__(model)
         self._draw, self._draws = draw, [draw()]
 
-    def _value(self, k: int, X: Tensor) -> Tensor:
-        while len(self._draws) <= k:
-            self._draws.append(self._draw())
-        index = X[..., 0, 0].long()
-        shape = torch.broadcast_shapes(index.shape, self.model.batch_shape)
-        draw = self._draws[k].expand(*shape, self._draws[k].shape[-1])
-        return draw.gather(-1, index.expand(shape).unsqueeze(-1)).squeeze(-1)
+    def _further_draw(self, k: int) -> Tensor:
+        return self._draw()
+
+    def _value(self, draw: Tensor, X: Tensor) -> Tensor:
+        return at_arms(draw, X[..., 0, 0].long())
+
+
+class PathwisePointDraw(IndependentDraws):
+    """One draw f ~ GP(mu, width^2 k) at one time per batch member, as a differentiable function of the points.
+
+    With g a draw of the prior and e of the noise (Matheron's rule; Wilson et al. 2020),
+
+        f(x) = g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - m - g(data) - e).
+
+    g(x, t) = phi(x)^T w(t): phi are BoTorch's random Fourier features of the kernel over space, and w(t) Gaussian
+    paths with the time kernel's covariance, drawn exactly at the times of the data and now, for any time
+    kernel. Only the prior term is approximate; the correction by the data is exact.
+
+    Args:
+        model: an ``OnlineGP`` of batch shape () or (S,), whose kernel over space is squared exponential or Matern,
+            scaled or not; with a ``SpatioTemporalKernel`` time is the last input.
+        width: as for ``ThompsonSampling``.
+        time: the time of the draw, if inputs have a time column; the time in X is ignored.
+        seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
+            maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
+        features: number of random Fourier features, even.
+        X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
+
+    Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point.
+
+    Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
+    """
+
+    def __init__(
+        self,
+        model: OnlineGP,
+        width: float | Tensor | Width = 1.0,
+        *,
+        time: float | None = None,
+        seeds: Sequence[int] = (0,),
+        features: int = 1024,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        fits = isinstance(model, OnlineGP) and len(model.batch_shape) <= 1
+        validation.require(fits, "model", model, "an OnlineGP of batch shape () or (S,)")
+        super().__init__(model)
+        members = model.batch_shape.numel()
+        listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
+        fits = listed and len(seeds) == members
+        validation.require(fits, "seeds", seeds, f"{members} integers >= 0, one for each member")
+        self._over_time = isinstance(model.kernel, SpatioTemporalKernel)
+        fits = not self._over_time or time is not None
+        validation.require(fits, "time", time, "a number, since the kernel has a time part")
+        self.time = None if time is None else validation.finite_number("time", time)
+        self.seeds, self.features = list(seeds), features
+        scale = width_now(width, model).to(model.noise_variance).expand(model.batch_shape).reshape(members)
+        self.register_buffer("_scale", scale)
+        self._scale: Tensor
+        self._draws = [self._drawn(self.seeds)]
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def at_step(cls, model: OnlineGP, step: StepContext) -> PathwisePointDraw:
+        """The draws of one step of a policy."""
+        width = 1.0 if step.width is None else step.width
+        return cls(model, width, time=step.time, seeds=step.seeds() or (0,))
+
+    @torch.no_grad()
+    def _drawn(self, seeds: list[int]) -> list[_PointDraw]:
+        """A draw of every member."""
+        model, made = cast(OnlineGP, self.model), enumerate(zip(self._scale, seeds, strict=True))
+        return [_PointDraw(model, s, scale, self.time, seed, self.features) for s, (scale, seed) in made]
+
+    def _further_draw(self, k: int) -> list[_PointDraw]:
+        streams = [torch.Generator().manual_seed(seed) for seed in self.seeds]
+        return self._drawn([int(torch.randint(2**62, (k,), generator=stream)[-1]) for stream in streams])
+
+    def _value(self, draw: list[_PointDraw], X: Tensor) -> Tensor:
+        """X: ``t_batch x 1 x D`` (``t_batch`` ends in S, or broadcasts with it, for S members)."""
+        X = X.squeeze(-2)
+        if self._over_time and self.time is not None:
+            X = with_time(X[..., :-1], self.time)
+        if not self.model.batch_shape:
+            return draw[0](X)
+        X = X.expand(*torch.broadcast_shapes(X.shape[:-1], self.model.batch_shape), X.shape[-1])
+        return torch.stack([of_member(X[..., s, :]) for s, of_member in enumerate(draw)], -1)
+
+
+class _PointDraw:
+    """A draw of one member: points (..., D) at the draw's time to values (...)."""
+
+    def __init__(
+        self, model: OnlineGP, member: int, width: Tensor, time: float | None, seed: int, features: int
+    ) -> None:
+        kernel = model.kernel[member] if len(model.kernel.batch_shape) else model.kernel
+        space, temporal = kernel, None
+        if isinstance(kernel, SpatioTemporalKernel):
+            space, temporal = kernel.space_kernel, kernel.time_kernel
+        rows, held = _rows_of(model, member)
+        self._kernel, self._inputs = kernel, rows.inputs
+        d = model.input_dim - (temporal is not None)
+        mean = model.prior_mean(rows.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)).reshape(-1)
+        self._mean = mean[member]
+        noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member].to(rows.inputs)
+        with manual_seed(seed):
+            self._phi = _features(space, d, features, rows.inputs)
+            weights, which = self._weights(temporal, rows.inputs, time, features)
+            drawn = (self._phi(rows.inputs[:, :d]) * weights[which]).sum(-1)
+            noisy = drawn + noise.sqrt() * torch.randn(len(drawn), dtype=torch.float64).to(drawn)
+        self._path = width * weights[-1]
+        # (K + lambda I)^{-1} (y - m) of the mean, and (K + lambda I)^{-1} (g + e) of the draw.
+        of_mean = _solve(rows.corner, torch.where(held, rows.targets - self._mean, 0.0))
+        of_draw = _solve(rows.corner, torch.where(held, noisy, 0.0))
+        self._coefficients = (of_mean - width * of_draw) * held
+        self._d = d
+
+    @staticmethod
+    def _weights(
+        temporal: Kernel | None, inputs: Tensor, time: float | None, features: int
+    ) -> tuple[Tensor, Tensor]:
+        """w at every distinct time of the data and, last, now; and the index of each observation's time."""
+        if temporal is None:
+            one = torch.randn(1, features, dtype=torch.float64).to(inputs)
+            return one, torch.zeros(len(inputs), dtype=torch.long, device=inputs.device)
+        now = inputs.new_tensor([time])
+        times, which = torch.unique(torch.cat([inputs[:, -1], now]), return_inverse=True)
+        root = safe_cholesky(to_dense(temporal(times.unsqueeze(-1))), 1e-12)
+        w = root @ torch.randn(len(times), features, dtype=torch.float64).to(inputs)
+        return torch.cat([w, w[which[-1:]]]), which[:-1]
+
+    def __call__(self, X: Tensor) -> Tensor:
+        flat = X.reshape(-1, X.shape[-1])
+        values = self._mean + self._phi(flat[:, : self._d]) @ self._path
+        if len(self._inputs):
+            values = values + to_dense(self._kernel(flat, self._inputs)) @ self._coefficients
+        return values.reshape(X.shape[:-1])
+
+
+def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[Tensor], Tensor]:
+    """BoTorch's random Fourier features of a kernel over space, n x d to n x features."""
+    base = space.base_kernel if isinstance(space, ScaleKernel) else space
+    known = isinstance(base, RBFKernel | MaternKernel)
+    validation.require(known, "kernel", type(base).__name__, "RBFKernel or MaternKernel over space")
+    even = validation.positive_integer("features", features) % 2 == 0
+    validation.require(even, "features", features, "an even number")
+    phi = gen_kernel_features(space, num_inputs=d, num_outputs=features).to(like)
+    return lambda X: phi(X)
+
+
+def _rows_of(model: OnlineGP, member: int) -> tuple[Rows, Tensor]:
+    """The rows of one member's factor, in the dtype of its inputs, and a mask of those it holds."""
+    rows, batch = model.data.rows(), model.batch_shape
+    parts = {}
+    for name in ("inputs", "targets", "corner", "whitened", "held"):
+        value = getattr(rows, name)
+        shape = value.shape[len(batch) :]
+        part = value.expand(*batch, *shape).reshape(batch.numel(), *shape)[member]
+        parts[name] = part if name == "held" else part.to(rows.inputs)
+    return Rows(**parts, columns=rows.columns.new_zeros(0, model.data.size)), parts["held"]
+
+
+def _solve(upper: Tensor, right: Tensor) -> Tensor:
+    """(K + lambda I)^{-1} right from L^T."""
+    half = solve_transposed(upper, right.unsqueeze(-1))
+    return torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
+
+
+@acqf_input_constructor(PathwisePointDraw)
+def _inputs_of_pathwise_point_draw(
+    model: Model,
+    width: float | Tensor | Width = 1.0,
+    time: float | None = None,
+    seeds: Sequence[int] = (0,),
+    X_pending: Tensor | None = None,
+    **_unused: Any,
+) -> dict[str, Any]:
+    return {"model": model, "width": width, "time": time, "seeds": seeds, "X_pending": X_pending}

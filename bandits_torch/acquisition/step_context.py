@@ -1,18 +1,22 @@
-"""What one step of a policy brings to the acquisition it is built with."""
+"""What acquisition functions share: the context of a step, t-batches, and values that are given per arm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
+
+_Method = TypeVar("_Method", bound=Callable[..., Tensor])
 
 
 def _nothing(*sizes: int) -> None:
-    """What a step without random numbers, or without choices of its own, has to give."""
+    """For a step without random numbers, or without choices."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class StepContext:
         base_samples: gives standard normal numbers, ``batch_shape x N`` for N arms, or called with M
             ``batch_shape x M x N``; None: there are none.
         seeds: gives a seed for each replicate, the same in a batch and alone; None: there are none.
-        choices: gives the arms as inputs, ``N x D``, of a model over any inputs; None where a model has its own.
+        choices: gives the arms as inputs, ``N x D``, for a model over inputs; None for a model over arms.
     """
 
     time: float | None = None
@@ -44,3 +48,19 @@ class AtStep(Protocol):
 
     def at_step(self, model: Model, step: StepContext) -> AcquisitionFunction:
         """The acquisition of this step."""
+
+
+def over_t_batches(expected_q: int | None = None, any_output: bool = False) -> Callable[[_Method], _Method]:
+    """BoTorch's ``t_batch_mode_transform``, typed for the methods of a subclass.
+
+    ``any_output``: values may have more batch dimensions than X, those of the model.
+    """
+    decorate: Any = t_batch_mode_transform(expected_q=expected_q, assert_output_shape=not any_output)
+    return decorate
+
+
+def at_arms(values: Tensor, arm: Tensor) -> Tensor:
+    """The entries of ``values``, ``batch x N``, at arm indices ``t_batch``, which broadcast with ``batch``."""
+    shape = torch.broadcast_shapes(arm.shape, values.shape[:-1])
+    values = values.expand(*shape, values.shape[-1])
+    return values.gather(-1, arm.expand(shape).unsqueeze(-1)).squeeze(-1)

@@ -1,22 +1,62 @@
-"""Thompson sampling over a finite set, from the joint posterior."""
+"""Randomised choices: draws of the posterior over a finite set, and the probability of playing an arm."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.independent_draws import IndependentDraws
-from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.acquisition.step_context import StepContext, at_arms, over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.models.algebra.cholesky import batched_cholesky
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.theory.widths import Width
+
+
+class IndependentDraws(AcquisitionFunction, ABC):
+    """Evaluates point i of a batch on draw i of the posterior; the draws are independent.
+
+    With m pending points (``set_X_pending``, m x d) the next point is evaluated on draw m. The q points that BoTorch
+    chooses sequentially then maximise q independent draws, as in parallel Thompson sampling
+    (Kandasamy et al. 2018, Parallelised Bayesian optimisation via Thompson sampling, Algorithm 1). X with q > 1 points
+    has the sum of their values, as with BoTorch's ``PathwiseThompsonSampling``.
+
+    Subclasses make the first draw at construction (``_draws``). Each further draw is made from the posterior at its
+    first use, and then kept.
+
+    Attributes:
+        is_draw: True: a policy's choices with others pending are draws from the posterior as it is.
+    """
+
+    is_draw = True
+    X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
+    _draws: list[Any]
+
+    @abstractmethod
+    def _further_draw(self, k: int) -> Any:
+        """Draw k >= 1."""
+
+    @abstractmethod
+    def _value(self, draw: Any, X: Tensor) -> Tensor:
+        """Values ``t_batch`` of a draw at X, ``t_batch x 1 x d``."""
+
+    @over_t_batches()
+    def forward(self, X: Tensor) -> Tensor:
+        """Values of X, ``t_batch x q x d``: the draws' at their points, summed."""
+        first = 0 if self.X_pending is None else self.X_pending.shape[-2]
+        while len(self._draws) < first + X.shape[-2]:
+            self._draws.append(self._further_draw(len(self._draws)))
+        value = self._value(self._draws[first], X[..., :1, :])
+        for i in range(1, X.shape[-2]):
+            value = value + self._value(self._draws[first + i], X[..., i : i + 1, :])
+        return value
 
 
 class ThompsonSampling(IndependentDraws):
@@ -24,7 +64,7 @@ class ThompsonSampling(IndependentDraws):
 
     The draw is made at construction, jointly over all choices: independent draws of the marginals would ignore the
     correlation of neighbouring arms and explore far too much. With ``ArmGP`` the choices are its arms, each batch
-    member has its own draw, and X are arm indices. With any other model X must be rows of ``choices``.
+    member has a separate draw, and X are arm indices. With any other model X must be rows of ``choices``.
     Batches of q > 1 points are the maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
 
     Args:
@@ -42,8 +82,7 @@ class ThompsonSampling(IndependentDraws):
     O(N^3). If the factorisation fails, it uses the smallest sufficient jitter, from 1e-12 of the largest variance
     upwards.
 
-    Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing
-    ``choices``.
+    Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
     """
 
     def __init__(
@@ -95,18 +134,15 @@ class ThompsonSampling(IndependentDraws):
         posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
         return posterior.mean.squeeze(-1), batched_cholesky(posterior.distribution.covariance_matrix)
 
-    def _value(self, k: int, X: Tensor) -> Tensor:
-        while len(self._draws) <= k:
-            self._draws.append(self._drawn())
-        if self.choices is not None:
-            same = (self.choices == X).all(-1)  # t_batch x N
-            validation.require(bool(same.any(-1).all()), "X", X, "rows of the choices the draw was made over")
-            index = same.to(torch.uint8).argmax(-1)
-        else:
-            index = X[..., 0, 0].long()
-        shape = torch.broadcast_shapes(index.shape, self.model.batch_shape)
-        draw = self._draws[k].expand(*shape, self._draws[k].shape[-1])
-        return draw.gather(-1, index.expand(shape).unsqueeze(-1)).squeeze(-1)
+    def _further_draw(self, k: int) -> Tensor:
+        return self._drawn()
+
+    def _value(self, draw: Tensor, X: Tensor) -> Tensor:
+        if self.choices is None:
+            return at_arms(draw, X[..., 0, 0].long())
+        same = (self.choices == X).all(-1)  # t_batch x N
+        validation.require(bool(same.any(-1).all()), "X", X, "rows of the choices the draw was made over")
+        return at_arms(draw, same.to(torch.uint8).argmax(-1))
 
 
 @acqf_input_constructor(ThompsonSampling)
@@ -118,3 +154,52 @@ def _inputs_of_thompson_sampling(
     **_unused: Any,
 ) -> dict[str, Any]:
     return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
+
+
+class PlayingProbability(AcquisitionFunction):
+    """P(x), the probability with which a randomised policy (the OPKB family) pulls arm x next.
+
+    Args:
+        model: a model whose inputs are arm indices (``ArmGP``); it is stored but not evaluated.
+        probabilities: ``N`` or ``batch x N``, such as ``policy.playing_distribution``.
+
+    Called with X, ``t_batch x 1 x d`` with arm indices in the first column, it returns ``t_batch`` values, broadcast
+    with the batch of ``probabilities``. Its maximiser is the most probable arm, which need not be the next one.
+    Source: Hong, Li & Tewari 2023, Algorithms 2 and 3.
+
+    Raises ValueError unless ``probabilities`` are finite, non-negative and sum to 1.
+    """
+
+    X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
+
+    def __init__(self, model: Model, probabilities: Tensor) -> None:
+        validation.instance("model", model, Model, "a BoTorch model")
+        super().__init__(model=model)
+        validation.finite_tensor("probabilities", probabilities)
+        total = probabilities.sum(-1)
+        proper = bool((probabilities >= 0).all()) and torch.allclose(total, torch.ones_like(total))
+        validation.require(proper, "probabilities", probabilities, "non-negative numbers with sum 1")
+        self.register_buffer("probabilities", probabilities)
+        self.probabilities: Tensor
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Raises ValueError for pending points: they do not change the probabilities."""
+        _none_pending(X_pending)
+
+    @over_t_batches(expected_q=1, any_output=True)
+    def forward(self, X: Tensor) -> Tensor:
+        """P of the arms X, ``t_batch x 1 x d``."""
+        return at_arms(self.probabilities, X[..., 0, 0].long())
+
+
+def _none_pending(X_pending: Tensor | None) -> None:
+    none = X_pending is None
+    validation.require(none, "X_pending", X_pending, "None: draw q arms from the probabilities instead")
+
+
+@acqf_input_constructor(PlayingProbability)
+def _inputs_of_playing_probability(
+    model: Model, probabilities: Tensor, X_pending: Tensor | None = None, **_unused: Any
+) -> dict[str, Any]:
+    _none_pending(X_pending)
+    return {"model": model, "probabilities": probabilities}

@@ -1,20 +1,28 @@
-"""UCB whose confidence width comes from a theorem."""
+"""Upper confidence bounds: one point or q jointly, a band over all arms, and bounds that differ per arm."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
+from botorch import acquisition
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
-from botorch.acquisition.objective import PosteriorTransform
+from botorch.acquisition.objective import MCAcquisitionObjective, PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
+from botorch.sampling.base import MCSampler
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.t_batches import over_t_batches
+from bandits_torch.acquisition.step_context import StepContext, at_arms, over_t_batches
+from bandits_torch.description import Described
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.theory.mixture_widths import DualMixtureWidth
+from bandits_torch.theory.prior_widths import rank, simultaneous_width
 from bandits_torch.theory.widths import Width
 
 
@@ -36,8 +44,9 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     Choose batches of q > 1 points one at a time, as BoTorch does with ``sequential=True``. At pending points the model
     observes its posterior mean, which leaves mu unchanged and lowers sigma (GP-BUCB, Desautels et al. 2014, section
-    3.2). The width does not change, although their theorem multiplies it by a constant. For joint optimisation of q > 1
-    points (``optimize_acqf`` without ``sequential``, ``optimize_acqf_mixed``) use ``qUpperConfidenceBound``.
+    3.2). The width does not change; their theorem multiplies it by a constant (``GPBUCBWidth``). Use
+    ``qUpperConfidenceBound`` to optimise q > 1 points jointly (``optimize_acqf`` without ``sequential``,
+    ``optimize_acqf_mixed``).
 
     Raises ValueError for a ``model`` that is not a BoTorch model, a ``width`` that is negative or of another shape, and
     X with q > 1.
@@ -54,7 +63,8 @@ class UpperConfidenceBound(AcquisitionFunction):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        right = isinstance(width, Tensor) and (not width.is_cpu or bool((width >= 0).all()))  # at a glance
+        # The common case is checked quickly; it is a step of every index policy.
+        right = isinstance(width, Tensor) and (not width.is_cpu or bool((width >= 0).all()))
         if not (right and isinstance(model, Model) and cast(Tensor, width).shape in ((), model.batch_shape)):
             validation.instance("model", model, Model, "a BoTorch model")
             width = width_now(width, model)
@@ -91,26 +101,23 @@ class UpperConfidenceBound(AcquisitionFunction):
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
-    """A width given as a number, a tensor or a ``Width`` (at the step after the model's observations), as a tensor."""
+    """A width as a tensor; a ``Width`` is evaluated at the step after the model's observations.
+
+    Raises ValueError unless it has one number >= 0 for each member of the batch (values are checked on a CPU only).
+    """
     if isinstance(width, Width):
         online = isinstance(model, OnlineModel)
-        validation.require(
-            online, "model", type(model).__name__, "an OnlineModel, for a Width to be evaluated"
-        )
+        expected = "an OnlineModel, for a Width to be evaluated"
+        validation.require(online, "model", type(model).__name__, expected)
         return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
-    if isinstance(width, Tensor):
-        return _checked(width, model.batch_shape)
-    return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
-
-
-def _checked(width: Tensor, batch_shape: torch.Size) -> Tensor:
-    """``width`` if it is one number >= 0 for each member of the batch (values are looked at on a CPU only)."""
-    members = batch_shape.numel()
+    if not isinstance(width, Tensor):
+        return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
+    batch = model.batch_shape
     try:
-        fits = torch.broadcast_shapes(width.shape, batch_shape).numel() == members
+        fits = torch.broadcast_shapes(width.shape, batch).numel() == batch.numel()
     except RuntimeError:
         fits = False
-    validation.shape_is("width", width, fits, f"a shape that broadcasts to {tuple(batch_shape)}")
+    validation.shape_is("width", width, fits, f"a shape that broadcasts to {tuple(batch)}")
     if width.is_cpu:
         validation.require(bool((width >= 0).all()), "width", width, "numbers >= 0")
     return width
@@ -126,3 +133,165 @@ def _inputs_of_upper_confidence_bound(
 ) -> dict[str, Any]:
     given = {"posterior_transform": posterior_transform, "X_pending": X_pending}
     return {"model": model, "width": width} | given
+
+
+class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's name and habit
+    """E[max_i (mu(x_i) + width sqrt(pi / 2) |f(x_i) - mu(x_i)|)] jointly over q points, by Monte Carlo.
+
+    BoTorch's acquisition function of this name with beta = width^2. The width may differ between batch members, and
+    may be a ``Width``, which is evaluated once. For q = 1 its expectation is ``UpperConfidenceBound``.
+
+    Args:
+        model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
+        width: a number >= 0, a tensor that broadcasts to ``model.batch_shape``, or a ``Width``.
+        sampler, objective, posterior_transform, X_pending: as in BoTorch.
+
+    Called with X, ``t_batch x q x d``, it returns ``t_batch`` values in units of reward. Source: Wilson et al. 2017,
+    The reparameterization trick for acquisition functions, appendix A.
+
+    Raises ValueError for a ``model`` that is not a BoTorch model and a ``width`` that is negative or of another shape.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        width: float | Tensor | Width,
+        sampler: MCSampler | None = None,
+        objective: MCAcquisitionObjective | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        validation.instance("model", model, Model, "a BoTorch model")
+        now = width_now(width, model)
+        super().__init__(model, 0.0, sampler, objective, posterior_transform, X_pending)
+        shape = (*now.shape, 1) if now.dim() else ()  # one for all q points
+        self.register_buffer("width", now)
+        self.width: Tensor
+        del self.beta_prime
+        self.register_buffer("beta_prime", now.reshape(shape) * math.sqrt(math.pi / 2))
+
+
+@acqf_input_constructor(qUpperConfidenceBound)
+def _inputs_of_q_upper_confidence_bound(
+    model: Model,
+    width: float | Tensor | Width = 2.0,
+    sampler: MCSampler | None = None,
+    objective: MCAcquisitionObjective | None = None,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+    **_unused: Any,
+) -> dict[str, Any]:
+    return {
+        "model": model,
+        "width": width,
+        "sampler": sampler,
+        "objective": objective,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+    }
+
+
+class SimultaneousBand(Described):
+    """mu + width sigma, the width a quantile of max_x |f(x) - mu(x)| / sigma(x) under the joint posterior.
+
+    The narrowest width that holds at all arms at once. A call with a model makes the UCB for now; a policy passes the
+    step's time and random numbers. The theorem is that of ``simultaneous_width``: Bayesian, for f drawn from the
+    model's prior (and drifting as the model does) with Gaussian noise of variance lambda. At each step the band
+    contains f at all arms with probability 1 - delta. ``mean_excess`` gives the consequence for the regret.
+
+    Source: Srinivas et al. 2010, Lemma 5.1, with the quantile in place of its union bounds; derived in
+    ``theory/prior_widths.py``.
+
+    Args:
+        delta: failure probability of a step.
+        draws: M; the width is conservative by at most 1/(M + 1) in probability, and varies less for larger M.
+
+    Cost: that of ``joint_root``, O(N^3) a step under drift, and O(M N^2) for the draws.
+
+    Raises ValueError unless 0 < ``delta`` < 1 and ``draws`` is an integer >= 1/delta - 1.
+    """
+
+    def __init__(self, delta: float = 0.1, draws: int = 199) -> None:
+        rank(draws, delta)  # checks both
+        self.delta, self.draws = delta, draws
+
+    def __call__(self, model: ArmModel) -> UpperConfidenceBound:
+        """The UCB at the time of the latest observation, with numbers from PyTorch's generator."""
+        return self.at_step(model, StepContext())
+
+    @torch.no_grad()
+    def at_step(self, model: ArmModel, step: StepContext) -> UpperConfidenceBound:
+        """The UCB of one step of a policy, from its random numbers."""
+        validation.instance("model", model, ArmModel, "a model over arms, such as ArmGP")
+        root = model.joint_root(step.time)[1]
+        samples = step.base_samples(self.draws)
+        if samples is None:
+            samples = torch.randn(
+                *root.shape[:-2], self.draws, root.shape[-1], dtype=root.dtype, device=root.device
+            )
+        draws, deviation = samples.to(root) @ root.mT, root.square().sum(-1).sqrt()
+        return UpperConfidenceBound(model, simultaneous_width(draws, deviation, self.delta))
+
+
+class UniformFirst(UpperConfidenceBound):
+    """mu + width sigma, after a first arm that is drawn uniformly in each replicate.
+
+    Before a replicate's first observation the index is a random number for each arm. This is the first line of Figure
+    1, Calandriello et al. (2019). X are indices of the arms of an ``ArmModel``.
+
+    Args:
+        model, width: as for ``UpperConfidenceBound``.
+        first: independent numbers of one law, ``model.batch_shape x N``; None once all replicates have observations.
+    """
+
+    def __init__(self, model: ArmModel, width: float | Tensor | Width, first: Tensor | None = None) -> None:
+        super().__init__(model, width)
+        self._random = first
+        self._is_new = None if first is None else model.num_observations == 0
+
+    @classmethod
+    def at_step(cls, model: ArmModel, step: StepContext) -> UniformFirst:
+        """The index of one step; random numbers are drawn as long as a replicate has no observation."""
+        width = 0.0 if step.width is None else step.width
+        return cls(model, width, step.base_samples() if bool((model.num_observations == 0).any()) else None)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The index of X, ``t_batch x 1 x 1`` arms."""
+        index = super().forward(X)
+        if self._random is None or self._is_new is None:
+            return index
+        return torch.where(self._is_new, at_arms(self._random, X[..., 0, 0].long()), index)
+
+
+class DualMixtureBound(AcquisitionFunction):
+    """The upper bounds of Flynn & Reeb (``DualMixtureWidth.bounds``), computed at construction.
+
+    X are indices of the arms of an ``ArmGP``. Source: Flynn & Reeb 2024 (arXiv 2403.12732). For custom index policies:
+    ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds are valid where
+    ``DualMixtureWidth`` is. The width is one number for all arms, and so at least as large at each arm.
+
+    Args:
+        model: an ``ArmGP`` that does not drift.
+        bound: a ``DualMixtureWidth``.
+
+    Cost: that of ``DualMixtureWidth``. Raises ValueError for a ``bound`` of another kind, and a ``model`` that it does
+    not support.
+    """
+
+    X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
+
+    def __init__(self, model: ArmGP, bound: DualMixtureWidth) -> None:
+        super().__init__(model)
+        validation.instance("bound", bound, DualMixtureWidth, "a DualMixtureWidth")
+        self.register_buffer("upper", bound.bounds(model)[1])
+        self.upper: Tensor
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Raises ValueError for pending points, which the theorem does not cover."""
+        none = X_pending is None
+        validation.require(none, "X_pending", X_pending, "None: the bounds are of observed rewards alone")
+
+    @over_t_batches(expected_q=1)
+    def forward(self, X: Tensor) -> Tensor:
+        """Upper bounds of X, ``t_batch x 1 x 1``."""
+        return at_arms(self.upper, X[..., 0, 0].long())

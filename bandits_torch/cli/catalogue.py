@@ -64,8 +64,8 @@ def registered() -> str:
         }
 
     def about_policy(name: str) -> str:
-        known = ", ".join(recipes.registered(name).told) or "nothing"
-        return f"{inspect.getdoc(recipes.RECIPES[name]) or ''}\n\nTold of the problem: {known}."
+        known = ", ".join(recipes.registered(name).uses) or "nothing"
+        return f"{inspect.getdoc(recipes.RECIPES[name]) or ''}\n\nUses of the problem: {known}."
 
     found = Catalogue(
         {

@@ -16,32 +16,31 @@ from ax.generation_strategy.transition_criterion import TransitionCriterion
 from torch import Tensor
 
 from bandits_torch import recipes, validation
-from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
+from bandits_torch.integrations.mixed_points import Axis, Space, policy_over
 from bandits_torch.policies.policy import Observation, Pending, Policy
-from bandits_torch.policies.standardised import StandardisedPolicy
 
 __all__ = ["BanditNode"]
 _Values = Mapping[str, Any]
 
 
 class BanditNode(ExternalGenerationNode):
-    """Generates where a policy over a ``Domain`` plays, told once of each arm of every completed trial.
+    """Generates the choices of a policy over a ``Domain``, which learns each arm of every completed trial once.
 
-    Every parameter is a coordinate of the policy's unit cube: ranges, their logarithms, integers, ordered choices by
-    their rank, other choices a coordinate for each value. Fixed parameters are passed on. What is pending in Ax
-    lowers the variance (``Policy.choose_many``); the mean waits.
+    Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
+    choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
+    Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged.
 
-    A point may be generated again, since the objective may have changed there. Standard errors that Ax knows of are
-    not used. The node holds its policy in memory: Ax saves no external nodes, so after a reload a new one learns the
+    A point may be generated again, since the objective may have changed there. Standard errors in Ax's data are not
+    used. The node holds its policy in memory. Ax does not save external nodes, so after a reload a new node learns the
     experiment's trials again.
 
     Args:
-        policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Of another recipe the
-            kernel is over the unit cube.
-        standardise: whether the policy learns values in units of their own spread (``StandardisedPolicy``), for one
-            that, unlike ``auto``, does not learn it.
+        policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes take a
+            kernel over the unit cube.
+        standardise: whether the policy learns values in units of their spread (``StandardisedPolicy``), for a policy
+            that, unlike ``auto``, does not learn the spread.
         time: ``"number"``, the index of a trial; or ``"clock"``, the seconds at which it was run (or else created).
-        seed: of all that is random.
+        seed: seed of all random numbers.
         name, transition_criteria: of ``GenerationNode``.
 
     Cost: a step of the policy for each arm learned and each pending one.
@@ -70,7 +69,7 @@ class BanditNode(ExternalGenerationNode):
         self._now = 0.0
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
-        """See Ax: learn what is new."""
+        """See Ax: learn the new trials."""
         metric, sign = _objective(experiment)
         constraints = experiment.search_space.parameter_constraints
         validation.require(not constraints, "parameter_constraints", constraints, "none")
@@ -78,7 +77,8 @@ class BanditNode(ExternalGenerationNode):
         axes = {
             name: _axis(one)
             for name, one in self._parameters.items()
-            if not isinstance(one, FixedParameter) and _several(one)
+            if not isinstance(one, FixedParameter)
+            and not (isinstance(one, ChoiceParameter) and len(one.values) == 1)
         }
         if axes != self._axes:
             self._begin(axes)
@@ -99,7 +99,7 @@ class BanditNode(ExternalGenerationNode):
         self._now = max(self._now, latest + 1.0 if self._time == "number" else latest, 0.0)
 
     def get_next_candidate(self, pending_parameters: list[Any]) -> Any:
-        """See Ax: the policy's choice."""
+        """See Ax: the next choice of the policy."""
         pending = [Pending(self._now, self._point(values)) for values in pending_parameters]
         (choice,) = self._policy.choose_many(self._now, 1, pending=pending)
         numbers = self._space.decode(choice.arm[0])
@@ -109,13 +109,11 @@ class BanditNode(ExternalGenerationNode):
         }
 
     def _begin(self, axes: dict[str, Axis]) -> None:
-        """A policy over these parameters that has learned nothing."""
-        space = Space(axes)
-        search = MixedSearch(initial=2 * (space.dim + 1), space=space)
-        policy = self._build(space.domain(), search=search, seed=self._seed)
-        validation.instance("policy", policy, Policy, "a function that returns a Policy")
-        self._policy: Policy = StandardisedPolicy(policy) if self._standardise else policy
-        self._axes, self._space = axes, space
+        """Begin a new policy over these parameters."""
+        self._axes, self._space = axes, Space(axes)
+        self._policy = policy_over(
+            self._space, self._build, initial=None, seed=self._seed, standardise=self._standardise
+        )
         self._learned: set[tuple[int, str]] = set()
 
     def _point(self, values: _Values) -> Tensor:
@@ -130,7 +128,7 @@ class BanditNode(ExternalGenerationNode):
 
 
 def _objective(experiment: Experiment) -> tuple[str, float]:
-    """Name of the metric, and -1 where it is minimised."""
+    """Name of the metric, and its sign: -1 if it is minimised."""
     config = experiment.optimization_config
     validation.require(config is not None, "optimization_config", config, "one with an objective")
     single = config.objective.is_single_objective
@@ -141,19 +139,14 @@ def _objective(experiment: Experiment) -> tuple[str, float]:
     return metric, math.copysign(1.0, weight)
 
 
-def _several(one: Parameter) -> bool:
-    return len(one.values) > 1 if isinstance(one, ChoiceParameter) else True
-
-
 def _axis(one: Parameter) -> Axis:
     if isinstance(one, RangeParameter):
         validation.require(not one.logit_scale, one.name, one, "without a logit scale")
         whole = one.parameter_type == ParameterType.INT
         return Axis(float(one.lower), float(one.upper), one.log_scale, 1.0 if whole else None)
     plain = isinstance(one, ChoiceParameter) and not one.is_hierarchical
-    validation.require(
-        plain, one.name, one, "a range, a choice or a fixed value, none of which decides others"
-    )
+    expected = "a range, a choice or a fixed value, on which no other parameter depends"
+    validation.require(plain, one.name, one, expected)
     count = len(one.values)
     return Axis(0.0, count - 1.0, step=1.0) if one.is_ordered else Axis(choices=count)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,8 +16,10 @@ from torch.nn.functional import one_hot
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.standardised import StandardisedPolicy
 
-_CLIMBS = 20  # rounds of one-step moves at most
+_CLIMBS = 20  # most rounds of one-step moves
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,9 @@ class Axis:
 
     Attributes:
         low, high: of its range, low < high.
-        log: whether the column is linear in the logarithm; low > 0.
-        step: its values are low, low + step, ...; None: all numbers. Every value has an equal share of the column.
-        choices: number of unordered values 0, 1, ... in place of a range, a column for each (one-hot).
+        log: whether the column is linear in the logarithm, for low > 0.
+        step: its values are low, low + step, ...; None: all numbers. Each value has an equal share of the column.
+        choices: number of unordered values 0, 1, ... instead of a range, with a column for each (one-hot).
     """
 
     low: float = 0.0
@@ -48,12 +50,12 @@ class Axis:
 
     @property
     def columns(self) -> int:
-        """How many columns it takes."""
+        """Number of columns."""
         return self.choices or 1
 
     @property
     def discrete(self) -> bool:
-        """Whether it takes some values of its columns only."""
+        """Whether only some places in its columns are values."""
         return self.choices > 0 or self.step is not None
 
     @cached_property
@@ -79,13 +81,13 @@ class Axis:
         return x.clamp(self.low, self.high)
 
     def encode(self, value: float) -> Tensor:
-        """Its columns (columns,) for a value."""
+        """The columns (columns,) of a value."""
         if self.choices:
             return one_hot(torch.tensor(int(value)), self.choices).double()
         return self.to_unit(torch.tensor([value], dtype=torch.float64))
 
     def decode(self, u: Tensor) -> float:
-        """The value that columns (columns,) stand for."""
+        """The value at columns (columns,)."""
         return float(u.argmax()) if self.choices else float(self.from_unit(u))
 
     def snap(self, U: Tensor) -> Tensor:
@@ -95,7 +97,7 @@ class Axis:
         return U if self.step is None else self.to_unit(self.from_unit(U))
 
     def moves(self, U: Tensor) -> list[Tensor]:
-        """The columns (S, columns) after every move by one step, or to every choice; those outside its range too."""
+        """The columns (S, columns) after every move by one step, or to every choice; moves stop at the ends."""
         if self.choices:
             return [unit.expand_as(U) for unit in torch.eye(self.choices).to(U)]
         if self.step is None:
@@ -110,7 +112,7 @@ class Space:
     Args:
         axes: by name, in order; at least one.
 
-    Raises ValueError for none.
+    Raises ValueError if there is none.
     """
 
     def __init__(self, axes: Mapping[str, Axis]) -> None:
@@ -123,7 +125,7 @@ class Space:
 
     @property
     def discrete(self) -> list[str]:
-        """Names of axes that take some values only."""
+        """Names of the discrete axes."""
         return [name for name, axis in self.axes.items() if axis.discrete]
 
     def domain(
@@ -131,7 +133,7 @@ class Space:
         ranges: Mapping[str, tuple[float, float]] | None = None,
         fixed: Mapping[str, float] | None = None,
     ) -> Domain:
-        """The unit cube; ``ranges``: narrower ones, by name; ``fixed``: values that are given, by name."""
+        """The unit cube, with narrower ``ranges`` and ``fixed`` values by name."""
         bounds = torch.stack([torch.zeros(self.dim), torch.ones(self.dim)]).double()
         for name, (low, high) in (ranges or {}).items():
             axis = self.axes[name]
@@ -148,7 +150,7 @@ class Space:
         return Domain(bounds, fixed_features=features)
 
     def encode(self, values: Mapping[str, float]) -> Tensor:
-        """The point (d,) of values by name; what is missing lies in the middle of its range or of all choices."""
+        """The point (d,) of values by name; a missing value lies in the middle of its range or of all choices."""
         parts = []
         for name, axis in self.axes.items():
             middle = torch.full((axis.columns,), 1 / axis.choices if axis.choices else 0.5).double()
@@ -160,11 +162,11 @@ class Space:
         return {name: axis.decode(point[self.columns[name]]) for name, axis in self.axes.items()}
 
     def snap(self, X: Tensor) -> Tensor:
-        """The nearest points ``... x d`` that stand for values."""
+        """The nearest points ``... x d`` that are values."""
         return torch.cat([axis.snap(X[..., self.columns[name]]) for name, axis in self.axes.items()], -1)
 
     def neighbours(self, X: Tensor) -> Tensor:
-        """Points (m, S, d) that differ from X (S, d) by one step or another choice of one axis."""
+        """Points (m, S, d) that differ from X (S, d) by one step or by the choice of one axis."""
         found = []
         for name, axis in self.axes.items():
             for moved in axis.moves(X[..., self.columns[name]]):
@@ -176,13 +178,13 @@ class Space:
 
 @dataclass(frozen=True)
 class MixedSearch(PointSearch):
-    """``PointSearch`` over points that stand for values of a ``Space``.
+    """``PointSearch`` over the points of a ``Space`` that are values.
 
-    The search of the whole cube gives a start, and so do its raw samples. The best of them on the grid climbs by moves
-    of one step or one choice until none is better; then the other columns are searched once more with those fixed.
+    The optimum over the whole cube and the raw samples are rounded to values. The best of them climbs by moves of one
+    step or one choice until no move is better. Then the continuous columns are searched again with the others fixed.
 
     Attributes:
-        space: of the points.
+        space: the space of the points.
 
     Cost: two searches, and an evaluation of every neighbour for each move.
     """
@@ -199,7 +201,7 @@ class MixedSearch(PointSearch):
         starts: Tensor | None = None,
         seed: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """See ``PointSearch``; the points stand for values."""
+        """See ``PointSearch``; the points are values."""
         about: dict[str, Any] = {"replicates": replicates, "time": time}
         points, values = super().maximise(acquisition, domain, **about, starts=starts, seed=seed)
         discrete = self.space.discrete
@@ -229,3 +231,20 @@ class MixedSearch(PointSearch):
             return points, values
         rest = Domain(domain.bounds, domain.inequality_constraints, given)
         return super().maximise(acquisition, rest, **about, starts=points.unsqueeze(1), seed=seed)
+
+
+def policy_over(
+    space: Space, build: Callable[..., Policy], *, initial: int | None, seed: int, standardise: bool
+) -> Policy:
+    """A new policy over a space, built as ``build(domain, search=, seed=)``.
+
+    Args:
+        initial: number of Sobol points played first; None: 2 (d + 1).
+        standardise: whether rewards are learned in units of their spread.
+
+    Raises ValueError if ``build`` does not return a ``Policy``.
+    """
+    initial = 2 * (space.dim + 1) if initial is None else initial
+    policy = build(space.domain(), search=MixedSearch(initial=initial, space=space), seed=seed)
+    validation.instance("policy", policy, Policy, "a function that returns a Policy")
+    return StandardisedPolicy(policy) if standardise else policy

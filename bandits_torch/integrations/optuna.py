@@ -17,9 +17,8 @@ from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from bandits_torch import recipes, validation
-from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
+from bandits_torch.integrations.mixed_points import Axis, Space, policy_over
 from bandits_torch.policies.policy import Observation, Pending, Policy
-from bandits_torch.policies.standardised import StandardisedPolicy
 
 __all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
@@ -27,7 +26,7 @@ _TIMES = "'number', 'clock' or a function of a trial"
 
 
 def _locked(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, by one thread at a time: those of ``n_jobs`` share a sampler."""
+    """The method, run by one thread at a time: the threads of ``n_jobs`` share a sampler."""
 
     @functools.wraps(method)
     def alone(self: BanditSampler, *args: Any, **kwargs: Any) -> Any:
@@ -38,31 +37,30 @@ def _locked(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class BanditSampler(BaseSampler):
-    """Samples where a policy over a ``Domain`` plays, told of every completed trial once.
+    """Samples the choices of a policy over a ``Domain``, which learns every completed trial once.
 
-    Every parameter ever suggested is a coordinate of the policy's unit cube: a float or an integer one, its logarithm
-    if it has ``log=True``, a categorical one a coordinate for each choice. Where a trial did not suggest a parameter
-    (because of a condition), it is learned at the middle of that range. A parameter that comes up for the first time is
-    sampled by ``independent_sampler``; then the policy is built anew over the larger cube and learns all trials again.
+    Every parameter ever suggested has coordinates in the policy's unit cube: one for a float or an integer (its
+    logarithm with ``log=True``), and one per choice for a categorical parameter. A trial that did not suggest a
+    parameter (because of a condition) is learned at the middle of its range. A new parameter is first sampled by
+    ``independent_sampler``. Then the policy is built again over the larger cube and learns all trials again.
 
-    Running trials count as pending (``Policy.choose_many``): they lower the variance, the mean waits. So ``n_jobs`` and
-    several processes on one storage work; a process sees the running trials of others by what they have suggested.
-    Failed and pruned trials are not learned; a pruner sees nothing of the sampler. An infinite value is learned as
-    the worst (or best) finite one so far.
+    Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
+    ``n_jobs`` works, and several processes on one storage; a process sees which parameters the running trials of others
+    have suggested. Failed and pruned trials are not learned; pruners do not see the sampler. An infinite value is
+    learned as the worst (or best) finite one so far.
 
     Args:
-        policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Of another recipe, such
-            as ``functools.partial(recipes.tv_gp_ucb, kernel=kernel, noise_variance=0.1)``, the kernel is over the unit
+        policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as
+            ``functools.partial(recipes.tv_gp_ucb, kernel=kernel, noise_variance=0.1)``, take a kernel over the unit
             cube.
-        standardise: whether the policy learns values in units of their own spread (``StandardisedPolicy``), for one
-            that, unlike ``auto``, does not learn it.
+        standardise: whether the policy learns values in units of their spread (``StandardisedPolicy``), for a policy
+            that, unlike ``auto``, does not learn the spread.
         time: of a trial: ``"number"``, its number; ``"clock"``, the seconds at which it started; or a function of it.
-        n_startup_trials: that many trials are points of a Sobol sequence, the first included; None: 2 (d + 1) in
-            dimension d.
+        n_startup_trials: number of first trials that are points of a Sobol sequence; None: 2 (d + 1) in dimension d.
         independent_sampler: by default ``RandomSampler``.
-        seed: of all that is random; None: another one every time.
+        seed: seed of all random numbers; None: a different one every time.
 
-    Cost: a step of the policy for each trial learned and each one running; all again where the parameters change.
+    Cost: a step of the policy for each trial learned and each one running; all again when the parameters change.
 
     Raises ValueError for arguments of another kind; while sampling, for several objectives and for trials with
     constraints.
@@ -99,13 +97,12 @@ class BanditSampler(BaseSampler):
         self._study = ""
         self._axes: dict[str, Axis] = {}
         self._asked: dict[int, Tensor] = {}
-        self._begun: dict[
-            int, Any
-        ] = {}  # when each trial asked or learned began: another study's began at other times
+        # Start of each trial asked or learned, which identifies the study.
+        self._begun: dict[int, Any] = {}
 
     @_locked
     def reseed_rng(self) -> None:
-        """See Optuna: other random numbers from here on."""
+        """See Optuna: use other random numbers from now on."""
         self._independent.reseed_rng()
         self._random = np.random.default_rng()
         self._renew()
@@ -121,7 +118,7 @@ class BanditSampler(BaseSampler):
     # -- what Optuna asks for --------------------------------------------------------------------------
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """The latest range of every parameter suggested so far, but for those of a single value."""
+        """The latest range of every parameter suggested so far that has more than one value."""
         _one_objective(study)
         latest, _ = _parameters(study.get_trials(deepcopy=False, states=_SEEN))
         return {name: given for name, given in latest.items() if not given.single()}
@@ -130,7 +127,7 @@ class BanditSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The policy's choice."""
+        """The choice of the policy."""
         _one_objective(study)
         if not search_space:
             return {}
@@ -159,36 +156,32 @@ class BanditSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """By ``independent_sampler``."""
+        """The value that ``independent_sampler`` samples."""
         _one_objective(study)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """See Optuna: told to ``independent_sampler``."""
+        """See Optuna: passed to ``independent_sampler``."""
         self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
-        """See Optuna: told to ``independent_sampler``."""
+        """See Optuna: passed to ``independent_sampler``."""
         self._independent.after_trial(study, trial, state, values)
 
     # -- the policy ------------------------------------------------------------------------------------
 
     def _begin(self, study: str, axes: dict[str, Axis]) -> None:
-        """A policy over these parameters that has learned nothing."""
-        space = Space(axes)
-        startup = 2 * (space.dim + 1) if self._startup is None else self._startup
-        policy = self._build(
-            space.domain(), search=MixedSearch(initial=startup, space=space), seed=self._seed
+        """Begin a new policy over these parameters."""
+        self._study, self._axes, self._space = study, axes, Space(axes)
+        self._policy = policy_over(
+            self._space, self._build, initial=self._startup, seed=self._seed, standardise=self._standardise
         )
-        validation.instance("policy", policy, Policy, "a function that returns a Policy")
-        self._policy: Policy = StandardisedPolicy(policy) if self._standardise else policy
-        self._study, self._axes, self._space = study, axes, space
         self._learned: set[int] = set()
         self._asked, self._begun = {}, {}
         self._now, self._values = -math.inf, (math.inf, -math.inf)
 
     def _learn(self, trial: FrozenTrial, direction: StudyDirection) -> None:
-        """A completed trial, if it is new."""
+        """Learn a completed trial, if it is new."""
         if trial.state != TrialState.COMPLETE or trial.number in self._learned:
             return
         limited = getattr(trial, "constraints", None) or trial.system_attrs.get("constraints")
@@ -198,7 +191,7 @@ class BanditSampler(BaseSampler):
         if math.isfinite(trial.value):
             self._values = min(least, trial.value), max(most, trial.value)
         elif least > most:
-            return  # until there is a finite one to take in its place
+            return  # learned later, when there is a finite value to replace it
         value = min(max(trial.value, self._values[0]), self._values[1])
         largest = validation.largest_reward(torch.float64)
         reward = min(max(-value if direction == StudyDirection.MINIMIZE else value, -largest), largest)
@@ -210,7 +203,7 @@ class BanditSampler(BaseSampler):
         self._now = max(self._now, time)
 
     def _point(self, trial: FrozenTrial) -> Tensor:
-        """Where a trial is, or will be if nothing it has suggested says otherwise: (1, d)."""
+        """The point (1, d) of a trial; for a running one what was sampled, or what it has suggested since."""
         known = self._space.decode(self._asked[trial.number][0]) if trial.number in self._asked else {}
         if trial.state != TrialState.RUNNING:
             known = {}
@@ -256,7 +249,7 @@ def _choices(given: BaseDistribution) -> int:
 
 
 def _around(axis: Axis | None, given: BaseDistribution) -> Axis:
-    """The axis with the values of a distribution too; that of the distribution alone, if it is of another kind."""
+    """The axis extended to the values of a distribution; the distribution's alone, if its kind differs."""
     if isinstance(given, CategoricalDistribution):
         return Axis(choices=len(given.choices))
     low, high = _ends(given)
@@ -273,7 +266,7 @@ def _ends(given: BaseDistribution) -> tuple[float, float]:
 
 
 def _value(given: BaseDistribution, number: float) -> Any:
-    """The value of a distribution next to a number."""
+    """The value of a distribution nearest to a number."""
     if not isinstance(given, CategoricalDistribution):
         if given.step is not None:
             number = given.low + round((number - given.low) / given.step) * given.step

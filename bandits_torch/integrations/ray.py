@@ -1,7 +1,4 @@
-"""Population-based bandits in Ray Tune, on models that learn noise and drift.
-
-Needs the extra: ``pip install ".[ray]"`` in a checkout.
-"""
+"""Population-based bandits in Ray Tune, on models of noise and drift: ``pip install ".[ray]"`` in a checkout."""
 
 from __future__ import annotations
 
@@ -20,44 +17,44 @@ from ray.tune.search.sample import Categorical, Float, Integer, LogUniform, Norm
 
 from bandits_torch import validation
 from bandits_torch.files import atomic_write
-from bandits_torch.integrations.population.population import Population
-from bandits_torch.integrations.population.ranges import Categories, Numbers, Range, Scale, Space
+from bandits_torch.integrations.population import Population
+from bandits_torch.integrations.ranges import Categories, Numbers, Range, Scale, Space
 
 __all__ = ["PB2"]
-_FILE = "bandits_torch_pb2.json"  # among Tune's own files of an experiment
+_FILE = "bandits_torch_pb2.json"  # in Tune's folder of an experiment
 _OF_A_TRIAL = ("last_score", "last_train_time", "last_perturbation_time")
-_DECADES = 30.0  # ends of a list so far apart, as a ratio, are seen on a logarithmic scale too
+_DECADES = 30.0  # least ratio of the ends at which a list is also seen on a logarithmic scale
 
 
 class PB2(PopulationBasedTraining):
     """Population-based bandits (Parker-Holder et al. 2020) in place of ``ray.tune.schedulers.pb2.PB2``.
 
     As there, trials in the lower quantile continue from the weights of one in the upper quantile, with hyperparameters
-    that a Gaussian process chooses; arguments and files are the same. What differs is how they are chosen
-    (``Population``): noise, length-scales and drift are averaged over by how likely they make the gains seen; what
-    other trials are training now lowers the variance; a run that breaks counts as the worst gain; and ranges may be
-    logarithmic, of integers, of multiples and of categories.
+    that a Gaussian process chooses; arguments and files are the same. The choice differs (``Population``): it averages
+    over noise, length-scales and drift, weighted by the likelihood of the observed gains; other trials in training
+    lower the variance; a failed run counts as the worst gain; and ranges may be logarithmic, of integers, of multiples
+    and of categories.
 
     Args:
-        time_attr: what counts time in a result.
-        metric, mode: what is maximised or minimised; None: as ``TuneConfig`` says.
+        time_attr: the name of the time in a result.
+        metric, mode: the metric, ``"max"`` or ``"min"``; None: those of ``TuneConfig``.
         perturbation_interval: > 0, in units of ``time_attr``.
-        hyperparam_bounds: by name, nested or not: ``[low, high]``, integers where the trial's value is one, seen on a
-            logarithmic scale too where ``high`` is at least 30 ``low``; ``tune.uniform``, ``loguniform``, ``randint``,
-            ``lograndint`` and their quantized forms; ``tune.choice``, or ``tune.grid_search`` read as such. Trials
-            whose configuration lacks a name begin at Sobol points.
-        quantile_fraction: from 0 to 0.5, the share of trials that hand on or take over weights.
+        hyperparam_bounds: by name, nested or not: ``[low, high]``, integers if the trial's value is one, also seen on a
+            logarithmic scale if ``high`` is at least 30 ``low``; ``tune.uniform``, ``loguniform``, ``randint``,
+            ``lograndint`` and their quantized forms; ``tune.choice``, or ``tune.grid_search``, which means the same.
+            Trials whose configuration lacks a name begin at Sobol points.
+        quantile_fraction: from 0 to 0.5, the share of trials that give or take over weights.
         log_config, require_attrs, synch: as in Ray.
-        custom_explore_fn: changes the configuration that was chosen, and returns it.
+        custom_explore_fn: changes the chosen configuration, and returns it.
 
     Attributes:
-        population: what was learned.
+        population: the members and the model of their gains.
 
-    Random numbers follow Python's ``random``, from which the seed is drawn. ``Tuner.restore`` continues: what was
-    learned is kept in a file beside Tune's own. ``save`` and ``restore`` write and read all there is by ``pickle``, as
-    other schedulers of Ray do; read files of your own alone.
+    The seed is drawn from Python's ``random``. ``Tuner.restore`` continues the run: the state is kept in a file in
+    Tune's folder. ``save`` and ``restore`` pickle the whole scheduler, as other schedulers of Ray do; restore only
+    files that you trust.
 
-    Raises ValueError for a bad argument, by its name. Cost: tens of milliseconds where a trial is replaced, else none.
+    Raises ValueError that names a bad argument. Cost: tens of milliseconds when a trial is replaced, else none.
     """
 
     def __init__(
@@ -74,7 +71,7 @@ class PB2(PopulationBasedTraining):
         custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         named = isinstance(time_attr, str) and bool(time_attr)
-        validation.require(named, "time_attr", time_attr, "the name of what counts time")
+        validation.require(named, "time_attr", time_attr, "the name of the time in a result")
         validation.require(metric is None or isinstance(metric, str), "metric", metric, "a name, or None")
         validation.require(mode in (None, "min", "max"), "mode", mode, "'min', 'max' or None")
         interval = validation.positive("perturbation_interval", perturbation_interval)
@@ -124,7 +121,7 @@ class PB2(PopulationBasedTraining):
             setattr(self._trial_state[trial], name, value)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Learn what the trial gained and decide, as ``PopulationBasedTraining``."""
+        """Learn the trial's gain and decide, as ``PopulationBasedTraining`` does."""
         time, score = result.get(self._time_attr), result.get(self._metric)
         if time is not None and score is not None:
             values = self._values(trial.config)
@@ -136,17 +133,17 @@ class PB2(PopulationBasedTraining):
         return decision
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """The trial trains no more."""
+        """The trial stops training."""
         self.population.leave(trial.trial_id)
         super().on_trial_complete(tune_controller, trial, result)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """The trial failed; if Tune tries again, it is as if it began."""
+        """The trial failed; if Tune tries again, it counts as new."""
         self.population.leave(trial.trial_id)
         super().on_trial_error(tune_controller, trial)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """The trial trains no more."""
+        """The trial stops training."""
         self.population.leave(trial.trial_id)
         super().on_trial_remove(tune_controller, trial)
 
@@ -159,30 +156,30 @@ class PB2(PopulationBasedTraining):
         return score
 
     def _get_new_config(self, trial: Trial, trial_to_clone: Trial) -> tuple[dict[str, Any], dict[str, str]]:
-        own, source = trial.trial_id, trial_to_clone.trial_id
-        chosen = self.population.propose(own, source, self._values(trial_to_clone.config))
+        member, source = trial.trial_id, trial_to_clone.trial_id
+        chosen = self.population.propose(member, source, self._values(trial_to_clone.config))
         config = copy.deepcopy(trial_to_clone.config)
         for name, path in self._paths.items():
             _put(config, path, chosen[name])
         if self._custom_explore_fn is not None:
             config = self._custom_explore_fn(config)
             validation.instance("custom_explore_fn(config)", config, dict, "a configuration")
-        self.population.move(own, source, self._values(config))
+        self.population.move(member, source, self._values(config))
         return config, {}
 
     # -- state -----------------------------------------------------------------------------------------
 
     def save(self, checkpoint_path: str) -> None:
-        """Write everything into a file."""
+        """Pickle the scheduler into a file."""
         with atomic_write(Path(checkpoint_path)) as file:
             pickle.dump(self.__dict__, file)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Continue where the scheduler that wrote the file stood."""
+        """Continue from the scheduler that wrote the file."""
         self.__dict__.update(pickle.loads(Path(checkpoint_path).read_bytes()))  # noqa: S301  # as Ray's schedulers do
 
     def _write(self, trial: Trial) -> None:
-        """What Tune does not keep of a scheduler, into its folder of the experiment."""
+        """Write what Tune does not save of a scheduler into its folder of the experiment."""
         folder = Path(trial.local_experiment_path)
         if not trial.local_experiment_path or not folder.is_dir():
             return
@@ -197,14 +194,13 @@ class PB2(PopulationBasedTraining):
             file.write(json.dumps(kept, default=float).encode())
 
     def _restored(self, trial: Trial) -> dict[str, dict[str, Any]]:
-        """What the file of a restored experiment says of its trials; nothing in a new one."""
+        """The state of the trials in a restored experiment; empty for a new one."""
         path = Path(trial.local_experiment_path or "") / _FILE
         if not trial.last_result or not path.is_file():
             return {}
         kept = json.loads(path.read_bytes())
-        self.population.load_state_dict(
-            {**kept["population"], "now": {}}
-        )  # each begins at a checkpoint of its own
+        # Each trial begins at its own checkpoint, so the current stretches are dropped.
+        self.population.load_state_dict({**kept["population"], "now": {}})
         self._next_perturbation_sync = kept["next"]
         return kept["trials"]
 
@@ -222,7 +218,7 @@ def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _range_of(path: tuple[str, ...], given: Any) -> Range:
-    """What is chosen from."""
+    """The range that an entry of ``hyperparam_bounds`` describes."""
     name = "hyperparam_bounds" + "".join(f"[{key!r}]" for key in path)
     if isinstance(given, Categorical | Mapping):
         values = given["grid_search"] if isinstance(given, Mapping) else given.categories
@@ -233,8 +229,8 @@ def _range_of(path: tuple[str, ...], given: Any) -> Range:
     sampler = sampler.sampler if isinstance(sampler, Quantized) else sampler
     if isinstance(given, Float | Integer) and not isinstance(sampler, Normal):
         whole: bool | None = isinstance(given, Integer)
-        last = given.upper - (whole and step in (0.0, 1.0))  # the upper end of such integers is no value
-        low, high = given.lower, last
+        # The upper end of integers without a larger step is excluded.
+        low, high = given.lower, given.upper - (whole and step in (0.0, 1.0))
         scale: Scale = "log" if isinstance(sampler, LogUniform) else "linear"
     else:
         two = isinstance(given, list | tuple) and len(given) == 2
@@ -249,7 +245,7 @@ def _range_of(path: tuple[str, ...], given: Any) -> Range:
 
 
 def _at(config: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The value under nested keys; None where there is none."""
+    """The value under nested keys; None if there is none."""
     here: Any = config
     for key in path:
         if not isinstance(here, Mapping) or key not in here:

@@ -36,27 +36,27 @@ _LEAST_SPREAD = 1e-12
 class TimeVaryingUCBGenerator(Generator):
     """Upper confidence bounds of the recipe ``auto`` over the variables, which learns each shot once.
 
-    In place of Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every shot.
-    Kernels over time, length-scales, noise and unit are learned on line. At most ``capacity`` shots are held, so a
-    shot costs the same however long the run is. No data are needed to begin: the first shots are Sobol points.
+    A replacement of Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every
+    shot. Kernels over time, length-scales, noise and unit are learned online. At most ``capacity`` shots are held, so
+    the cost of a shot does not grow. It needs no initial data: the first shots are Sobol points.
 
-    With constraints each constrained output has a model of its own, and what is maximised is
+    With constraints each constrained output has a separate model, and it maximises
 
-        (upper bound of the objective in its own unit) + sum_i ln P(constraint i holds),
+        (upper bound of the objective in the unit that it learned) + sum_i ln P(constraint i holds),
 
-    so a point that breaks a constraint for sure is never worth it. It is no guarantee: shots may break constraints
+    so a point that surely breaks a constraint is never chosen. This is no guarantee: shots may break constraints
     while these are learned (``recipes.safe_gp_ucb``, over arms, is for limits that must hold).
 
-    Rows without a finite objective and constraints are not learned. A later change of the data (``remove_data``,
-    ``reset_data``) makes it learn all again.
+    Rows without a finite objective and constraints are not learned. After a later change of the data
+    (``remove_data``, ``reset_data``) it learns all data again.
 
     Attributes:
         width: multiplies the standard deviation.
         clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
-            Xopt's own generator; the next shot is then expected ``added_time`` seconds from now.
+            Xopt's generator; the next shot is then expected ``added_time`` seconds from now.
         capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
-        seed: of all that is random.
-        state: what it has learned, in the YAML of Xopt: after a reload it goes on with the same bits.
+        seed: seed of all random numbers.
+        state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.
 
     Cost: a step of ``PointAveraging`` for each shot and each output.
 
@@ -91,7 +91,7 @@ class TimeVaryingUCBGenerator(Generator):
         return [dict(zip(self.vocs.variable_names, one.arm[0].tolist(), strict=True)) for one in choices]
 
     def add_data(self, new_data: pd.DataFrame) -> None:
-        """Xopt's, and learn them."""
+        """Add data as Xopt does, and learn them."""
         super().add_data(new_data)
         self._learn()
 
@@ -108,7 +108,7 @@ class TimeVaryingUCBGenerator(Generator):
     # -- the models ------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
-        """What is new in the data; all of them, if those that were learned are no longer at their beginning."""
+        """Learn the new rows; all rows, if the data no longer begin with those that were learned."""
         outputs = (*self.vocs.objective_names, *self.vocs.constraint_names)
         of = (*self.vocs.variable_names, *outputs)
         rows = self._numbers([*of])
@@ -141,7 +141,7 @@ class TimeVaryingUCBGenerator(Generator):
         return np.column_stack([values, times])
 
     def _begin(self, of: tuple[str, ...], outputs: int, anew: bool = False) -> int:
-        """Models that have learned nothing, or what ``state`` says; how many rows that was."""
+        """New models, in the state ``state`` if there is one; returns the number of rows they have learned."""
         about: dict[str, Any] = {"capacity": self.capacity, "seed": self.seed, **self.options}
         domain = _domain(self.vocs)
         first = auto_over_points(domain, width=self.width, kind=_WithinLimits, **about)
@@ -164,7 +164,7 @@ class TimeVaryingUCBGenerator(Generator):
 
 
 class _WithinLimits(PointAveraging):
-    """A policy that weighs its bounds by how likely other quantities, each with a model, are within limits."""
+    """A policy that adds to its bounds the log probability that other outputs, each with a model, are within limits."""
 
     limits: Sequence[tuple[PointAveraging, float, float]] = ()
 

@@ -1,9 +1,29 @@
-"""GPyTorch kernels for rewards that change with time, and for arms without coordinates."""
+"""GPyTorch kernels for rewards that change with time, for arms without coordinates, and for arms in a context.
 
-from bandits_torch.kernels import fourier_features  # noqa: F401  # registers
-from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
-from bandits_torch.kernels.contextual import PeriodKernel, arm_context_kernel
-from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
+    symbol     in code               meaning                                           used by
+    N          num_arms              number of arms                                    ArmCovarianceKernel
+    n, m       x1, x2                numbers of inputs; a covariance is ... x n x m    all
+    d, c       arm_dim, context_dim  columns: features of an arm, context              arm_context_kernel
+    P          batch_shape           candidate priors, the last batch dimension        StackedKernel
+    s, t, tau  s, t, elapsed         two times and t - s, in any unit                  over time
+    eps        forgetting_rate       rate of forgetting per unit of time, in (0, 1)    ExponentialForgettingKernel
+    v          drift_variance        prior variance gained per unit of time            WienerKernel
+    v          variance              variance of the offset of a period                PeriodKernel
+    nu         nu                    smoothness of a Matern kernel                     MaternTimeKernel
+    J, q_j     order                 harmonics of a cycle, and their variances         PeriodicTimeKernel
+    F, P, h    drift, ...            linear Gaussian state: drift, covariance, output  StateSpace
+    A, Q       transition, noise     its step: s(t + tau) = A s(t) + N(0, Q)           StateSpace
+
+Importing the package registers Fourier features of its kernels with BoTorch's pathwise sampling.
+"""
+
+from bandits_torch.kernels.arms import (
+    ArmCovarianceKernel,
+    NeuralTangentKernel,
+    PeriodKernel,
+    estimate_covariance,
+)
+from bandits_torch.kernels.composed import SpatioTemporalKernel, StackedKernel, arm_context_kernel
 from bandits_torch.kernels.smooth_time import (
     MaternTimeKernel,
     PeriodicTimeKernel,
@@ -13,8 +33,6 @@ from bandits_torch.kernels.smooth_time import (
     SumOfTimeKernels,
     state_space_of,
 )
-from bandits_torch.kernels.spatio_temporal import SpatioTemporalKernel
-from bandits_torch.kernels.stacked import StackedKernel
 from bandits_torch.kernels.temporal import ExponentialForgettingKernel, MarkovTimeKernel, WienerKernel
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Kernels over time for cycles and smooth drift, each a covariance of GPyTorch's and a linear Gaussian state."""
+"""Kernels over time for cycles and smooth drift: covariances of GPyTorch that also have a linear Gaussian state."""
 
 from __future__ import annotations
 
@@ -24,26 +24,31 @@ from gpytorch.priors import Prior
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels.state_space import TOLERANCE, StateSpace, stacked_sum
-from bandits_torch.kernels.temporal import ExponentialForgettingKernel, TimeKernel, elapsed_between
+from bandits_torch.kernels.state_space import TOLERANCE, StateSpace
+from bandits_torch.kernels.temporal import (
+    ExponentialForgettingKernel,
+    TimeKernel,
+    elapsed_between,
+    set_parameter,
+)
 
 
 class StateSpaceTimeKernel(TimeKernel):
     """A stationary kernel over time that is also a linear Gaussian state.
 
-    ``forward`` gives its covariance, so it works wherever a GPyTorch kernel does; ``state_space()`` its state, with
-    which an ``ArmGP`` learns at a cost that does not grow with time. ``+`` and ``*`` of two such kernels, or of one and
-    another kernel that ``state_space_of`` knows, give such a kernel.
+    ``forward`` gives its covariance, so it works wherever a GPyTorch kernel does. ``state_space()`` gives its state,
+    with which an ``ArmGP`` learns at a cost that does not grow with time. ``+`` and ``*`` of two such kernels, or of
+    one and another kernel that ``state_space_of`` supports, give such a kernel.
 
-    Inputs are times in one column, ``... x n x 1``, in any unit; differences are taken first, so clocks of 1e9 lose
-    nothing. Parameters take the dtype of the tensors they are built from; Python numbers give float64.
+    Inputs are times in one column, ``... x n x 1``, in any unit. Differences are taken first, so a clock of 1e9 loses
+    no precision. Parameters take the dtype of the tensors they are built from; Python numbers give float64.
 
     Source: Hartikainen & Sarkka 2010. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
 
     @abstractmethod
     def state_space(self) -> StateSpace:
-        """The linear Gaussian state at the present hyperparameters, of the kernel's batch shape."""
+        """The linear Gaussian state for the current hyperparameters, of the kernel's batch shape."""
 
     def __add__(self, other: Kernel) -> Kernel:
         return SumOfTimeKernels([self, other]) if has_state_space(other) else super().__add__(other)
@@ -78,14 +83,15 @@ class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
         batch_shape: Sequence[int] = (),
         active_dims: Sequence[int] | None = None,
     ) -> None:
+        validation.require(isinstance(nu, float) and nu in (0.5, 1.5, 2.5), "nu", nu, "0.5, 1.5 or 2.5")
         super().__init__(
-            nu=_smoothness(nu),
+            nu=nu,
             lengthscale_prior=lengthscale_prior,
             lengthscale_constraint=lengthscale_constraint,
             batch_shape=torch.Size(batch_shape),
             active_dims=active_dims,
         )
-        _take(self, lengthscale=lengthscale)
+        _set_parameters(self, lengthscale=lengthscale)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """e^{-x} times 1, 1 + x or 1 + x + x^2 / 3, with x = sqrt(2 nu) |s - t| / lengthscale."""
@@ -103,10 +109,10 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
 
     Args:
         period_length: > 0, in units of time: a day, say. A number or a tensor, as ``lengthscale``.
-        lengthscale: > 0, without a unit, not squared: small ones make sharp cycles and need more harmonics.
-        order: J; the kernel, too, then has these harmonics alone, 1 - sum_{j > J} q_j in variance. None: as many
+        lengthscale: > 0, without a unit, not squared: small values make sharp cycles and need more harmonics.
+        order: J; the kernel then also has these harmonics only, and variance 1 - sum_{j > J} q_j. None: as many
             as leave out at most ``tolerance`` of the variance of 1 (lengthscale 1: 12; 0.1: 26), and the kernel
-            is the exact one.
+            is exact.
         tolerance: > 0, the largest error of a covariance of the state.
         period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint: GPyTorch's.
         batch_shape, active_dims: of ``gpytorch.kernels.PeriodicKernel``.
@@ -140,10 +146,10 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         )
         self.order = None if order is None else validation.natural("order", order)
         self.tolerance = validation.positive("tolerance", tolerance)
-        _take(self, period_length=period_length, lengthscale=lengthscale)
+        _set_parameters(self, period_length=period_length, lengthscale=lengthscale)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """The formula above, or of the harmonics up to ``order``."""
+        """The formula above, or the sum of the harmonics up to ``order``."""
         elapsed = elapsed_between(s, t)
         if self.order is not None:
             lengthscale, period = (value.squeeze(-1) for value in (self.lengthscale, self.period_length))
@@ -163,7 +169,7 @@ class SumOfTimeKernels(StateSpaceTimeKernel, AdditiveKernel):
     Args:
         kernels: one or more, each with a state (``state_space_of``).
 
-    Raises ValueError for none, and for a kernel without.
+    Raises ValueError for an empty sequence, and for a kernel without a state.
 
     Source: Solin & Sarkka 2014, section 3.4.
     """
@@ -173,11 +179,11 @@ class SumOfTimeKernels(StateSpaceTimeKernel, AdditiveKernel):
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """The sum of the covariances."""
-        return _sum([_covariance(kernel, s, t) for kernel in self.kernels])
+        return functools.reduce(torch.add, [_covariance(kernel, s, t) for kernel in self.kernels])
 
     def state_space(self) -> StateSpace:
         """The states stacked."""
-        return stacked_sum([state_space_of(kernel) for kernel in self.kernels])
+        return functools.reduce(StateSpace.__add__, [state_space_of(kernel) for kernel in self.kernels])
 
 
 @validation.names_arguments
@@ -187,7 +193,7 @@ class ProductOfTimeKernels(StateSpaceTimeKernel, ProductKernel):
     Args:
         kernels: one or more, each with a state (``state_space_of``).
 
-    Raises ValueError for none, and for a kernel without.
+    Raises ValueError for an empty sequence, and for a kernel without a state.
 
     Source: Solin & Sarkka 2014, section 3.4.
     """
@@ -197,7 +203,7 @@ class ProductOfTimeKernels(StateSpaceTimeKernel, ProductKernel):
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """The product of the covariances."""
-        return _product([_covariance(kernel, s, t) for kernel in self.kernels])
+        return functools.reduce(torch.mul, [_covariance(kernel, s, t) for kernel in self.kernels])
 
     def state_space(self) -> StateSpace:
         """The product of the states."""
@@ -214,7 +220,7 @@ class QuasiPeriodicKernel(ProductOfTimeKernels):
         nu: of the Matern part; 0.5 has the smallest state, 1 + 2 J numbers.
         batch_shape: of both parts.
 
-    Raises ValueError for what its parts refuse.
+    Raises ValueError as its parts do.
 
     Source: Solin & Sarkka 2014, section 3.4.
     """
@@ -233,15 +239,17 @@ class QuasiPeriodicKernel(ProductOfTimeKernels):
         batch = torch.Size(batch_shape)
         settings: dict[str, Any] = {"order": order, "tolerance": tolerance, "batch_shape": batch}
         cycle = PeriodicTimeKernel(period_length, lengthscale, **settings)
-        decay = MaternTimeKernel(_positive("memory", memory, cycle.lengthscale), nu, batch_shape=batch)
-        super().__init__([cycle, decay])
+        length = validation.numbers("memory", memory, cycle.lengthscale)
+        ok = bool((torch.isfinite(length) & (length > 0)).all())
+        validation.require(ok, "memory", memory, "finite and > 0")
+        super().__init__([cycle, MaternTimeKernel(length, nu, batch_shape=batch)])
 
 
 def state_space_of(kernel: Kernel) -> StateSpace:
-    """The linear Gaussian state of a kernel over time, of the kernel's batch shape, at its present hyperparameters.
+    """The linear Gaussian state of a kernel over time, of the kernel's batch shape, for its current hyperparameters.
 
-    Knows kernels with a ``state_space()`` (``StateSpaceTimeKernel``, ``ExponentialForgettingKernel``) and GPyTorch's
-    ``MaternKernel``, ``PeriodicKernel`` (to 1e-12), ``CosineKernel``, ``ConstantKernel``, ``ScaleKernel``,
+    It supports kernels with a ``state_space()`` (``StateSpaceTimeKernel``, ``ExponentialForgettingKernel``), and of
+    GPyTorch ``MaternKernel``, ``PeriodicKernel`` (to 1e-12), ``CosineKernel``, ``ConstantKernel``, ``ScaleKernel``,
     ``AdditiveKernel`` and ``ProductKernel`` of these. Raises ValueError for any other.
 
     Source: Hartikainen & Sarkka 2010; Solin & Sarkka 2014.
@@ -252,7 +260,7 @@ def state_space_of(kernel: Kernel) -> StateSpace:
         if isinstance(kernel, ScaleKernel):
             return state_space_of(kernel.base_kernel).scaled(kernel.outputscale)
         if isinstance(kernel, AdditiveKernel):
-            return stacked_sum([state_space_of(part) for part in kernel.kernels])
+            return functools.reduce(StateSpace.__add__, [state_space_of(part) for part in kernel.kernels])
         if isinstance(kernel, ProductKernel):
             return functools.reduce(StateSpace.__mul__, [state_space_of(part) for part in kernel.kernels])
         if isinstance(kernel, ConstantKernel):
@@ -275,7 +283,7 @@ KNOWN = (
 
 
 def has_state_space(kernel: Any) -> bool:
-    """Whether ``state_space_of`` knows a kernel's kind. Sums and products are looked into."""
+    """Whether ``state_space_of`` supports this kind of kernel. Parts of sums and products are checked too."""
     if isinstance(kernel, ScaleKernel):
         return has_state_space(kernel.base_kernel)
     if isinstance(kernel, AdditiveKernel | ProductKernel):
@@ -293,15 +301,15 @@ def _checked(kernels: Sequence[Kernel]) -> Sequence[Kernel]:
 
 
 def _covariance(kernel: Kernel, s: Tensor | float, t: Tensor | float) -> Tensor:
-    """Between times element by element, ``batch x n``: GPyTorch's formulas, of the difference of the times."""
+    """Covariance between times element by element, ``batch x n``: GPyTorch's formulas, from differences of times."""
     if isinstance(kernel, TimeKernel):
         return kernel.covariance(s, t)
     if isinstance(kernel, ScaleKernel):
         return kernel.outputscale.unsqueeze(-1) * _covariance(kernel.base_kernel, s, t)
     if isinstance(kernel, AdditiveKernel):
-        return _sum([_covariance(part, s, t) for part in kernel.kernels])
+        return functools.reduce(torch.add, [_covariance(part, s, t) for part in kernel.kernels])
     if isinstance(kernel, ProductKernel):
-        return _product([_covariance(part, s, t) for part in kernel.kernels])
+        return functools.reduce(torch.mul, [_covariance(part, s, t) for part in kernel.kernels])
     elapsed = elapsed_between(s, t)
     if isinstance(kernel, ConstantKernel):
         return kernel.constant * torch.ones_like(elapsed)
@@ -320,45 +328,14 @@ def _periodic(kernel: PeriodicKernel, elapsed: Tensor) -> Tensor:
     return torch.exp(-2 * wave / kernel.lengthscale.squeeze(-1))
 
 
-def _sum(values: Sequence[Tensor]) -> Tensor:
-    return functools.reduce(torch.add, values)
-
-
-def _product(values: Sequence[Tensor]) -> Tensor:
-    return functools.reduce(torch.mul, values)
-
-
 def _batch_of(parameter: Tensor) -> Tensor:
     """A parameter ``batch x 1 x 1`` as ``batch``."""
     return parameter.squeeze(-1).squeeze(-1)
 
 
-def _take(kernel: Kernel, **parameters: float | Tensor) -> None:
-    """Set hyperparameters in the dtype of the tensors among them, float64 where there are numbers alone."""
+def _set_parameters(kernel: Kernel, **parameters: float | Tensor) -> None:
+    """Set hyperparameters in the dtype of the tensors among them; float64 if all are Python numbers."""
     given = [v.dtype for v in parameters.values() if isinstance(v, Tensor) and v.is_floating_point()]
     kernel.to(functools.reduce(torch.promote_types, given) if given else torch.float64)
     for name, value in parameters.items():
-        raw = getattr(kernel, f"raw_{name}")
-        constraint = getattr(kernel, f"raw_{name}_constraint")
-        tensor = _positive(name, value, raw)
-        inside = bool(((tensor > constraint.lower_bound) & (tensor < constraint.upper_bound)).all())
-        validation.require(inside, name, value, "finite, > 0 and inside the constraint")
-        expected = f"of shape {tuple(kernel.batch_shape)} (the batch shape) or {tuple(raw.shape)}"
-        if tensor.shape != raw.shape:
-            fits = tensor.shape in ((), kernel.batch_shape)
-            validation.require(fits, name, tensor, expected)
-            tensor = tensor.expand(kernel.batch_shape)[..., None, None]
-        kernel.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
-
-
-def _smoothness(nu: float) -> float:
-    known = isinstance(nu, float) and nu in (0.5, 1.5, 2.5)
-    validation.require(known, "nu", nu, "0.5, 1.5 or 2.5")
-    return nu
-
-
-def _positive(name: str, value: float | Tensor, like: Tensor) -> Tensor:
-    tensor = validation.numbers(name, value, like)
-    ok = bool((torch.isfinite(tensor) & (tensor > 0)).all())
-    validation.require(ok, name, value, "finite and > 0")
-    return tensor
+        set_parameter(kernel, name, value, "finite, > 0 and inside the constraint")

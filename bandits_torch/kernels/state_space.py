@@ -1,4 +1,4 @@
-"""Stationary kernels over time as linear Gaussian states: what happened before is told by a few numbers, for good."""
+"""Stationary kernels over time as linear Gaussian states: a few numbers summarise the whole past."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 
-TOLERANCE = 1e-12  # of a variance of 1: what the harmonics that a periodic kernel leaves out may add up to
+TOLERANCE = 1e-12  # total variance, of 1, of the harmonics that a periodic kernel leaves out
 _MOST_HARMONICS = 1000
 
 
@@ -20,16 +20,16 @@ _MOST_HARMONICS = 1000
 class Component:
     """k(tau) = h^T e^{F tau} P h sum_j w_j cos(omega_j tau) for tau >= 0, with F = -rate I + shift, shift nilpotent.
 
-    e^{F tau} = e^{-rate tau} (I + shift tau + (shift tau)^2 / 2 + ...) ends after p terms. Parts of a batch have
-    its dimensions first.
+    e^{F tau} = e^{-rate tau} (I + shift tau + (shift tau)^2 / 2 + ...) ends after p terms. Batch dimensions come
+    first.
 
     Attributes:
         rate: ``batch``.
         shift, covariance: shift and P, ``batch x p x p``.
         measurement: h, (p,).
         weight, frequency: w_j >= 0 and omega_j in radians per unit of time, ``batch x J``.
-        turns: which of the J waves turn; the frequency of the others is 0.
-        still: whether rate and shift are 0 for sure: F = 0.
+        turns: which of the J waves rotate; the frequency of the others is 0.
+        still: True if rate and shift are known to be 0: F = 0.
     """
 
     rate: Tensor
@@ -43,16 +43,16 @@ class Component:
 
     @property
     def width(self) -> int:
-        """m, the number of wave features: one of a wave that does not turn, two (cosine, sine) of one that does."""
+        """m, the number of wave features: two (cosine, sine) for a wave that rotates, one for any other."""
         return len(self.turns) + sum(self.turns)
 
     @property
     def dimension(self) -> int:
-        """Of the state: p m."""
+        """Of the state, p m."""
         return len(self.measurement) * self.width
 
     def mapped(self, change: Callable[[Tensor, int], Tensor]) -> Component:
-        """With each part of a batch as ``change(part, number of its dimensions beside the batch)``."""
+        """A copy with each batched tensor replaced by ``change(tensor, number of its dimensions after the batch)``."""
         return replace(
             self,
             rate=change(self.rate, 0),
@@ -72,14 +72,14 @@ class Component:
         return (-self.rate * elapsed).exp()[..., None, None] * total
 
     def gained(self, elapsed: Tensor) -> Tensor:
-        """P - e^{F elapsed} P e^{F elapsed}^T, ``... x p x p``: what is new after that time."""
+        """P - e^{F elapsed} P e^{F elapsed}^T, ``... x p x p``: the covariance of the noise added in that time."""
         if len(self.measurement) == 1:
             return -torch.expm1(-2 * self.rate * elapsed)[..., None, None] * self.covariance
         kept = self.decay(elapsed)
         return self.covariance - kept @ self.covariance @ kept.mT
 
     def waves(self, elapsed: Tensor) -> Tensor:
-        """cos(omega_j elapsed), and the sine beside it of those that turn, ``... x m``."""
+        """cos(omega_j elapsed), followed by the sine for waves that rotate, ``... x m``."""
         angle = self.frequency * elapsed.unsqueeze(-1)
         parts = []
         for j, turns in enumerate(self.turns):
@@ -113,8 +113,10 @@ class Component:
         return turned
 
     def times(self, other: Component) -> Component:
-        """The product of the two covariances: Kronecker products of the decays, and all pairs of waves, of which two
-        that turn make one of the difference of their frequencies and one of the sum."""
+        """The product of the two covariances: Kronecker products of the decays, and all pairs of waves.
+
+        Two waves that rotate give one with the difference of their frequencies and one with the sum.
+        """
         one, two = torch.eye(len(self.measurement)), torch.eye(len(other.measurement))
         weights, frequencies, turns = [], [], []
         for i, first in enumerate(self.turns):
@@ -144,8 +146,8 @@ class StateSpace:
     f(t) = h^T s(t),  ds = F s dt + noise,  Cov s = P;  s(t + dt) = A s(t) + q,  A = e^{F dt},  Cov q = P - A P A^T.
 
     Built by ``matern``, ``periodic``, ``exponential`` and ``constant``, and from these by ``+`` and ``*``: a sum stacks
-    states, a product is a Kronecker product of states (where two oscillations multiply: of their sum and difference).
-    States are in units in which P has entries of about 1: the derivatives in a Matern state are in units of its rate.
+    states, a product takes their Kronecker product (two oscillations give one of the sum of their frequencies and one
+    of the difference). The entries of P are about 1: the derivatives in a Matern state are in units of its rate.
 
     Attributes:
         components: independent terms of the covariance.
@@ -182,9 +184,9 @@ class StateSpace:
             return cls((base,))
         shift, covariance = _MATERN[nu]
         matrix = rate.new_tensor(shift) * rate[..., None, None]
-        own = rate.new_tensor(covariance).expand_as(matrix)
+        stationary = rate.new_tensor(covariance).expand_as(matrix)
         first = torch.eye(len(shift)).to(rate)[0]
-        return cls((replace(base, shift=matrix, covariance=own, measurement=first),))
+        return cls((replace(base, shift=matrix, covariance=stationary, measurement=first),))
 
     @classmethod
     def cosine(cls, frequency: Tensor) -> StateSpace:
@@ -203,10 +205,10 @@ class StateSpace:
         """exp(-2 sin^2(pi tau / period) / lengthscale), GPyTorch's, by its first harmonics 0, ..., ``order``.
 
         It is sum_j q_j cos(2 pi j tau / period) with q_0 = I_0(z) e^{-z}, q_j = 2 I_j(z) e^{-z} and z = 1 / lengthscale
-        (Solin & Sarkka 2014, equations 25-28); the harmonics left out change no covariance by more than the sum of
-        their q_j, which is at most ``tolerance`` where ``order`` is None.
+        (Solin & Sarkka 2014, equations 25-28). The harmonics left out change no covariance by more than the sum of
+        their q_j, which is at most ``tolerance`` if ``order`` is None.
 
-        ``lengthscale``, ``period_length``: ``batch``. Raises ValueError where that takes more than 1 000 harmonics.
+        ``lengthscale``, ``period_length``: ``batch``. Raises ValueError if that takes more than 1 000 harmonics.
         """
         z = (1 / lengthscale).detach().double().cpu()
         if order is None:
@@ -237,7 +239,7 @@ class StateSpace:
 
     @property
     def dimension(self) -> int:
-        """s, of the state."""
+        """s, the dimension of the state."""
         return sum(part.dimension for part in self.components)
 
     @property
@@ -273,7 +275,7 @@ class StateSpace:
         return block_diagonal([kron(c.decay(time), c.turning(time)) for c in self.components])
 
     def noise(self, elapsed: float | Tensor) -> Tensor:
-        """Q = P - A P A^T, ``batch x s x s``: what is new after ``elapsed``. 0 for what turns and does not decay."""
+        """Q = P - A P A^T, ``batch x s x s``: the noise added in ``elapsed``. 0 for a wave that does not decay."""
         time = self._time(elapsed)
         return block_diagonal(
             [kron(c.gained(time), torch.diag_embed(c.wave_weights())) for c in self.components]
@@ -288,11 +290,6 @@ class StateSpace:
     def _time(self, elapsed: float | Tensor) -> Tensor:
         rate = self.components[0].rate
         return torch.as_tensor(elapsed, dtype=rate.dtype, device=rate.device)
-
-
-def stacked_sum(spaces: Sequence[StateSpace]) -> StateSpace:
-    """The sum of the covariances."""
-    return StateSpace(tuple(part for space in spaces for part in space.components))
 
 
 _MATERN = {  # shift over rate, and P, of the state (f, f' / rate, f'' / rate^2)
@@ -329,6 +326,7 @@ def kron(one: Tensor, two: Tensor) -> Tensor:
 
 
 def block_diagonal(blocks: Sequence[Tensor]) -> Tensor:
+    """A matrix with these blocks on its diagonal, in the batch shape that theirs broadcast to."""
     batch = torch.broadcast_shapes(*[block.shape[:-2] for block in blocks])
     size = sum(block.shape[-1] for block in blocks)
     whole = blocks[0].new_zeros(*batch, size, size)

@@ -1,4 +1,4 @@
-"""Kernels over time; and Markov ones: given the present, the future does not depend on the past."""
+"""Kernels over time, and the Markov ones: given the present, the future does not depend on the past."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MarkovTimeKernel(TimeKernel):
     """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
 
     With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
-    observations, and one number per arm tells all: no other kernel is as cheap.
+    observations, and its state is one number per arm: no other kernel is as cheap.
     Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
 
     Parameters take the dtype of the tensors they are built from; Python numbers give float64.
@@ -61,7 +61,7 @@ class MarkovTimeKernel(TimeKernel):
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """(a, c) with f(t) = a f(s) + independent g of variance c, for s <= t; shapes as for ``covariance``.
 
-        a = k(s, t) / k(s, s) and c = k(t, t) - a^2 k(s, s). A subclass should compute them from t - s where it can, so
+        a = k(s, t) / k(s, s) and c = k(t, t) - a^2 k(s, s). A subclass should compute them from t - s if possible, so
         that large clock values lose no precision.
         """
         before = self.covariance(s, s)
@@ -71,12 +71,12 @@ class MarkovTimeKernel(TimeKernel):
     def _register(
         self, name: str, value: float | Tensor, constraint: Interval, prior: Prior | None, expected: str
     ) -> None:
-        """Register parameter ``raw_<name>`` of shape (*batch_shape, 1), its constraint and its prior."""
+        """Register parameter ``raw_<name>`` of shape (*batch_shape, 1) with its constraint and its prior."""
         like = value if isinstance(value, Tensor) and value.is_floating_point() else torch.empty(()).double()
         raw = torch.zeros(*self.batch_shape, 1, dtype=like.dtype, device=like.device)
         self.register_parameter(f"raw_{name}", torch.nn.Parameter(raw))
         self.register_constraint(f"raw_{name}", constraint)
-        self._set(name, value, expected)
+        set_parameter(self, name, value, expected)
         if prior is not None:
             if not isinstance(prior, Prior):
                 raise TypeError(f"Expected gpytorch.priors.Prior but got {type(prior).__name__}")
@@ -86,20 +86,6 @@ class MarkovTimeKernel(TimeKernel):
 
     def _get(self, name: str) -> Tensor:
         return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
-
-    def _set(self, name: str, value: float | Tensor, expected: str) -> None:
-        """Check a value and store its raw form."""
-        raw, constraint = getattr(self, f"raw_{name}"), getattr(self, f"raw_{name}_constraint")
-        tensor = validation.numbers(name, value, raw)
-        inside = bool(((tensor > constraint.lower_bound) & (tensor < constraint.upper_bound)).all())
-        validation.require(inside, name, value, expected)
-        if tensor.shape != raw.shape:
-            try:
-                tensor = tensor.expand(self.batch_shape).unsqueeze(-1)
-            except RuntimeError:
-                expected = f"of shape {tuple(self.batch_shape)} (the batch shape) or {tuple(raw.shape)}"
-                validation.require(False, name, tensor, expected)
-        self.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
 
 
 @validation.names_arguments
@@ -149,7 +135,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
 
     @forgetting_rate.setter
     def forgetting_rate(self, value: float | Tensor) -> None:
-        self._set("forgetting_rate", value, self._expected)
+        set_parameter(self, "forgetting_rate", value, self._expected)
 
     # GPyTorch calls a prior's closures with the module they act on, hence the second argument.
     def _forgetting_rate_of(self, module: ExponentialForgettingKernel) -> Tensor:
@@ -168,7 +154,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
         return torch.exp(0.5 * exponent), -torch.expm1(exponent)
 
     def state_space(self) -> StateSpace:
-        """One number that decays, for sums and products with other kernels (``state_space_of``)."""
+        """A state of one number, for sums and products with other kernels (``state_space_of``)."""
         return StateSpace.exponential(-0.5 * torch.log1p(-self.forgetting_rate).squeeze(-1))
 
 
@@ -177,7 +163,7 @@ class WienerKernel(MarkovTimeKernel):
     """Uncertainty injection: k(t, t') = 1 + v max(0, min(t, t') - start).
 
     In a product with a kernel K over space the function is a draw of K at ``start`` and gains v K of prior
-    covariance per unit of time (C <- C + v K on a posterior covariance C), a Wiener process in time. Times
+    covariance per unit of time (C <- C + v K on a posterior covariance C): a Wiener process in time. Times
     before ``start`` count as ``start``. The prior variance grows without bound, so theorems that
     assume k(x, x) <= 1 do not apply.
 
@@ -222,7 +208,7 @@ class WienerKernel(MarkovTimeKernel):
 
     @drift_variance.setter
     def drift_variance(self, value: float | Tensor) -> None:
-        self._set("drift_variance", value, self._expected)
+        set_parameter(self, "drift_variance", value, self._expected)
 
     def _drift_variance_of(self, module: WienerKernel) -> Tensor:
         return module.drift_variance
@@ -245,7 +231,28 @@ class WienerKernel(MarkovTimeKernel):
         return elapsed_between(self.start, t).clamp_min(0.0)
 
 
+def set_parameter(kernel: Kernel, name: str, value: float | Tensor, expected: str) -> None:
+    """Store a value > 0 of a hyperparameter as ``raw_<name>``, after checks.
+
+    Raises ValueError for a value that is not finite, > 0 and inside the constraint (``expected`` says so in words), and
+    for one whose shape is neither the parameter's nor broadcasts to the kernel's batch shape.
+    """
+    raw, constraint = getattr(kernel, f"raw_{name}"), getattr(kernel, f"raw_{name}_constraint")
+    tensor = validation.numbers(name, value, raw)
+    inside = (tensor > constraint.lower_bound) & (tensor < constraint.upper_bound)
+    ok = bool((inside & (tensor > 0) & torch.isfinite(tensor)).all())
+    validation.require(ok, name, value, expected)
+    if tensor.shape != raw.shape:
+        batch = kernel.batch_shape
+        try:
+            tensor = tensor.expand(batch)[(..., *[None] * (raw.dim() - len(batch)))]
+        except RuntimeError:
+            expected = f"of shape {tuple(batch)} (the batch shape) or {tuple(raw.shape)}"
+            validation.require(False, name, tensor, expected)
+    kernel.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
+
+
 def elapsed_between(s: Tensor | float, t: Tensor | float) -> Tensor:
-    """t - s; of two numbers in float64, whatever the kernel computes in."""
+    """t - s; for two numbers in float64, whatever dtype the kernel has."""
     elapsed = t - s
     return elapsed if isinstance(elapsed, Tensor) else torch.tensor(elapsed, dtype=torch.float64)

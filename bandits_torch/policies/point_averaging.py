@@ -10,8 +10,7 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.lowered_ends import LoweredEnds
-from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.point_search import LoweredEnds, PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.models.at_time import with_time

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels.arm_covariance import estimate_covariance
+from bandits_torch.kernels.arms import estimate_covariance
 from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.problems.datasets import IntelTemperature
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate

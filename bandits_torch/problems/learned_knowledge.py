@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels.arm_covariance import ArmCovarianceKernel, estimate_covariance
+from bandits_torch.kernels.arms import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.joint_fit import ForgettingFit, fit_forgetting, without_noise
 from bandits_torch.problems.problem import Knowledge

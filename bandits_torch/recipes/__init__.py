@@ -1,10 +1,10 @@
 """The algorithms of the literature by name, composed of models, widths, acquisition functions and forgetting rules.
 
-A recipe is a function of a ``Setup`` and of its own arguments: ``sw_gp_ucb(setup, window=100)``. It can also be called
+A recipe is a function of a ``Setup`` and of its keywords: ``sw_gp_ucb(setup, window=100)``. It can also be called
 as ``recipe(arms, kernel, noise_variance, ...)``, with the other fields of the setup as keywords:
 
 * ``arms``: ``(N, d)`` features, or N; for index policies also a ``Domain`` of points; ``kernel``: prior covariance over
-  arms or points, static (recipes with drift add the time kernel); a recipe that ignores kernel or noise does not
+  arms or points, static (recipes with drift add the time kernel); a recipe that does not use kernel or noise does not
   require it; ``noise_variance``: lambda, a number or (S,);
 * ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
 * ``seed``, ``first_replicate``: of the policy's random numbers, and the number of its first replicate;
@@ -12,24 +12,40 @@ as ``recipe(arms, kernel, noise_variance, ...)``, with the other fields of the s
   raise its ``anisotropy`` (of ``learnable``) if some inputs matter far more than others;
 * ``search``: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
 
-An unknown or missing argument raises an error that names it and suggests the closest name. The error is both a
-ValueError, as for every bad argument of this package, and a TypeError, as in Python. Arguments that several recipes
-share:
+Keywords that several recipes share:
 
-* ``delta``: failure probability;  ``rkhs_bound``: B;  ``noise_scale``: R, by default sqrt(lambda);
-* ``width``: a number or a ``Width`` instead of the algorithm's own, whose theorem then does not apply;
-  ``width_form``: ``"theory"`` or ``"printed"``, the form of the algorithm's own (``IGPWidth``);
-* ``window`` (of ``sw_gp_ucb``): observations held; or ``"likelihood"``, chosen by predictive likelihood;
-* ``horizon``: T, the planned number of steps;  ``rkhs_variation_budget``: P_T, a bound on the total change of the
-  rewards in the RKHS norm (``Knowledge``), None if unknown;  ``forgetting_rate``: epsilon per unit of time;
-* ``time_kernel`` (of ``tv_gp_ucb``): the kernel over time, instead of exponential forgetting;
-* ``context_dim``, ``context_kernel`` (of ``cgp_ucb``): numbers of a step's context, and the kernel over them.
+    symbol   keyword                meaning
+    delta    delta                  failure probability
+    B        rkhs_bound             bound on the RKHS norm of the rewards less their prior mean
+    R        noise_scale            sub-Gaussian scale of the noise; None: sqrt(lambda)
+    T        horizon                planned number of steps
+    P_T      rkhs_variation_budget  bound on the total change of the rewards in the RKHS norm; None if unknown
+    H        interval               number of steps between restarts; None: from T and P_T (memory_length)
+    w        window                 observations held; None: from T and P_T; "likelihood": chosen during the run
+    epsilon  forgetting_rate        rate of exponential forgetting per unit of time
+    -        time_kernel            kernel over time, instead of exponential forgetting
+    -        width                  a number or a Width instead of the theorem's, which then does not apply
+    -        width_form             "theory" or "printed", the form of the theorem's width (IGPWidth)
+    c        context_dim            number of columns of a step's context
+    h        context_kernel         kernel over contexts
 
 Recipes for an unknown prior take a sequence of ``CandidatePrior`` instead of the kernel (``unknown_prior``). The
-decorator ``recipe`` registers your own recipe, with what command line, tests and leaderboard need.
+decorator ``recipe`` registers a recipe, with what command line, tests and leaderboard need.
+
+An unknown or missing argument raises an error that names it and suggests the closest name. The error is both a
+ValueError, as for every bad argument of this package, and a TypeError, as in Python.
 """
 
-from bandits_torch.recipes.adaptive import master_gp_ucb, w_gp_ucb
+from bandits_torch.recipes.adaptive import (
+    ada_opkb,
+    ada_opkb_calibrated,
+    ada_opnn,
+    master_gp_ucb,
+    opkb,
+    opnn,
+    r_perp,
+    w_gp_ucb,
+)
 from bandits_torch.recipes.averaging import auto
 from bandits_torch.recipes.classical import (
     discounted_ts,
@@ -41,8 +57,8 @@ from bandits_torch.recipes.classical import (
     ucb1,
 )
 from bandits_torch.recipes.contextual import cgp_ucb, tv_cgp_ucb
-from bandits_torch.recipes.in_blocks import ada_opkb, ada_opkb_calibrated, ada_opnn, opkb, opnn
 from bandits_torch.recipes.index_policies import (
+    band_gp_ucb,
     et_gp_ucb,
     gp_ei,
     gp_pi,
@@ -55,18 +71,17 @@ from bandits_torch.recipes.index_policies import (
     tv_gp_ucb,
     ui_gp_ucb,
 )
-from bandits_torch.recipes.length_scales import a_gp_ucb, lb_gp_ucb
 from bandits_torch.recipes.parts import memory_length
-from bandits_torch.recipes.phased import r_perp
 from bandits_torch.recipes.registration import Recipe, recipe
 from bandits_torch.recipes.registry import RECIPES, build, options_of, registered
 from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
 from bandits_torch.recipes.setup import Setup
-from bandits_torch.recipes.simultaneous import band_gp_ucb
 from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
+    a_gp_ucb,
     bayes_gp_ucb,
     known_prior_gp_ucb,
+    lb_gp_ucb,
     mle_gp_ucb,
     pe_gp_ucb,
     regret_balancing,

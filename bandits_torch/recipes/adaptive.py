@@ -1,6 +1,12 @@
-"""Recipes for unknown changes: MASTER, weighted GP-UCB. See ``recipes`` for common arguments.
+"""Algorithms for unknown changes: MASTER, weighted GP-UCB, the OPKB family and phased elimination.
 
-Both have the units of rewards from kernel and noise variance.
+MASTER, weighted GP-UCB and phased elimination take the unit of rewards from kernel and noise variance. Arguments of the
+OPKB family, which plays balanced designs in blocks:
+
+* ``constants``: ``"tuned"``, ``"theory"`` or a ``Constants``;
+* ``reward_scale``: rewards, less ``prior_mean``, are divided by it: S + B of section 2 of Hong, Li & Tewari (2023),
+  with S a bound on the noise and B one on the rewards, or ``subgaussian_scale``; ``"warm-up"``: centre and scale are
+  learned in block 0; None: the scale of ``constants``, 1.
 """
 
 from __future__ import annotations
@@ -20,21 +26,39 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
+from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
+from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
+from bandits_torch.policies.opkb.blocks import BlockPolicy
+from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
+from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
+from bandits_torch.policies.opkb.neural import NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB
+from bandits_torch.policies.phased_elimination import PhasedElimination, batch_sizes
 from bandits_torch.policies.policy import Policy
-from bandits_torch.recipes.parts import as_width, one_noise
+from bandits_torch.recipes.parts import (
+    as_width,
+    largest_gain,
+    model_over,
+    one_budget,
+    one_noise,
+    one_prior_mean,
+)
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory.forgetting_widths import PermutationWidth
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.optimal_design import features_of_covariance
-from bandits_torch.theory.parameters import checked
-from bandits_torch.theory.widths import IGPWidth, Width
+from bandits_torch.theory.widths import IGPWidth, Width, checked
 
 Arms = Tensor | int
 _TAKES = (*RUN, "prior_mean")
-_SIMULATED = 16  # runs that MASTER's calibrated rho rests on
+_SIMULATED = 16  # number of runs from which MASTER's rho is calibrated
+_NETWORK = {"hidden": 16, "training_steps": 5}
+_RACED_NETWORK: dict[str, dict[str, Any]] = {"": {"hidden": 64, "training_steps": 50}}
 
 
 @recipe(takes=_TAKES, seeded=True, quick={"rkhs_bound": 4.0}, race=OWN_WIDTH_AND_CONSTANT)
@@ -51,20 +75,15 @@ def master_gp_ucb(
     """MASTER over GP-UCB (Wei & Luo 2021; Hong et al. 2023, appendix E).
 
     ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of Wei
-    & Luo. ``"calibrated"`` or your own thresholds: rho(t) from GP-UCB runs of the whole horizon on 16 draws of the
+    & Luo. ``"calibrated"`` or a ``MasterThresholds``: rho(t) from GP-UCB runs of the whole horizon on 16 draws of the
     prior (``simulated_rate``), which takes some seconds in advance at T = 10 000. All replicates share one rho, for
-    their largest B and mean noise, so a replicate gives the same run alone only if all have the same B and noise.
+    their largest B and mean noise, so a replicate alone repeats its run only if all have the same B and noise.
 
     Raises ValueError for other ``thresholds``.
     """
-    validation.instance(
-        "thresholds", thresholds, (str, MasterThresholds), "'theory', 'calibrated' or MasterThresholds"
-    )
-    if isinstance(thresholds, str):
-        named = ("theory", "calibrated")
-        validation.require(
-            thresholds in named, "thresholds", thresholds, "'theory', 'calibrated' or MasterThresholds"
-        )
+    expected = "'theory', 'calibrated' or MasterThresholds"
+    known = isinstance(thresholds, MasterThresholds) or thresholds in ("theory", "calibrated")
+    validation.require(known, "thresholds", thresholds, expected)
     validation.positive_integer("horizon", horizon)
     lam = one_noise(setup)
     bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
@@ -99,8 +118,7 @@ def master_gp_ucb(
         limits,
         prior.num_arms,
         replicates=setup.replicates,
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
+        **setup.seeds,
         device=prior.arms.device,
     )
 
@@ -110,7 +128,7 @@ def _lemma_e3(
 ) -> Callable[[int], float]:
     """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T.
 
-    The lemma is about rewards of which k(x, x) <= 1; rho is in the units of those whose kernel this is.
+    The lemma assumes k(x, x) <= 1; rho is in the unit of rewards with this kernel.
     """
     unit = math.sqrt(float(prior.prior.diagonal().max()))
     gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)
@@ -147,8 +165,8 @@ def w_gp_ucb(
         discount=discount,
         batch_shape=(setup.replicates,),
     )
-    own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or own)
+    theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
+    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
 def _gp(setup: Setup, noise_variance: float, copies: int | None = None) -> ArmGP:
@@ -156,3 +174,166 @@ def _gp(setup: Setup, noise_variance: float, copies: int | None = None) -> ArmGP
     arms, kernel = cast(Arms, setup.choices), cast(Kernel, setup.kernel)
     batch_shape = () if copies is None else (copies,)
     return ArmGP(arms, kernel, noise_variance, prior_mean=setup.prior_mean, batch_shape=batch_shape)
+
+
+@recipe(takes=_TAKES, seeded=True, one_mean=True)
+def opkb(
+    setup: Setup,
+    *,
+    horizon: int,
+    constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
+) -> Policy:
+    """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
+    features = FixedFeatures(_features(setup), setup.replicates)
+    return _in_blocks(OPKB, setup, features, horizon, constants, reward_scale)
+
+
+@recipe(takes=_TAKES, seeded=True, one_mean=True)
+def ada_opkb(
+    setup: Setup,
+    *,
+    horizon: int,
+    constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
+) -> Policy:
+    """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
+    features = FixedFeatures(_features(setup), setup.replicates)
+    return _in_blocks(AdaOPKB, setup, features, horizon, constants, reward_scale)
+
+
+@recipe(takes=_TAKES, seeded=True)
+def ada_opkb_calibrated(
+    setup: Setup,
+    *,
+    run_length: float = 1e5,
+) -> Policy:
+    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
+
+    ``run_length``: mean number of steps between false alarms. ``CalibratedOPKB`` lists the changes to its source
+    (Hong et al. 2023). Raises ValueError for ``replicates`` below 1.
+    """
+    model = model_over(setup)
+    validation.instance("model", model, ArmGP, "over arms")
+    return CalibratedOPKB(cast(ArmGP, model), run_length=run_length, **setup.seeds)
+
+
+@recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
+def opnn(
+    setup: Setup,
+    *,
+    horizon: int,
+    hidden: int = 256,
+    depth: int = 3,
+    training_steps: int = 200,
+    regulariser: float = 0.01,
+    constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
+) -> Policy:
+    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
+
+    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent per block;
+    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
+    for sizes below 1.
+    """
+    features = _network(setup, hidden, depth, training_steps, regulariser)
+    return _in_blocks(OPKB, setup, features, horizon, constants, reward_scale)
+
+
+@recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
+def ada_opnn(
+    setup: Setup,
+    *,
+    horizon: int,
+    hidden: int = 256,
+    depth: int = 3,
+    training_steps: int = 200,
+    regulariser: float = 0.01,
+    constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
+) -> Policy:
+    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
+
+    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
+    """
+    features = _network(setup, hidden, depth, training_steps, regulariser)
+    return _in_blocks(AdaOPKB, setup, features, horizon, constants, reward_scale)
+
+
+def _features(setup: Setup) -> Tensor:
+    """phi (N, p) with the kernel's Gram matrix over the arms."""
+    return features_of_covariance(_gp(setup, one_noise(setup)).prior.matrix().squeeze(0))
+
+
+def _network(
+    setup: Setup, hidden: int, depth: int, training_steps: int, regulariser: float
+) -> NeuralFeatures:
+    return NeuralFeatures(
+        cast(Tensor, setup.choices),
+        validation.positive_integer("hidden", hidden),
+        depth,
+        training_steps,
+        regulariser,
+        setup.replicates,
+        **setup.seeds,
+    )
+
+
+def _in_blocks(
+    kind: type[BlockPolicy],
+    setup: Setup,
+    features: FeatureSource,
+    horizon: int,
+    constants: str | Constants,
+    reward_scale: float | str | None,
+) -> Policy:
+    """A policy of a ``kind`` that gets rewards less their prior mean, since it has no prior mean itself."""
+    mean = one_prior_mean(setup)
+    if not isinstance(constants, Constants):
+        named = {"tuned": Constants.tuned, "theory": Constants.theory}
+        known = isinstance(constants, str) and constants in named
+        validation.require(known, "constants", constants, "'tuned', 'theory' or Constants")
+        constants = named[constants]()
+    if reward_scale is not None:
+        constants = replace(constants, reward_scale=reward_scale)
+    policy = kind(features, horizon, constants, **setup.seeds)
+    return CentredPolicy(policy, mean) if mean else policy
+
+
+@recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"interval": 9}, race=OWN_WIDTH_AND_CONSTANT)
+def r_perp(
+    setup: Setup,
+    *,
+    horizon: int,
+    interval: int | None = None,
+    variation_budget: Number | None = None,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: Any = None,
+) -> Policy:
+    """R-PERP: phased elimination in random order, restarted every ``interval`` steps (Iwazaki & Takeno 2024).
+
+    ``interval``: None for gamma_T^{1/3} (T / P_T)^{2/3}, which balances the drift within an interval, P_T H / T per
+    step, and sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an arm; None if unknown: 1
+    in that formula. The width's V is P_T, or 2 B sqrt(max k(x, x)) if that is less.
+
+    Raises ValueError unless ``horizon`` and ``interval`` are integers >= 1.
+    """
+    validation.positive_integer("horizon", horizon)
+    checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+    model = cast(ArmGP, model_over(setup))
+    if interval is None:
+        budget = 1.0
+        if variation_budget is not None:
+            budget = one_budget("variation_budget", variation_budget, model.noise_variance)
+        gamma = largest_gain(model, horizon)
+        steps = math.ceil(gamma ** (1 / 3) * (horizon / budget) ** (2 / 3)) if budget else horizon
+        interval = min(horizon, max(1, steps))
+    noise = model.noise_variance
+    drift = 2 * torch.as_tensor(rkhs_bound, dtype=noise.dtype) * model.prior.diagonal().max().sqrt()
+    if variation_budget is not None:
+        drift = torch.minimum(drift, torch.as_tensor(variation_budget, dtype=noise.dtype))
+    batches = len(batch_sizes(interval)) * math.ceil(horizon / interval)
+    theorem = PermutationWidth(model.num_arms, batches, rkhs_bound, noise_scale, delta, drift)
+    return PhasedElimination(model, as_width(width) or theorem, interval, **setup.seeds)

@@ -2,7 +2,7 @@
 
 ``arms``: N, or features, of which only the number is used. ``reward_range``: (low, high) of the rewards, None
 for the range observed so far (``policies.classical``). ``changes``: expected number of changes in ``horizon``
-steps, by default 1; the papers' formulas set ``discount``, ``window`` and ``exploration`` from both if they are None.
+steps, by default 1. If ``discount``, ``window`` or ``exploration`` is None, the paper's formula sets it from both.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sliding_window_ucb(
     exploration: float = 0.5,
     reward_range: Range | None = None,
 ) -> Policy:
-    """Sliding-window UCB: the last ``window`` pulls count (Garivier & Moulines 2011, section 4).
+    """Sliding-window UCB: only the last ``window`` pulls count (Garivier & Moulines 2011, section 4).
 
     ``window``: by default 2 sqrt(horizon ln(horizon) / changes);  ``exploration``: xi.
     """
@@ -86,13 +86,13 @@ def discounted_ts(
 ) -> Policy:
     """Discounted Thompson sampling, Beta for rewards of 0 and 1, else Gaussian (Raj & Kalyani 2017; Qi et al. 2023).
 
-    ``discount``: by default that of discounted UCB;  ``likelihood``: ``"bernoulli"``, ``"gaussian"`` or ``"auto"``;
-    ``noise_variance``, if known, is that of the Gaussian likelihood.
+    ``discount``: by default as for discounted UCB;  ``likelihood``: ``"bernoulli"``, ``"gaussian"`` or ``"auto"``;
+    ``noise_variance``: of the Gaussian likelihood, None if unknown.
     """
     discount = tuned_discount(horizon, changes) if discount is None else discount
     return DiscountedThompsonSampling(
         **_common(setup),
-        **_seeds(setup),
+        **setup.seeds,
         discount=discount,
         likelihood=likelihood,
         noise_variance=setup.noise_variance,
@@ -111,12 +111,12 @@ def exp3_s(
 ) -> Policy:
     """EXP3.S: exponential weights with sharing, for adversarial rewards (Auer et al. 2002, Corollary 8.2).
 
-    ``exploration``: gamma, by default the corollary's, which is 1 (uniform play) unless ``horizon`` is well above the
-    number of arms;  ``sharing``: alpha, by default 1 / ``horizon``.
+    ``exploration``: gamma, by default the value of the corollary, which is 1 (uniform play) unless ``horizon`` is well
+    above the number of arms;  ``sharing``: alpha, by default 1 / ``horizon``.
     """
     return EXP3S(
         **_common(setup),
-        **_seeds(setup),
+        **setup.seeds,
         horizon=horizon,
         changes=changes,
         exploration=exploration,
@@ -131,7 +131,7 @@ def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1
 
     ``epsilon``: probability of a random arm;  ``step_size``: the weight of an arm's latest reward.
     """
-    return EpsilonGreedy(**_common(setup), **_seeds(setup), epsilon=epsilon, step_size=step_size)
+    return EpsilonGreedy(**_common(setup), **setup.seeds, epsilon=epsilon, step_size=step_size)
 
 
 @recipe(belief=None, quick={"delta": 0.5})
@@ -147,7 +147,7 @@ def glr_kl_ucb(
     """GLR-klUCB: kl-UCB that restarts an arm when a test detects a change (Besson et al. 2022, Algorithm 1).
 
     ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: rate of forced exploration;
-    ``restarts``: ``"local"``, of the arm alone, or ``"global"``.
+    ``restarts``: ``"local"`` (the arm alone) or ``"global"`` (all arms).
     """
     return GLRKLUCB(
         **_common(setup),
@@ -162,7 +162,3 @@ def glr_kl_ucb(
 def _common(setup: Setup) -> dict[str, Any]:
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device}
-
-
-def _seeds(setup: Setup) -> dict[str, Any]:
-    return {"seed": setup.seed, "first_replicate": setup.first_replicate}

@@ -1,9 +1,9 @@
-"""Arms under a context: one model over arm x context."""
+"""Algorithms for arms under a context: one model over arm x context."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -18,7 +18,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     arm_context_kernel,
 )
-from bandits_torch.kernels.contextual import COMBINATIONS
+from bandits_torch.kernels.composed import COMBINATIONS
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -27,14 +27,13 @@ from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything, SlidingWindow
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.recipes.parts import STALE, as_width, model_over, one_prior_mean
+from bandits_torch.recipes.parts import STALE, as_width, exponential_forgetting, model_over, one_prior_mean
 from bandits_torch.recipes.registration import RUN, recipe
-from bandits_torch.recipes.setup import Setup
-from bandits_torch.theory.contextual_widths import CGPUCBWidth
+from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.theory.prior_widths import CGPUCBWidth
 from bandits_torch.theory.widths import Width
 
 _TAKES = (*RUN, "prior_mean")
-Number = float | Tensor
 
 
 @recipe(takes=_TAKES, one_mean=True, contexts=True, quick={"window": 9}, race={})
@@ -52,20 +51,25 @@ def cgp_ucb(
 ) -> Policy:
     """CGP-UCB: GP-UCB over arm x context, among the arms of each step's context (Krause & Ong 2011, Algorithm 1).
 
-    ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers. Arms given as a number N, or with a
-    covariance matrix as kernel, have their index for a feature. Without a context (``context_dim`` 0) it is GP-UCB.
+    ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers. If arms are given as a number N, or with a
+    covariance matrix as kernel, their feature is their index. Without a context (``context_dim`` 0) it is GP-UCB.
 
-    ``context_kernel``: over contexts; ``combine``: with the arms' kernel, by ``arm_context_kernel``; ``num_contexts``:
-    of the width, see ``CGPUCBWidth``; ``window``: observations held, which bounds the cost of a step, O(n (n + N)) with
-    n held, and for which the width's theorem does not hold; None: all.
+    ``context_kernel``: over contexts; ``combine``: how it is combined with the arms' kernel (``arm_context_kernel``);
+    ``num_contexts``: of the width, see ``CGPUCBWidth``; ``window``: number of observations held, None for all. A window
+    bounds the cost of a step, O(n (n + N)) with n held, but the width's theorem does not cover it.
 
-    ``contexts``: (M, c), where these are all there can be. The model is then an ``ArmGP`` over the N M pairs of arm and
-    context: the same posterior, and a step whose cost does not grow. Every context told must be one of them.
+    ``contexts``: (M, c), a complete list of the contexts that can occur. The model is then an ``ArmGP`` over the N M
+    pairs of arm and context: the same posterior, and steps whose cost does not grow. Every context must be listed.
 
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
-    told = _Contexts(context_dim, context_kernel, contexts, combine, num_contexts)
-    return _contextual(setup, None, told, _window(window), delta, width)
+    rule = KeepEverything() if window is None else SlidingWindow(window)
+    given: dict[str, Any] = {
+        "context_dim": context_dim,
+        "context_kernel": context_kernel,
+        "contexts": contexts,
+    }
+    return _contextual(setup, None, rule, delta, width, **given, combine=combine, num_contexts=num_contexts)
 
 
 @recipe(takes=_TAKES, one_mean=True, contexts=True, race={})
@@ -86,98 +90,90 @@ def tv_cgp_ucb(
 ) -> Policy:
     """CGP-UCB whose function of arm and context drifts: times (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
 
-    ``time_kernel``: any other kernel over time instead, Markov or not. ``forgetting_rate`` 0 is ``cgp_ucb``.
+    ``time_kernel``: another kernel over time, Markov or not. ``forgetting_rate`` 0 gives ``cgp_ucb``.
 
-    ``stale``: under exponential forgetting observations are dropped once no mean can change by more than so many
-    prior standard deviations (``StaleObservations``), so that a step does not slow down; None keeps all. ``window``:
-    observations held, instead. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``, ``num_contexts``: as for
-    ``cgp_ucb``; with ``contexts`` nothing is dropped, and the kernel over time must be one that ``ArmGP`` takes.
+    ``stale``: under exponential forgetting an observation is dropped once no mean can change by more than so many
+    prior standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``:
+    number of observations held, instead. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
+    ``num_contexts``: as for ``cgp_ucb``; with ``contexts`` nothing is dropped, and ``ArmGP`` must support the kernel
+    over time.
 
-    Raises ValueError as ``cgp_ucb``, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not > 0 or
-    has nothing to do.
+    Raises ValueError as ``cgp_ucb`` does, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not
+    > 0 or has no effect.
     """
     if time_kernel is None and forgetting_rate != 0:
-        rate = validation.numbers("forgetting_rate", forgetting_rate, torch.zeros((), dtype=torch.float64))
-        time_kernel = ExponentialForgettingKernel(rate)
-    exponential = isinstance(time_kernel, ExponentialForgettingKernel)
+        time_kernel = exponential_forgetting(forgetting_rate)
+    drops = isinstance(time_kernel, ExponentialForgettingKernel) and window is None and contexts is None
     if stale is not None:
         validation.positive("stale", stale)
-        fits = stale == STALE or (exponential and window is None and contexts is None)
-        expected = "left as it is, or None, with a window, contexts, or no exponential forgetting"
-        validation.require(fits, "stale", stale, expected)
-    drops = stale is not None and exponential and window is None and contexts is None
-    rule = StaleObservations(cast(float, stale)) if drops else _window(window)
-    told = _Contexts(context_dim, context_kernel, contexts, combine, num_contexts)
-    return _contextual(setup, time_kernel, told, rule, delta, width)
-
-
-@dataclass(frozen=True, eq=False)
-class _Contexts:
-    """What a recipe is told of them."""
-
-    dim: int
-    kernel: Kernel | None
-    listed: Tensor | None
-    combine: str
-    count: int
-
-    def over(self, kernel: Kernel, arm_dim: int) -> Kernel:
-        """The kernel over features and context; ValueError for what does not go together."""
-        validation.natural("context_dim", self.dim)
-        one_of = f"one of {', '.join(COMBINATIONS)}"
-        validation.require(self.combine in COMBINATIONS, "combine", self.combine, one_of)
-        expected = "a kernel over the context" if self.dim else "None without a context (context_dim 0)"
-        validation.require(
-            (self.kernel is not None) == (self.dim > 0), "context_kernel", self.kernel, expected
-        )
-        if self.listed is not None:
-            check_contexts(self.listed)
-            own = self.listed.shape[-1]
-            fits, expected = own == self.dim, f"(M, {self.dim}), with context_dim {self.dim}"
-            validation.shape_is("contexts", self.listed, fits, expected)
-        if self.kernel is None:
-            return kernel
-        return arm_context_kernel(kernel, self.kernel, arm_dim, self.dim, self.combine)
-
-
-def _window(window: int | None) -> ForgettingRule:
-    return KeepEverything() if window is None else SlidingWindow(window)
+        expected = "the default or None, with a window, contexts, or no exponential forgetting"
+        validation.require(stale == STALE or drops, "stale", stale, expected)
+    rule: ForgettingRule
+    if stale is not None and drops:
+        rule = StaleObservations(stale)
+    else:
+        rule = KeepEverything() if window is None else SlidingWindow(window)
+    given: dict[str, Any] = {
+        "context_dim": context_dim,
+        "context_kernel": context_kernel,
+        "contexts": contexts,
+    }
+    return _contextual(
+        setup, time_kernel, rule, delta, width, **given, combine=combine, num_contexts=num_contexts
+    )
 
 
 def _contextual(
     setup: Setup,
     time_kernel: Kernel | None,
-    told: _Contexts,
     forgetting: ForgettingRule,
     delta: float,
     width: float | Width | None,
+    *,
+    context_dim: int,
+    context_kernel: Kernel | None,
+    contexts: Tensor | None,
+    combine: str,
+    num_contexts: int,
 ) -> Policy:
-    validation.require(
-        setup.domain is None, "arms", setup.choices, "arms: over points a context is a fixed feature"
-    )
+    expected = "arms: over points a context is a fixed feature"
+    validation.require(setup.domain is None, "arms", setup.choices, expected)
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
     kernel, arms = _over_arms(setup, arms)
-    kernel = told.over(kernel, arms.shape[-1])
-    own = CGPUCBWidth(len(arms), told.count, delta)
+    validation.natural("context_dim", context_dim)
+    one_of = f"one of {', '.join(COMBINATIONS)}"
+    validation.require(combine in COMBINATIONS, "combine", combine, one_of)
+    expected = "a kernel over the context" if context_dim else "None without a context (context_dim 0)"
+    fits = (context_kernel is not None) == (context_dim > 0)
+    validation.require(fits, "context_kernel", context_kernel, expected)
+    if contexts is not None:
+        check_contexts(contexts)
+        fits, expected = (
+            contexts.shape[-1] == context_dim,
+            f"(M, {context_dim}), with context_dim {context_dim}",
+        )
+        validation.shape_is("contexts", contexts, fits, expected)
+    if context_kernel is not None:
+        kernel = arm_context_kernel(kernel, context_kernel, arms.shape[-1], context_dim, combine)
+    theorem = CGPUCBWidth(len(arms), num_contexts, delta)
     if time_kernel is not None:
         kernel = SpatioTemporalKernel(kernel, time_kernel)
     model: OnlineModel
-    if told.listed is None:
-        model = _over_inputs(setup, kernel, arms, arms.shape[-1] + told.dim + (time_kernel is not None))
+    if contexts is None:
+        model = _over_inputs(setup, kernel, arms, arms.shape[-1] + context_dim + (time_kernel is not None))
     else:
-        pairs = pairs_of(arms, told.listed.to(arms))
+        pairs = pairs_of(arms, contexts.to(arms))
         model = model_over(replace(setup, choices=pairs, kernel=kernel, prior_mean=one_prior_mean(setup)))
     return ContextualPolicy(
         model,
         UpperConfidenceBound,
         choices=arms,
-        context_dim=told.dim,
-        contexts=told.listed,
-        width=as_width(width) or own,
+        context_dim=context_dim,
+        contexts=contexts,
+        width=as_width(width) or theorem,
         forgetting=forgetting,
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
+        **setup.seeds,
     )
 
 
@@ -186,7 +182,7 @@ def _over_inputs(setup: Setup, kernel: Kernel, arms: Tensor, input_dim: int) -> 
     mean.constant.data.fill_(one_prior_mean(setup))
     return OnlineGP(
         kernel,
-        cast(Number, setup.noise_variance),  # None is refused by name where it is used
+        cast(Number, setup.noise_variance),  # the model raises ValueError for None
         prior_mean=mean.requires_grad_(False),
         input_dim=input_dim,
         batch_shape=(setup.replicates,),
@@ -196,7 +192,7 @@ def _over_inputs(setup: Setup, kernel: Kernel, arms: Tensor, input_dim: int) -> 
 
 
 def _over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
-    """The kernel over arms and the features it is over: the index, for a covariance matrix."""
+    """The kernel over arms, and the features it takes: the index for a covariance matrix."""
     kernel = setup.kernel
     if isinstance(kernel, Tensor):
         kernel = ArmCovarianceKernel(kernel)

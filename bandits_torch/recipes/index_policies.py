@@ -1,4 +1,4 @@
-"""Algorithms with one prior: a model, an acquisition, a width, and what is forgotten."""
+"""Algorithms with one prior: a model, an acquisition function, a width and a forgetting rule."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.grid_search import GridSearch
-from bandits_torch.acquisition.pathwise_points import PathwisePointDraw
+from bandits_torch.acquisition.pathwise import PathwisePointDraw
+from bandits_torch.acquisition.point_search import GridSearch
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.acquisition.upper_confidence_bound import SimultaneousBand, UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
-    ArmCovarianceKernel,
-    ExponentialForgettingKernel,
-    SpatioTemporalKernel,
     WienerKernel,
 )
 from bandits_torch.models.arms.arm_gp import ArmGP
@@ -38,12 +35,15 @@ from bandits_torch.recipes.parts import (
     as_width,
     as_window,
     bayesian_width,
+    drifting,
+    exponential_forgetting,
+    in_float64,
     memory_length,
     model_over,
     policy_over,
     steepness,
 )
-from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, recipe
+from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import RealisedGain
@@ -52,11 +52,10 @@ from bandits_torch.theory.widths import GPTSWidth, IGPWidth
 
 @recipe(belief=None, seeded=True, points=True, contexts=True)
 def random(setup: Setup) -> Policy:
-    """Uniformly random arms: the floor of every race."""
+    """Uniformly random arms: the baseline of every race."""
     choices = setup.domain or features_of(cast(Tensor | int, setup.choices), None, None)
     device = "cpu" if isinstance(choices, Domain) else choices.device
-    seeds: dict[str, int] = {"seed": setup.seed, "first_replicate": setup.first_replicate}
-    return RandomPolicy(choices, setup.replicates, **seeds, device=device)
+    return RandomPolicy(choices, setup.replicates, **setup.seeds, device=device)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -68,8 +67,8 @@ def gp_ucb(
 ) -> Policy:
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
     model = model_over(setup)
-    own = bayesian_width(setup, model, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own)
+    theorem = bayesian_width(setup, model, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
 @recipe(takes=GP, points=True)
@@ -84,8 +83,8 @@ def igp_ucb(
 ) -> Policy:
     """IGP-UCB with the realised information gain (Chowdhury & Gopalan 2017, Algorithm 1)."""
     model = model_over(setup)
-    own = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own)
+    theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
 @recipe(takes=GP, points=True, seeded=True, race={"": {}, " w=1": {"width": 1.0}})
@@ -101,38 +100,37 @@ def gp_ts(
 ) -> Policy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2).
 
-    Over arms D_t is the arms. Over a domain the draw's maximum is searched for among all points
-    (``PathwisePointDraw``), not on the grids D_t of Theorem 4, whose points come within 1/(B L t^2) of every other: the
-    theorem does not hold there, as its bound pays 2 ln(|D_t| t^2) for the largest of a draw over D_t.
-    ``grid_until=T`` plays on those grids in steps 1 to T (``GridSearch``), for functions that do not change. What then
-    is still not the theorem's is the draw, whose prior term is one of random features. |D_t| grows as t^(2 d): in one
-    dimension a few hundred steps can be played, in two a few dozen.
+    Over arms D_t is the set of arms. Over a domain the maximum of the draw is searched for among all points
+    (``PathwisePointDraw``), not on the grids D_t of Theorem 4, whose points come within 1/(B L t^2) of every other. The
+    theorem does not cover that, since its bound pays 2 ln(|D_t| t^2) for the largest value of a draw over D_t.
+    ``grid_until=T`` plays on those grids in steps 1 to T (``GridSearch``), for functions that do not change. One
+    difference from the theorem remains: the prior term of the draw consists of random features. |D_t| grows as t^(2 d):
+    in one dimension a few hundred steps can be played, in two a few dozen.
 
-    Raises ValueError for ``grid_until`` over arms, with a kernel over time or with ``learn_hyperparameters``, and where
+    Raises ValueError for ``grid_until`` over arms, with a kernel over time or with ``learn_hyperparameters``, and if
     D_T has more than a million points.
     """
     model = model_over(setup)
     if grid_until is not None:
         setup = replace(setup, search=_grid(setup, model, rkhs_bound, grid_until))
-    own = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
+    theorem = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
     return policy_over(
         setup,
         model,
         ThompsonSampling if setup.domain is None else PathwisePointDraw,
-        width=as_width(width) or own,
+        width=as_width(width) or theorem,
     )
 
 
 def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
-    """The search over GP-TS's decision sets, with the options of the setup's own."""
-    asked = setup.learn_hyperparameters
-    validation.require(
-        not asked, "learn_hyperparameters", asked, "False with grid_until: D_t needs one kernel"
-    )
+    """The search over the decision sets of GP-TS, with the initial design of the setup's search."""
+    learn = setup.learn_hyperparameters
+    expected = "False with grid_until: D_t needs one kernel"
+    validation.require(not learn, "learn_hyperparameters", learn, expected)
     domain = setup.domain
     if domain is None or not isinstance(model, OnlineGP) or model.input_dim > domain.dim:
         raise ValueError(
-            f"grid_until must be None but over a domain, without a kernel over time, got {until}"
+            f"grid_until must be None except over a domain without a kernel over time, got {until}"
         )
     norm = float(torch.as_tensor(rkhs_bound).max())
     lipschitz = norm * float(steepness(model, domain).max())
@@ -146,8 +144,8 @@ def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int)
 def gp_ei(setup: Setup, *, incumbent: str = "mean") -> Policy:
     """GP-EI: BoTorch's expected improvement over the incumbent.
 
-    ``incumbent``: ``"mean"``, the largest posterior mean (of an arm, or of a point observed), or ``"reward"``, the
-    largest reward learned, as before noise was thought of. Raises ValueError for any other.
+    ``incumbent``: ``"mean"``, the largest posterior mean (of an arm, or of an observed point), or ``"reward"``, the
+    largest reward observed, as for rewards without noise. Raises ValueError for any other.
     """
     return _improvement(setup, incumbent, LogExpectedImprovement, 0.0)
 
@@ -202,8 +200,8 @@ def r_gp_ucb(
         interval = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     validation.positive_integer("interval", interval)
     rule = PeriodicRestart(interval)
-    own = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    theorem = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, quick={"window": 9}, race=OWN_WIDTH_AND_CONSTANT)
@@ -222,7 +220,7 @@ def sw_gp_ucb(
 
     ``window``: a number; None for Zhou & Shroff's formula (``memory_length``); or ``"likelihood"``, or the arguments of
     ``LikelihoodWindow``, to choose it during the run by the predictive likelihood of the latest rewards, by default
-    among 8, 16, ..., 256, up to ``horizon``. The width then covers all W candidates: ln(W T/delta).
+    among 8, 16, ..., 256, up to ``horizon``. The width then holds for all W candidates: ln(W T/delta).
 
     Raises ValueError for a ``window`` of another kind.
     """
@@ -231,9 +229,9 @@ def sw_gp_ucb(
     if window is None:
         window = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     rule = as_window(window, horizon)
-    choices = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
-    own = SlidingWindowWidth(None, choices * horizon, rkhs_bound, noise_scale, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    candidates = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
+    theorem = SlidingWindowWidth(None, candidates * horizon, rkhs_bound, noise_scale, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, quick={"forgetting_rate": 0.1}, race=OWN_WIDTH_AND_CONSTANT)
@@ -248,14 +246,14 @@ def tv_gp_ucb(
 ) -> Policy:
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016).
 
-    ``time_kernel``: another kernel over time instead; ``forgetting_rate`` then plays no part. A Matern kernel suits a
-    function that changes smoothly, because it extrapolates trends, ``QuasiPeriodicKernel`` one with a daily cycle;
-    exponential forgetting always predicts a return to the mean. Over arms it must be a ``MarkovTimeKernel`` or have a
-    state space (``state_space_of``): of s numbers per arm a step costs O((s N)^2).
+    ``time_kernel``: another kernel over time, which replaces ``forgetting_rate``. A Matern kernel suits a function that
+    changes smoothly, because it extrapolates trends; ``QuasiPeriodicKernel`` suits one with a daily cycle; exponential
+    forgetting always predicts a return to the mean. Over arms it must be a ``MarkovTimeKernel`` or have a state space
+    (``state_space_of``); with s numbers per arm a step costs O((s N)^2).
 
-    ``stale``, over a domain: under exponential forgetting observations are dropped once no mean can change by more than
-    so many prior standard deviations (``StaleObservations``), so a step does not slow down; ``"wasserstein"`` drops
-    more (``WassersteinForgetting``), without that bound; None keeps all.
+    ``stale``, over a domain: under exponential forgetting an observation is dropped once no mean can change by more
+    than so many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"``
+    drops more (``WassersteinForgetting``), without that bound. None keeps all.
 
     Raises ValueError for a ``time_kernel`` that is not a kernel, or neither of these over arms, and another ``stale``.
     """
@@ -263,13 +261,13 @@ def tv_gp_ucb(
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
             return gp_ucb(setup, delta=delta, width=width)
-        time_kernel = ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate))
+        time_kernel = exponential_forgetting(forgetting_rate)
     setup = drifting(setup, time_kernel)
     if rule is None:
         return gp_ucb(setup, delta=delta, width=width)
     model = model_over(setup)
-    own = bayesian_width(setup, model, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    theorem = bayesian_width(setup, model, delta)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -283,9 +281,9 @@ def ui_gp_ucb(
 ) -> Policy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
 
-    A random walk instead of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); ``WienerKernel`` has the
-    equation. ``start``: the time at which the covariance is k. On a clock that does not begin near 0 give the time of
-    the first step: at 1.7e9 seconds since 1970 the walk from 0 has a prior variance of 17 million k.
+    A random walk instead of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); see ``WienerKernel`` for the
+    equation. ``start``: the time at which the covariance is k. If the clock does not begin near 0, give the time of
+    the first step: at 1.7e9 seconds since 1970 a walk from 0 has a prior variance of 17 million k.
     """
     walk = WienerKernel(in_float64("drift_variance", drift_variance), start)
     return gp_ucb(drifting(setup, walk), delta=delta, width=width)
@@ -299,19 +297,31 @@ def et_gp_ucb(
     noise_scale: float | None = None,
     width: Any = None,
 ) -> Policy:
-    """ET-GP-UCB: GP-UCB restarted when an observation refutes its prediction (Brunzema et al. 2022)."""
+    """ET-GP-UCB: GP-UCB restarted when an observation contradicts its prediction (Brunzema et al. 2022)."""
     model = model_over(setup)
-    own = bayesian_width(setup, model, delta)
+    theorem = bayesian_width(setup, model, delta)
     rule = EventTriggeredRestart(delta, noise_scale)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or own, forgetting=rule)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
-def drifting(setup: Setup, time_kernel: Kernel) -> Setup:
-    """The same with rewards that correlate over time as ``time_kernel`` says."""
-    kernel = ArmCovarianceKernel(setup.kernel) if isinstance(setup.kernel, Tensor) else setup.kernel
-    return replace(setup, kernel=SpatioTemporalKernel(cast(Kernel, kernel), time_kernel))
+@recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"forgetting_rate": 0.1, "draws": 39})
+def band_gp_ucb(
+    setup: Setup, *, forgetting_rate: float = 0.03, delta: float = 0.1, draws: int = 199
+) -> Policy:
+    """TV-GP-UCB with the narrowest width that holds at all arms of a step at once, from draws of the joint posterior.
 
+    The band of GP-UCB's proof (Srinivas et al. 2010, Lemma 5.1) with the quantile in place of two union bounds
+    (``SimultaneousBand``). It uses the correlation of the arms, and holds at each step with probability 1 - delta, not
+    at all steps at once. It is about half as wide. ``mean_excess`` gives the regret. Bayesian: f is drawn from the
+    prior.
 
-def in_float64(name: str, value: float) -> Tensor:
-    """A hyperparameter as it was written: GPyTorch would round a Python number to its default dtype."""
-    return validation.numbers(name, value, torch.zeros((), dtype=torch.float64))
+    ``forgetting_rate``: epsilon of the kernel k (1 - eps)^{|t - t'|/2}, 0 for a function known not to change;
+    ``draws``: M, draws of the posterior per step.
+
+    Raises ValueError for fewer than 1/delta - 1 ``draws``.
+    """
+    validation.below_one("forgetting_rate", forgetting_rate)
+    band = SimultaneousBand(delta, draws)
+    if forgetting_rate:
+        setup = drifting(setup, exponential_forgetting(forgetting_rate))
+    return policy_over(setup, model_over(setup), band)

@@ -1,4 +1,4 @@
-"""What recipes are put together from, whether they play arms or the points of a ``Domain``."""
+"""Parts that recipes share: models and policies over arms or the points of a ``Domain``, arguments, widths."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -19,6 +20,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
+from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
@@ -32,8 +34,7 @@ from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
 from bandits_torch.theory.widths import ConstantWidth, Width
 
-STALE = 1e-6  # of the prior standard deviation: what stale observations may change of a mean
-_DOMAIN_POINTS = 256  # that stand for a domain where a finite set is needed
+STALE = 1e-6  # largest change of a mean due to stale observations, in prior standard deviations
 
 
 def model_over(setup: Setup) -> ArmGP | OnlineGP:
@@ -47,7 +48,7 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         dim = choices.dim if isinstance(choices, Domain) else cast(Tensor, choices).shape[-1]
         anisotropy, _ = as_learning(setup.learn_hyperparameters)
         kernel = learnable(cast(Kernel, kernel), dim, replicates, anisotropy)
-    noise_variance = cast(Number, setup.noise_variance)  # None is refused by name where it is used
+    noise_variance = cast(Number, setup.noise_variance)  # the models raise ValueError for None
     if not isinstance(choices, Domain):
         return ArmGP(
             choices,
@@ -58,7 +59,7 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
             batch_shape=(replicates,),
         )
     of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
-    validation.require(of_points, "kernel", kernel, "a kernel over points, where there are no arms")
+    validation.require(of_points, "kernel", kernel, "a kernel over points, for a Domain")
     mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
     mean.constant.data.fill_(one_prior_mean(setup))
     noise = torch.as_tensor(noise_variance, dtype=choices.bounds.dtype, device=choices.bounds.device)
@@ -75,20 +76,15 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
 
 def policy_over(
     setup: Setup,
-    model: ArmGP | OnlineGP,
+    model: OnlineModel,
     acquisition: Callable[..., AcquisitionFunction],
     *,
     width: Width | None = None,
     forgetting: ForgettingRule | None = None,
     kind: type[IndexPolicy] = IndexPolicy,
 ) -> Policy:
-    """A policy of a ``kind`` over arms or points; learning its hyperparameters, if asked."""
-    parts: dict[str, Any] = {
-        "width": width,
-        "forgetting": forgetting,
-        "seed": setup.seed,
-        "first_replicate": setup.first_replicate,
-    }
+    """A policy of a ``kind`` over arms or points, which learns its hyperparameters if the setup says so."""
+    parts: dict[str, Any] = {"width": width, "forgetting": forgetting, **setup.seeds}
     if setup.domain is not None:
         parts |= {"choices": setup.domain, "search": setup.point_search}
     policy = kind(model, acquisition, **parts)
@@ -99,13 +95,13 @@ def policy_over(
 
 
 def one_noise(setup: Setup) -> float:
-    """lambda, the average where replicates differ."""
+    """lambda, averaged over the replicates."""
     like = torch.zeros((), dtype=torch.float64)
     return float(validation.numbers("noise_variance", setup.noise_variance, like).mean())
 
 
 def one_prior_mean(setup: Setup) -> float:
-    """The prior mean of a model that has one for all arms (or points); ValueError for several."""
+    """The single prior mean of all arms or points; ValueError if they differ."""
     mean = setup.prior_mean
     if isinstance(mean, Tensor) and mean.numel() > 1 and bool((mean == mean.flatten()[0]).all()):
         mean = mean.flatten()[0]
@@ -114,7 +110,7 @@ def one_prior_mean(setup: Setup) -> float:
 
 
 def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWindow:
-    """A window of so many observations; of ``"likelihood"``, or the arguments of ``LikelihoodWindow``, one chosen."""
+    """A fixed window; or a ``LikelihoodWindow``, for ``"likelihood"`` or a mapping of its arguments."""
     if window == "likelihood":
         window = {}
     if not isinstance(window, Mapping):
@@ -129,9 +125,9 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
 def as_stale_rule(
     stale: float | str | None, setup: Setup, time_kernel: Kernel | None
 ) -> ForgettingRule | None:
-    """What drops stale observations over a domain; None over arms, whose models keep no more than they need.
+    """The rule that drops stale observations over a domain; None over arms, whose models need no such rule.
 
-    A tolerance is for exponential forgetting: ``STALE``, the default, is passed over under another ``time_kernel``.
+    A tolerance applies to exponential forgetting. The default ``STALE`` is ignored under another ``time_kernel``.
     """
     if stale is None:
         return None
@@ -140,11 +136,11 @@ def as_stale_rule(
         validation.positive("stale", cast(float, stale))
         exponential = time_kernel is None or isinstance(time_kernel, ExponentialForgettingKernel)
         fits = stale == STALE or (over_points and exponential)
-        expected = "left as it is without a domain and exponential forgetting; 'wasserstein' or None"
+        expected = "the default, 'wasserstein' or None, without a domain and exponential forgetting"
         validation.require(fits, "stale", stale, expected)
         return StaleObservations(cast(float, stale)) if over_points and exponential else None
     validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
-    validation.require(over_points, "stale", stale, "left as it is, or None, over arms")
+    validation.require(over_points, "stale", stale, "the default or None, over arms")
     return WassersteinForgetting()
 
 
@@ -157,8 +153,8 @@ def as_learning(learn_hyperparameters: bool | Mapping[str, Any]) -> tuple[float,
 def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width:
     """The width of Srinivas et al. for draws of the prior: Theorem 1 over arms, Theorem 2 over a domain.
 
-    There a = 1 and b = sqrt(2) times the standard deviation of the steepest partial derivative under the prior
-    (``steepness``): the tail of the derivative at one point. The bound's own a, over all points, is larger, and
+    Over a domain a = 1, and b = sqrt(2) times the standard deviation of the steepest partial derivative under the prior
+    (``steepness``): the tail of the derivative at one point. The a of the theorem, over all points, is larger, and
     enters as the root of a logarithm.
     """
     domain = setup.domain
@@ -171,12 +167,14 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
 
 
 def steepness(model: OnlineGP, domain: Domain) -> Tensor:
-    """Largest standard deviation of a partial derivative under each prior of the model's batch, (batch,), by a
-    difference over 1e-3 of the box."""
+    """Largest standard deviation of a partial derivative under each prior of the model's batch, (batch,).
+
+    It is a difference over 1e-3 of the box.
+    """
     low, high = domain.bounds
     middle, step = (low + high) / 2, 1e-3 * (high - low)
     points = torch.cat([middle.unsqueeze(0), middle + torch.diag(step)])
-    with torch.no_grad():  # in float64: a difference is a millionth of the covariances
+    with torch.no_grad():  # in float64: the differences are a millionth of the covariances
         kernel = copy.deepcopy(model.kernel).double()
         covariance = kernel(_at_time_zero(model, points).double()).to_dense()
     difference = covariance[..., 0, 0].unsqueeze(-1) + covariance.diagonal(dim1=-2, dim2=-1)[..., 1:]
@@ -193,10 +191,10 @@ def memory_length(
     """Zhou & Shroff's H or w: gamma_T^{1/4} (T / P_T)^{1/2}, or gamma_T^{1/4} T^{1/2} for an unknown P_T.
 
     gamma_T is the greedy maximum over the arms (at most 1 000 of them, evenly spaced by index), or over 256 Sobol
-    points of a domain, averaged over replicates that differ. The result is between 1 and T.
+    points of a domain, averaged over the replicates. The result is between 1 and T.
 
-    The sum of the largest change of an arm (``Knowledge.variation_budget``) is another, smaller number: in place of P_T
-    it makes windows too long, 3.4 times on the cosine problem.
+    The sum of the largest changes of an arm (``Knowledge.variation_budget``) is a different, smaller number. Used for
+    P_T, it makes windows too long: 3.4 times on the cosine problem.
 
     ``model``: of the prior, over arms or over ``domain``; ``rkhs_variation_budget``: P_T in the RKHS norm, None if
     unknown. Source: Zhou & Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
@@ -212,25 +210,22 @@ def memory_length(
 
 
 def largest_gain(model: ArmGP | OnlineGP, horizon: int, domain: Domain | None = None) -> float:
-    """gamma_T by greedy choice among some arms or points, averaged over replicates that differ."""
-    noise = model.noise_variance.mean()
-    gain = MaximumGain(_some_covariance(model, domain), noise, horizon, upper_bound=False)
+    """gamma_T by greedy choice among at most 1 000 arms or 256 points, averaged over the replicates."""
+    if isinstance(model, ArmGP):
+        count = min(model.num_arms, 1000)
+        some = torch.linspace(0, model.num_arms - 1, count, device=model.arms.device).long()
+        covariance = model.prior.matrix(some)
+    else:
+        points = cast(Domain, domain).sample(256, 0)
+        with torch.no_grad():
+            covariance = model.kernel(_at_time_zero(model, points)).to_dense()
+    gain = MaximumGain(covariance, model.noise_variance.mean(), horizon, upper_bound=False)
     return float(gain(horizon, model).mean())
 
 
 def one_budget(name: str, budget: Number, like: Tensor) -> float:
-    """P_T averaged over replicates; ValueError for a negative one."""
+    """P_T averaged over the replicates; ValueError if it is negative."""
     return validation.non_negative(name, float(validation.numbers(name, budget, like).mean()))
-
-
-def _some_covariance(model: ArmGP | OnlineGP, domain: Domain | None) -> Tensor:
-    if isinstance(model, ArmGP):
-        count = min(model.num_arms, 1000)
-        some = torch.linspace(0, model.num_arms - 1, count, device=model.arms.device).long()
-        return model.prior.matrix(some)
-    points = cast(Domain, domain).sample(_DOMAIN_POINTS, 0)
-    with torch.no_grad():
-        return model.kernel(_at_time_zero(model, points)).to_dense()
 
 
 def _at_time_zero(model: OnlineGP, points: Tensor) -> Tensor:
@@ -244,5 +239,21 @@ def has_time(kernel: Kernel) -> bool:
 
 
 def as_width(width: float | Width | None) -> Width | None:
-    """A number as the width that is always that; anything else as it is."""
+    """A number as a ``ConstantWidth``; a ``Width`` or None unchanged."""
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
+
+
+def drifting(setup: Setup, time_kernel: Kernel) -> Setup:
+    """The setup with its kernel times ``time_kernel``."""
+    kernel = ArmCovarianceKernel(setup.kernel) if isinstance(setup.kernel, Tensor) else setup.kernel
+    return replace(setup, kernel=SpatioTemporalKernel(cast(Kernel, kernel), time_kernel))
+
+
+def exponential_forgetting(forgetting_rate: float) -> ExponentialForgettingKernel:
+    """The kernel (1 - eps)^{|t - t'|/2} for eps = ``forgetting_rate``."""
+    return ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate))
+
+
+def in_float64(name: str, value: float) -> Tensor:
+    """A hyperparameter in float64: GPyTorch would round a Python number to its default dtype."""
+    return validation.numbers(name, value, torch.zeros((), dtype=torch.float64))

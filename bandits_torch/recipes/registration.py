@@ -1,6 +1,6 @@
 """Registration of recipes, and their calling conventions.
 
-A recipe is a function of a ``Setup`` and of its own keywords. ``recipe`` registers it and returns the public function:
+A recipe is a function of a ``Setup`` and of its keywords. ``recipe`` registers it and returns the public function:
 ``name(setup, ...)``, or ``name(arms, kernel, noise_variance, ...)`` with the setup's fields among the keywords.
 """
 
@@ -19,7 +19,7 @@ from bandits_torch.recipes.setup import DEFAULTS, Setup
 
 RUN = ("replicates", "seed", "first_replicate")  # fields of a setup that every recipe takes
 GP = (*RUN, "prior_mean", "form", "search", "learn_hyperparameters")
-OWN_WIDTH_AND_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}  # to race with
+OWN_WIDTH_AND_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}  # for ``Recipe.race``
 _KNOWLEDGE = (
     *("horizon", "rkhs_bound", "forgetting_rate", "rkhs_variation_budget"),
     *("context_dim", "context_kernel", "constraints", "safe_arms"),
@@ -32,14 +32,13 @@ class Recipe:
     """The registration of a recipe, read by command line, documentation, universal tests and leaderboard.
 
     Attributes:
-        name: of the function.
+        name: the name of the function.
         call: the public function.
         belief: its prior knowledge of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``,
-            ``"prior"`` (the true one), or None for nothing.
-        optional: whether it does without that belief.
+            ``"prior"`` (the true one), or None.
+        optional: whether the belief may be left out.
         takes: the other fields of ``Setup`` that it reads.
-        seeded: whether it draws random numbers over arms (over points every search does), so that ``build`` passes its
-            seed.
+        seeded: whether it draws random numbers over arms, so that ``build`` passes a seed (over points it always does).
         points: whether it also accepts a ``Domain``.
         contexts: whether it plays arms under a context (``ArmContext``).
         one_mean: whether its ``prior_mean`` must be one number for all arms.
@@ -66,7 +65,7 @@ class Recipe:
 
     @property
     def source(self) -> str:
-        """The paper, with theorem or algorithm, as its docstring cites it; empty for what is nobody's."""
+        """The paper, with theorem or algorithm, as its docstring cites it; empty if there is none."""
         cited = re.search(r"\(([^()]*\b(?:19|20)\d\d\b[^()]*)\)", inspect.getdoc(self.call) or "")
         return "" if cited is None else " ".join(cited[1].split())
 
@@ -74,20 +73,15 @@ class Recipe:
     def options(self) -> dict[str, Any]:
         """Its keywords with their defaults, and ``noise_variance``, which a problem may know."""
         parameters = inspect.signature(self.call).parameters.values()
-        own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-        return own | {"noise_variance": None} if self._told_noise else own
+        keywords = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        takes_noise = self.belief is not None or "noise_variance" in self.takes
+        return keywords | {"noise_variance": None} if takes_noise else keywords
 
     @property
-    def _told_noise(self) -> bool:
-        return self.belief is not None or "noise_variance" in self.takes
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """What it is told of the problem: belief, noise, prior mean, and what its own arguments take of it."""
-        belief = () if self.belief is None else (self.belief,)
-        noise = ("noise_variance",) if self._told_noise else ()
-        options = self.options
-        return (*belief, *noise, *(key for key in ("prior_mean", *_KNOWLEDGE) if key in options))
+    def uses(self) -> tuple[str, ...]:
+        """What it uses of a problem's knowledge: belief, noise variance, prior mean, and what its keywords name."""
+        belief, options = () if self.belief is None else (self.belief,), self.options
+        return (*belief, *(key for key in ("noise_variance", "prior_mean", *_KNOWLEDGE) if key in options))
 
 
 REGISTERED: dict[str, Recipe] = {}
@@ -96,21 +90,22 @@ REGISTERED: dict[str, Recipe] = {}
 def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Policy]]:
     """Register a function of a ``Setup``; the keywords are those of ``Recipe``.
 
-    The returned function refuses, by name, an argument that the recipe does not take.
+    The returned function raises ValueError for an argument that the recipe does not take, and names it.
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
         name = function.__name__
         takes, belief = about.get("takes", RUN), about.get("belief", "kernel")
-        _, *own = inspect.signature(function).parameters.values()
-        signature = _signature(own, takes, belief, about.get("optional", False))
+        _, *keywords = inspect.signature(function).parameters.values()
+        signature = _signature(keywords, takes, belief, about.get("optional", False))
 
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Policy:
             if arguments and isinstance(arguments[0], Setup):
                 setup, *more = arguments
                 validation.require(not more, "arguments after the setup", more, "given by name")
-                validation.known_names(f"arguments of {name} beside a setup", options, [p.name for p in own])
+                known = [p.name for p in keywords]
+                validation.known_names(f"arguments of {name} besides a setup", options, known)
                 return function(_checked(name, setup, takes), **options)
             validation.known_names(f"arguments of {name}", options, signature.parameters)
             try:
@@ -129,9 +124,9 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
 
 
 def _signature(
-    own: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None, optional: bool
+    keywords: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None, optional: bool
 ) -> inspect.Signature:
-    """``(arms, belief, noise_variance, *, own keywords, fields of the setup)``."""
+    """``(arms, belief, noise_variance, *, keywords, fields of the setup)``."""
     annotations = inspect.signature(Setup).parameters
     is_needed = belief is not None and not optional
     needed = _EMPTY if is_needed else None
@@ -149,12 +144,11 @@ def _signature(
         for key in DEFAULTS
         if key in takes and key != "noise_variance"
     ]
-    return inspect.Signature([*positional, *own, *common], return_annotation="Policy")
+    return inspect.Signature([*positional, *keywords, *common], return_annotation="Policy")
 
 
 def _checked(name: str, setup: Setup, takes: tuple[str, ...]) -> Setup:
-    """The setup, unless it asks for hyperparameters to be learned of a recipe that does not."""
-    learns = "learn_hyperparameters" in takes
-    asked = setup.learn_hyperparameters
-    validation.require(learns or not asked, "learn_hyperparameters", asked, f"False for {name}")
+    """The setup; ValueError if it asks a recipe to learn hyperparameters that does not support it."""
+    learns, learn = "learn_hyperparameters" in takes, setup.learn_hyperparameters
+    validation.require(learns or not learn, "learn_hyperparameters", learn, f"False for {name}")
     return setup

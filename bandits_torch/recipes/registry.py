@@ -18,39 +18,22 @@ from bandits_torch.recipes import (
     averaging,
     classical,
     contextual,
-    in_blocks,
     index_policies,
-    length_scales,
-    phased,
     safe,
-    simultaneous,
     sketched,
     unknown_prior,
 )
 from bandits_torch.recipes.registration import REGISTERED, Recipe
 
-_MODULES = (
-    averaging,
-    index_policies,
-    simultaneous,
-    phased,
-    length_scales,
-    safe,
-    contextual,
-    sketched,
-    unknown_prior,
-    in_blocks,
-    adaptive,
-    classical,
-)  # in this order recipes are listed
-_IN_ORDER = sorted(
-    REGISTERED.values(), key=lambda one: [m.__name__ for m in _MODULES].index(one.call.__module__)
-)
+# Recipes are listed in this order.
+_MODULES = (averaging, index_policies, safe, contextual, sketched, unknown_prior, adaptive, classical)
+_PLACE = {module.__name__: place for place, module in enumerate(_MODULES)}
+_IN_ORDER = sorted(REGISTERED.values(), key=lambda one: _PLACE[one.call.__module__])
 RECIPES: dict[str, Callable[..., Policy]] = {one.name: one.call for one in _IN_ORDER}
 
 
 def registered(name: str) -> Recipe:
-    """What is known of a recipe: its source, what it is told, its options.
+    """The registration of a recipe: its source, what it uses of a problem, its options.
 
     Raises ValueError for an unknown name.
     """
@@ -86,11 +69,14 @@ def build(
         known["prior_mean"] = _prior_mean(about, known["prior_mean"])
     if problem.knowledge.context_dim and not about.contexts:
         raise ValueError(
-            f"policy {name} must be one for arms under a context, such as cgp_ucb, tv_cgp_ucb or random, for "
-            f"{type(problem).__name__}, which gives one at every step; {name} takes none"
+            f"policy {name} must be one for arms under a context, such as cgp_ucb, tv_cgp_ucb or random: "
+            f"{type(problem).__name__} has a context at every step, and {name} takes none"
         )
-    if about.belief is not None:
-        _check_belief(about, known[about.belief], problem)
+    if about.belief is not None and known[about.belief] is None:
+        raise ValueError(
+            f"policy {about.name} must have a problem with candidate priors, such as hills or "
+            f"intel-temperature-priors, got {type(problem).__name__}, which has none"
+        )
     wanted = {
         key: value for key, value in known.items() if key in {*accepted, about.belief, "noise_variance"}
     }
@@ -107,20 +93,12 @@ def options_of(name: str) -> dict[str, Any]:
 
 
 def _prior_mean(about: Recipe, prior_mean: float | Tensor) -> float | Tensor:
-    """A problem's prior mean, as the recipe can take it."""
+    """A problem's prior mean; its average, with a warning, if the recipe takes one number only."""
     if not about.one_mean or not isinstance(prior_mean, Tensor) or prior_mean.numel() == 1:
         return prior_mean
     average = float(prior_mean.mean())
     if bool((prior_mean != average).any()):
         warnings.warn(
-            f"{about.name} has one prior_mean for all arms: it is told the average, {average:g}", stacklevel=3
+            f"{about.name} has one prior_mean for all arms: it gets the average, {average:g}", stacklevel=3
         )
     return average
-
-
-def _check_belief(about: Recipe, belief: Any, problem: Problem) -> None:
-    if belief is None:
-        raise ValueError(
-            f"policy {about.name} must have a problem with candidate priors, such as hills or "
-            f"intel-temperature-priors, got {type(problem).__name__}, which has none"
-        )

@@ -1,4 +1,4 @@
-"""Algorithms that play only where reward and measured outcomes stay within limits, with high probability."""
+"""Algorithms that keep reward and measured outcomes within limits, with high probability."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
-from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -20,11 +19,17 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.safe import SafePolicy
 from bandits_torch.policies.safe_points import SafePointPolicy
 from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.recipes.index_policies import drifting, in_float64
-from bandits_torch.recipes.parts import STALE, as_width, bayesian_width, model_over
+from bandits_torch.recipes.parts import (
+    STALE,
+    as_width,
+    bayesian_width,
+    drifting,
+    exponential_forgetting,
+    model_over,
+)
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
-from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
+from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
 from bandits_torch.theory.widths import Width
 
 _TAKES = (*RUN, "prior_mean", "form")
@@ -51,31 +56,35 @@ def safe_gp_ucb(
 
     Reward and outcomes are independent Gaussian processes that forget at ``forgetting_rate`` (0: no drift).
 
-    ``constraints``: what is measured beside the reward, within which limits; ``least_reward``: a lower limit of the
-    reward itself; one of them is needed. ``safe_arms``: a mask (N,) or (S, N), the initial safe set; ``trust``,
+    ``constraints``: the outcomes measured besides the reward, and their limits; ``least_reward``: a lower limit of the
+    reward; one of the two is required. ``safe_arms``: a mask (N,) or (S, N), the initial safe set; ``trust``,
     ``when_empty``: see ``SafePolicy``. ``delta``, ``guarantee``: the probability of breaking a limit, in the whole
-    ``"run"`` or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors; a ``safety_width`` of
-    yours takes its place). ``width``: of the reward's bounds in choosing.
+    ``"run"`` or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors; ``safety_width`` replaces
+    it). ``width``: of the upper bounds by which arms are chosen.
 
     Over a ``Domain``: ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``. Of
-    ``search`` its ``raw_samples`` count. Stale observations are dropped (``StaleObservations``).
+    ``search`` only ``raw_samples`` is used. Stale observations are dropped (``StaleObservations``).
 
-    Raises ValueError where nothing has limits, for safe arms over a domain, or points over arms, and a search that
-    opens with points of its own (``initial``), which nobody says are safe.
+    Raises ValueError if there are no limits, for safe arms over a domain, for safe points over arms, and for a search
+    with an initial design (``initial``), whose points may be unsafe.
     """
     over_points = setup.domain is not None
     wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
-    expected = f"None: {'safe_points' if over_points else 'safe_arms'} takes its place here"
+    expected = f"None: use {'safe_points' if over_points else 'safe_arms'} instead"
     validation.require(wrong[1] is None, wrong[0], wrong[1], expected)
     return _safe(
         setup,
-        "ucb",
-        constraints,
-        least_reward,
-        (safe_points if over_points else safe_arms, trust, when_empty),
-        forgetting_rate,
-        (delta, guarantee),
-        (width, safety_width),
+        explore="ucb",
+        constraints=constraints,
+        least_reward=least_reward,
+        initial=safe_points if over_points else safe_arms,
+        forgetting_rate=forgetting_rate,
+        delta=delta,
+        guarantee=guarantee,
+        width=width,
+        safety_width=safety_width,
+        trust=trust,
+        when_empty=when_empty,
     )
 
 
@@ -94,39 +103,46 @@ def safe_opt(
     width: Any = None,
     safety_width: Any = None,
 ) -> Policy:
-    """SafeOpt without a Lipschitz constant: learns where it is safe and which arm is best (Berkenkamp et al. 2016).
+    """SafeOpt without a Lipschitz constant: learns which arms are safe and which is best (Berkenkamp et al. 2016).
 
-    Plays the most uncertain of expanders and maximisers, so it explores for good; for little regret take
-    ``safe_gp_ucb``. Its arguments ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``,
-    ``delta``, ``guarantee``, ``width`` and ``safety_width`` are those of ``safe_gp_ucb``. With ``forgetting_rate`` 0 it
-    is GP-SafeOpt, above it has the safe set of TVSafeOpt, but for the Lipschitz constants.
+    It plays the most uncertain of expanders and maximisers, so it never stops exploring; use ``safe_gp_ucb`` for less
+    regret. ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``, ``delta``, ``guarantee``,
+    ``width`` and ``safety_width``: as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has
+    the safe set of TVSafeOpt, without its Lipschitz constants.
 
-    Raises ValueError where nothing has limits, and over a ``Domain``.
+    Raises ValueError if there are no limits, and over a ``Domain``.
     """
-    validation.require(
-        setup.domain is None, "choices", setup.choices, "arms: expanders are sought among arms"
-    )
+    expected = "arms: expanders are defined over arms"
+    validation.require(setup.domain is None, "choices", setup.choices, expected)
     return _safe(
         setup,
-        "safeopt",
-        constraints,
-        least_reward,
-        (safe_arms, trust, when_empty),
-        forgetting_rate,
-        (delta, guarantee),
-        (width, safety_width),
+        explore="safeopt",
+        constraints=constraints,
+        least_reward=least_reward,
+        initial=safe_arms,
+        forgetting_rate=forgetting_rate,
+        delta=delta,
+        guarantee=guarantee,
+        width=width,
+        safety_width=safety_width,
+        trust=trust,
+        when_empty=when_empty,
     )
 
 
 def _safe(
     setup: Setup,
+    *,
     explore: str,
     constraints: Sequence[OutcomeConstraint] | None,
     least_reward: float | None,
-    initial: tuple[Tensor | None, str, str],
+    initial: Tensor | None,
     forgetting_rate: float,
-    failure: tuple[float, str],
-    widths: tuple[Any, Any],
+    delta: float,
+    guarantee: str,
+    width: Any,
+    safety_width: Any,
+    **safety: str,
 ) -> Policy:
     listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
     validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
@@ -138,27 +154,30 @@ def _safe(
     limits = {one.name: (one.low, one.high) for one in given}
     if least_reward is not None:
         limits["reward"] = (validation.finite_number("least_reward", least_reward), math.inf)
-    validation.require(
-        len(limits) > 0, "constraints", constraints, "given, or least_reward, where nothing else has limits"
-    )
+    expected = "given, unless least_reward is"
+    validation.require(len(limits) > 0, "constraints", constraints, expected)
     rates = {"reward": validation.below_one("forgetting_rate", forgetting_rate)}
-    rates |= {one.name: _rate(one, forgetting_rate) for one in given}
-    model = _model(setup, forgetting_rate)
-    outcomes = {one.name: _model(_setup_of(one, setup), rates[one.name]) for one in given}
-    (delta, guarantee), (width, safety_width) = failure, widths
+    model, outcomes = _model(setup, forgetting_rate), {}
+    for one in given:
+        rates[one.name] = forgetting_rate if one.forgetting_rate is None else one.forgetting_rate
+        its_setup = replace(
+            setup,
+            kernel=setup.kernel if one.kernel is None else one.kernel,
+            noise_variance=setup.noise_variance if one.noise_variance is None else one.noise_variance,
+            prior_mean=cast(Number, one.prior_mean),
+        )
+        outcomes[one.name] = _model(its_setup, rates[one.name])
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
-    own = PosteriorSafetyWidth(count_limits(limits), delta, guarantee)
-    safe, trust, when_empty = initial
+    theorem = PosteriorSafetyWidth(count_limits(limits), delta, guarantee)
     common: dict[str, Any] = {
         "width": as_width(width) or bayesian_width(setup, model, delta),
-        "safety_width": as_width(safety_width) or own,
-        "trust": trust,
-        "when_empty": when_empty,
+        "safety_width": as_width(safety_width) or theorem,
+        **safety,
     }
     if setup.domain is None:
         arms = cast(dict[str, ArmGP], outcomes)
-        return SafePolicy(cast(ArmGP, model), arms, limits, **common, safe_arms=safe, explore=explore)
+        return SafePolicy(cast(ArmGP, model), arms, limits, **common, safe_arms=initial, explore=explore)
     search = setup.point_search or PointSearch(raw_samples=256)
     validation.require(
         search.initial == 0, "search.initial", search.initial, "0: the first points must be safe"
@@ -169,28 +188,14 @@ def _safe(
         limits,
         **common,
         domain=setup.domain,
-        safe_points=safe,
+        safe_points=initial,
         forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
         raw_samples=search.raw_samples,
         seed=setup.seed,
     )
 
 
-def _rate(one: OutcomeConstraint, of_reward: float) -> float:
-    return of_reward if one.forgetting_rate is None else one.forgetting_rate
-
-
-def _setup_of(one: OutcomeConstraint, setup: Setup) -> Setup:
-    """What is known of an outcome, where it is not told that of the reward."""
-    return replace(
-        setup,
-        kernel=setup.kernel if one.kernel is None else one.kernel,
-        noise_variance=setup.noise_variance if one.noise_variance is None else one.noise_variance,
-        prior_mean=cast(Number, one.prior_mean),
-    )
-
-
 def _model(setup: Setup, forgetting_rate: float) -> ArmGP | OnlineGP:
     if forgetting_rate:
-        setup = drifting(setup, ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate)))
+        setup = drifting(setup, exponential_forgetting(forgetting_rate))
     return model_over(setup)

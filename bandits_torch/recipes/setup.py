@@ -1,4 +1,4 @@
-"""What is known before the first step, in one frozen record that every recipe reads."""
+"""The setup: what is known before the first step, in one frozen record that every recipe reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.policies.learning import LearnedHyperparameters
 
 Number = float | Tensor
-Choices = Tensor | int | Domain  # features of arms, their number, or where points may be played
+Choices = Tensor | int | Domain  # features of arms, their number, or a domain of points
 
 
 @validation.names_arguments
@@ -25,8 +25,8 @@ Choices = Tensor | int | Domain  # features of arms, their number, or where poin
 class Setup:
     """The arguments that recipes share: choices, prior knowledge of the rewards, and how the policy runs.
 
-    One setup serves many recipes: each reads the fields it needs and has further arguments of its own. For a changed
-    copy use ``dataclasses.replace(setup, replicates=5)``.
+    One setup serves many recipes: each reads the fields it needs and has further keywords. For a changed copy use
+    ``dataclasses.replace(setup, replicates=5)``.
 
     Args:
         choices: ``(N, d)`` features of arms, N, or a ``Domain`` of points.
@@ -72,16 +72,21 @@ class Setup:
 
     @property
     def domain(self) -> Domain | None:
-        """The domain whose points are played; None where there are arms."""
+        """The domain whose points are played; None for arms."""
         return self.choices if isinstance(self.choices, Domain) else None
 
     @property
+    def seeds(self) -> dict[str, Any]:
+        """``seed`` and ``first_replicate``, the arguments of a policy that draws random numbers."""
+        return {"seed": self.seed, "first_replicate": self.first_replicate}
+
+    @property
     def point_search(self) -> PointSearch | None:
-        """How points are searched for, from its arguments if those were given."""
+        """The ``PointSearch``, built from its arguments if those were given."""
         return PointSearch(**self.search) if isinstance(self.search, Mapping) else self.search
 
 
-# Fields that may be given as the arguments of what they stand for.
+# Fields that may be given as a mapping of arguments, and the names of these.
 _ARGUMENTS = {
     "search": [*inspect.signature(PointSearch).parameters],
     "learn_hyperparameters": [*inspect.signature(LearnedHyperparameters).parameters, "anisotropy"][1:],

@@ -1,4 +1,4 @@
-"""Recipes for many arms: BKB and batch BKB. Called like those of ``recipes``, in this package."""
+"""Algorithms for many arms, with a sketched posterior: BKB and batch BKB."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.uniform_first import UniformFirst
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.acquisition.upper_confidence_bound import UniformFirst, UpperConfidenceBound
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.batch_bkb import BatchBKB
-from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
-from bandits_torch.recipes.parts import as_width
+from bandits_torch.recipes.parts import as_width, policy_over
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
-from bandits_torch.theory.sketched_widths import BKBWidth
-from bandits_torch.theory.widths import Width
+from bandits_torch.theory.widths import BKBWidth, Width
 
 _TAKES = (*RUN, "prior_mean")
 
@@ -44,18 +41,17 @@ def bkb(
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
     The first arm is drawn uniformly; after each pull every observation enters the new dictionary with probability
-    qbar sigma~^2. ``preset="theory"`` takes qbar from their Theorem 1, with delta split between
-    dictionary and width; past ``horizon``, or from the first step on where there is none, the number of observations
-    stands in for it (``LeverageSampling.theory``). ``"practical"`` takes ``oversampling`` for qbar.
-    ``dictionary="kept"`` is no paper's: draws are joined to the dictionary held, which changes little from step to
-    step and is cheaper, but at a qbar of 5 often holds every arm pulled. ``growth``: C, the information after which
-    a dictionary is drawn again; None: 1 (at every step), or 2 with ``"kept"`` and ``"practical"``.
-    ``bound_is_guess``: ``rkhs_bound`` is a first guess, doubled while the data refute it (``BKBWidth``).
-    ``chunk_size``: number of arms processed at a time when memory is short (``SketchedGP``).
+    qbar sigma~^2. ``preset="theory"`` takes qbar from their Theorem 1, with delta split between dictionary and width;
+    the number of observations replaces ``horizon`` after it, or if there is none (``LeverageSampling.theory``).
+    ``"practical"`` uses ``oversampling`` as qbar. ``dictionary="kept"`` is ours: draws are added to the current
+    dictionary, which changes little from step to step and is cheaper, but at a qbar of 5 often holds every arm pulled.
+    ``growth``: C, the information after which a dictionary is drawn again; None: 1 (at every step), or 2 with
+    ``"kept"`` and ``"practical"``. ``bound_is_guess``: ``rkhs_bound`` is a first guess, doubled while the data refute
+    it (``BKBWidth``). ``chunk_size``: number of arms processed at a time when memory is short (``SketchedGP``).
 
     Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
-    u is many times the dictionary's size or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps:
-    prefer it for hundreds of thousands of arms, or for late rewards.
+    u is many times the dictionary's size, or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps
+    only: prefer it for hundreds of thousands of arms, or for late rewards.
 
     Raises ValueError for another ``preset`` or ``dictionary``, and ``replicates`` below 1.
     """
@@ -63,15 +59,9 @@ def bkb(
     sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
     model = _sketch(setup, sampling, chunk_size)
     share = delta / 2 if preset == "theory" else delta
-    own = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
+    theorem = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
     index = UpperConfidenceBound if dictionary == "kept" else UniformFirst
-    return IndexPolicy(
-        model,
-        index,
-        width=as_width(width) or own,
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
-    )
+    return policy_over(setup, model, index, width=as_width(width) or theorem)
 
 
 @recipe(takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -90,7 +80,7 @@ def bbkb(
 ) -> Policy:
     """Batch BKB: means frozen until the accumulated variance exceeds ``growth`` (Calandriello et al. 2020).
 
-    ``preset="theory"`` takes ``growth`` times the qbar of Theorem 1, since a dictionary is used until variances have
+    ``preset="theory"`` uses ``growth`` times the qbar of Theorem 1, since a dictionary is used until variances have
     fallen by that factor, and multiplies the width by sqrt(growth) for the frozen mean; ``"practical"`` does neither.
     ``oversampling``, ``chunk_size``: as for ``bkb``.
 
@@ -103,8 +93,10 @@ def bbkb(
         qbar, rise = growth * sampling.oversampling, growth * sampling.rise
         sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
     model = _sketch(setup, sampling, chunk_size)
-    own = BKBWidth(rkhs_bound, noise_scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0)
-    return BatchBKB(model, as_width(width) or own)
+    theorem = BKBWidth(
+        rkhs_bound, noise_scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0
+    )
+    return BatchBKB(model, as_width(width) or theorem)
 
 
 def _sampling(
@@ -132,6 +124,5 @@ def _sketch(setup: Setup, sampling: LeverageSampling, chunk_size: int | None) ->
         sampling=sampling,
         chunk_size=chunk_size,
         batch_shape=(setup.replicates,),
-        seed=setup.seed,
-        first_replicate=setup.first_replicate,
+        **setup.seeds,
     )

@@ -1,29 +1,37 @@
-"""Algorithms for a set of candidate priors, of which the true one is unknown.
+"""Algorithms for an unknown prior: a set of candidates, or a kernel whose length-scale is unknown.
 
-They are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
-``CandidatePrior``; all but the oracle take a ``Domain`` of points for arms, too. All
-use the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors; the oracle
-``known_prior_gp_ucb`` gets the true ``prior``.
+Those for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
+``CandidatePrior``; all but the oracle also take a ``Domain`` of points. All use the width of PE-GP-UCB's theorem, so
+they differ only in how they handle the priors. The oracle ``known_prior_gp_ucb`` gets the true ``prior``.
+
+Those for a length-scale, ``a_gp_ucb`` and ``lb_gp_ucb``, start from an upper bound of it and have regret bounds.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
+from bandits_torch.models.arms import settings
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
+from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.candidate_prior import CandidatePrior, check_priors
 from bandits_torch.models.points.candidate_priors import online_gp_of_prior, online_gp_over_priors
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
+from bandits_torch.policies.length_scales import LengthScaleBalancing, ShrinkingLengthScale
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
@@ -35,8 +43,9 @@ from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.recipes.parts import as_learning, as_width, steepness
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.theory.information_gain import RealisedGain
 from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
-from bandits_torch.theory.widths import Width
+from bandits_torch.theory.widths import IGPWidth, Width, checked
 
 Priors = Sequence[CandidatePrior]
 _TAKES = (*RUN, "form")
@@ -65,29 +74,14 @@ def pe_gp_ucb(
 
     Raises ValueError for ``learn_hyperparameters`` over arms, whose priors are matrices.
     """
-    test: dict[str, Any] = {"delta": delta, "noise_scale": noise_scale, "xi": xi}
+    learn = setup.learn_hyperparameters
     if setup.domain is None:
-        asked = setup.learn_hyperparameters
-        validation.require(not asked, "learn_hyperparameters", asked, "False over arms: priors are matrices")
-        model = _over_priors(setup)
-        return PriorElimination(model, _width(width, model, horizon, delta), **test)
-    learn, (anisotropy, schedule) = (
-        bool(setup.learn_hyperparameters),
-        as_learning(setup.learn_hyperparameters),
-    )
-    over = online_gp_over_priors(
-        setup.domain,
-        cast(Priors, setup.priors),
-        cast(Number, setup.noise_variance),
-        replicates=setup.replicates,
-        learn=learn,
-        anisotropy=anisotropy,
-    )
-    own = _width(width, over, horizon, delta, setup.domain)
-    policy = PriorElimination(
-        over, own, choices=setup.domain, search=setup.point_search, seed=setup.seed, **test
-    )
-    return LearnedHyperparameters(policy, **schedule) if learn else policy
+        validation.require(not learn, "learn_hyperparameters", learn, "False over arms: priors are matrices")
+    kind = partial(PriorElimination, delta=delta, noise_scale=noise_scale, xi=xi)
+    policy = _over_priors(kind, setup, horizon, delta, width)
+    if not learn:
+        return policy
+    return LearnedHyperparameters(cast(PriorElimination, policy), **as_learning(learn)[1])
 
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -102,7 +96,7 @@ def mle_gp_ucb(
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
-    return _baseline(LikeliestPriorPolicy, setup, horizon, delta, width)
+    return _over_priors(LikeliestPriorPolicy, setup, horizon, delta, width)
 
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -117,7 +111,7 @@ def bayes_gp_ucb(
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
-    return _baseline(BayesianPriorPolicy, setup, horizon, delta, width)
+    return _over_priors(BayesianPriorPolicy, setup, horizon, delta, width)
 
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -164,43 +158,38 @@ def _ucb_under(prior: CandidatePrior, setup: Setup, horizon: int, delta: float, 
         )
         return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
     over = online_gp_of_prior(domain, prior, noise, replicates=setup.replicates)
-    own = _width(width, over, horizon, delta, domain)
+    used = _width(width, over, horizon, delta, domain)
     return IndexPolicy(
-        over, UpperConfidenceBound, choices=domain, width=own, search=setup.point_search, seed=setup.seed
+        over, UpperConfidenceBound, choices=domain, width=used, search=setup.point_search, seed=setup.seed
     )
 
 
-def _baseline(
-    kind: type[UnknownPriorPolicy], setup: Setup, horizon: int, delta: float, width: Any
+def _over_priors(
+    kind: Callable[..., UnknownPriorPolicy], setup: Setup, horizon: int, delta: float, width: Any
 ) -> UnknownPriorPolicy:
-    """A policy over arms, or over the points of a domain."""
+    """A policy of a ``kind`` over arms, or over the points of a domain, with one model over all priors."""
+    priors, noise = cast(Priors, setup.priors), cast(Number, setup.noise_variance)
+    model: ArmGP | OnlineGP
     if setup.domain is None:
-        model = _over_priors(setup)
+        arms = cast(Tensor | int, setup.choices)
+        model = arm_gp_over_priors(arms, priors, noise, replicates=setup.replicates, form=setup.form)
         return kind(model, _width(width, model, horizon, delta))
-    over = online_gp_over_priors(
+    model = online_gp_over_priors(
         setup.domain,
-        cast(Priors, setup.priors),
-        cast(Number, setup.noise_variance),
+        priors,
+        noise,
         replicates=setup.replicates,
+        learn=bool(setup.learn_hyperparameters),
+        anisotropy=as_learning(setup.learn_hyperparameters)[0],
     )
-    own = _width(width, over, horizon, delta, setup.domain)
-    return kind(over, own, choices=setup.domain, search=setup.point_search, seed=setup.seed)
-
-
-def _over_priors(setup: Setup) -> ArmGP:
-    return arm_gp_over_priors(
-        cast(Tensor | int, setup.choices),
-        cast(Priors, setup.priors),
-        cast(Number, setup.noise_variance),
-        replicates=setup.replicates,
-        form=setup.form,
-    )
+    used = _width(width, model, horizon, delta, setup.domain)
+    return kind(model, used, choices=setup.domain, search=setup.point_search, seed=setup.seed)
 
 
 def _width(
     width: Any, model: ArmGP | OnlineGP, horizon: int, delta: float, domain: Domain | None = None
 ) -> Width:
-    """The one given, or the theorem's: over a domain with a = 1 (``parts.bayesian_width``) and each prior's own b."""
+    """The given width, or the theorem's; over a domain with a = 1 (as ``bayesian_width``) and a b for each prior."""
     if width is not None:
         return cast(Width, as_width(width))
     if domain is None:
@@ -208,3 +197,103 @@ def _width(
     side = float((domain.bounds[1] - domain.bounds[0]).max())
     b = (math.sqrt(2) * steepness(cast(OnlineGP, model), domain)).clamp_min(_FLAT)
     return PriorEliminationContinuousWidth(domain.dim, horizon, side, 1.0, b, delta)
+
+
+@recipe(takes=(*RUN, "prior_mean", "form"), race={})
+def a_gp_ucb(
+    setup: Setup,
+    *,
+    horizon: int,
+    shrink: float = 0.25,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: Any = None,
+) -> Policy:
+    """A-GP-UCB: the length-scale shrinks, the norm bound grows (Berkenkamp et al. 2019, Algorithm 1).
+
+    The kernel's length-scale theta_0 is an upper bound of the true one; B = ``rkhs_bound`` bounds the norm under this
+    kernel. At step t the length-scale is theta_0 / g, g = t^``shrink``. The norm is then at most g^{d/2} B (Bull 2011,
+    Lemma 4; tested), which the width uses; the paper's g^d B is larger. For squared exponential and Matern kernels over
+    features.
+
+    Raises ValueError for another kernel, and arms without features.
+    """
+    model, factors, _ = _candidates(setup, horizon, shrink)
+    dim = cast(Tensor, setup.choices).shape[-1]
+    checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+    growth = model.noise_variance.new_tensor([g ** (dim / 2) for g in factors])
+    bound = torch.as_tensor(rkhs_bound, dtype=growth.dtype).reshape(-1, 1) * growth  # (S or 1, P)
+    theorem = IGPWidth(bound, _per_member(noise_scale), delta, RealisedGain())
+    return ShrinkingLengthScale(model, as_width(width) or theorem, factors, shrink)
+
+
+@recipe(takes=(*RUN, "prior_mean", "form"), race={})
+def lb_gp_ucb(
+    setup: Setup,
+    *,
+    horizon: int,
+    shrink: float = 0.25,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: Any = None,
+) -> Policy:
+    """LB-GP-UCB: regret balancing between length-scales; shorter ones enter later (Ziomek et al. 2024, 2410.10384).
+
+    The kernel's length-scale theta_0 is an upper bound of the true one; B = ``rkhs_bound`` bounds the norm under the
+    kernel with the true one. Candidates are theta_0 e^{-p/d}, p = 0, 1, ..., each from t^``shrink`` >= e^{p/d} on. For
+    functions that do not change, and squared exponential and Matern kernels over features.
+
+    Raises ValueError for another kernel, and arms without features.
+    """
+    model, factors, lengthscale = _candidates(setup, horizon, shrink)
+    bound = _per_member(rkhs_bound)
+    theorem = IGPWidth(cast(Number, bound), _per_member(noise_scale), delta, RealisedGain())
+    return LengthScaleBalancing(
+        model,
+        as_width(width) or theorem,
+        factors,
+        shrink,
+        lengthscale=lengthscale,
+        dim=cast(Tensor, setup.choices).shape[-1],
+        rkhs_bound=cast(Number, bound),
+        delta=delta,
+        noise_scale=_per_member(noise_scale),
+    )
+
+
+def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[float], float]:
+    """A model of batch shape (S, P), the factors e^{p/d} up to g(T), and the geometric mean of theta_0."""
+    kernel = setup.kernel
+    expected = "features (N, d), which a length-scale needs"
+    validation.require(isinstance(setup.choices, Tensor), "arms", setup.choices, expected)
+    arms = features_of(cast(Tensor, setup.choices), None, None)
+    mean = settings.prior_mean_over(arms, setup.prior_mean)
+    scale = math.log(validation.positive_integer("horizon", horizon)) * validation.probability(
+        "shrink", shrink
+    )
+    dim = arms.shape[-1]
+    factors = [math.exp(p / dim) for p in range(1 + math.ceil(dim * scale - 1e-9))]
+    longest = _stationary(kernel).lengthscale
+    kernels = [copy.deepcopy(cast(Kernel, kernel)).double() for _ in factors]
+    for factor, shorter in zip(factors, kernels, strict=True):
+        _stationary(shorter).lengthscale = longest.detach().double() / factor
+    priors = [CandidatePrior(one, mean) for one in kernels]
+    model = arm_gp_over_priors(
+        arms, priors, cast(Number, setup.noise_variance), replicates=setup.replicates, form=setup.form
+    )
+    return model, factors, float(longest.detach().double().log().mean().exp())
+
+
+def _stationary(kernel: Any) -> RBFKernel | MaternKernel:
+    """The part of a kernel with the length-scale."""
+    base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    expected = "a squared exponential or Matern kernel over features, scaled or not"
+    validation.require(isinstance(base, RBFKernel | MaternKernel), "kernel", kernel, expected)
+    return cast(RBFKernel, base)
+
+
+def _per_member(value: Number | None) -> Number | None:
+    """A value that broadcasts to (S, P): (S,) becomes (S, 1)."""
+    return value.reshape(-1, 1) if isinstance(value, Tensor) and value.dim() else value

@@ -5,7 +5,7 @@ gamma_n = max over n points of 1/2 log det(I + K_n / lambda). Every provider is 
     gain(points, model) -> tensor that broadcasts to model.batch_shape
 
 with ``points`` the number of observations n, an integer or a tensor of integers that broadcasts to
-``model.batch_shape``. Report the provider with a result: their values differ by large factors.
+``model.batch_shape``. Report the provider with each result: their values differ by large factors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RealisedGain:
     stated for the maximum. Cost: O(1); the model keeps it.
     """
 
-    counts_points = False  # a width need not work them out
+    counts_points = False  # a width need not compute ``points``
 
     def __call__(self, points: int | Tensor, model: OnlineModel) -> Tensor:
         """The model's ``information_gain``, shape ``model.batch_shape``."""

@@ -1,12 +1,12 @@
-"""Confidence bounds from all that a martingale mixture says of a function of bounded norm (Flynn & Reeb).
+"""Confidence bounds from a martingale mixture, for functions of bounded RKHS norm (Flynn & Reeb).
 
-With f of RKHS norm at most B, conditionally R-sub-Gaussian noise and n observations y at X, two facts are known of f:
+With f of RKHS norm at most B, conditionally R-sub-Gaussian noise and n observations y at X, f satisfies two bounds:
 
     ||f(X) - y||^2 <= rho^2 = y^T (I + c K/R^2)^{-1} y + R^2 log det(I + c K/R^2) + 2 R^2 ln(m/delta)      (1)
     ||f||^2 <= B^2                                                                                          (2)
 
-(1) holds at all n at once with probability 1 - delta/m: for Z_n(h) = exp(sum_s ((h_s - f_s) eps_s / R^2
-- (h_s - f_s)^2 / (2 R^2))), eps_s = y_s - f(x_s), is a supermartingale for every predictable sequence h, so is its
+(1) holds at all n at once with probability 1 - delta/m. Proof: Z_n(h) = exp(sum_s ((h_s - f_s) eps_s / R^2
+- (h_s - f_s)^2 / (2 R^2))), eps_s = y_s - f(x_s), is a supermartingale for every predictable sequence h. So is its
 mixture over h ~ GP(0, c k), which is the ratio of the Gaussian densities of y under N(0, c K + R^2 I) and
 N(f(X), R^2 I), and Ville's inequality bounds it by m/delta. For every alpha > 0 the sum of (1) and alpha times (2)
 is an ellipsoid around the regression with ridge alpha,
@@ -15,9 +15,9 @@ is an ellipsoid around the regression with ridge alpha,
     alpha r_alpha^2 = rho^2 + alpha B^2 - y^T (I + K/alpha)^{-1} y,
 
 and the best upper bound that (1) and (2) allow is, by Lagrange duality, the least over alpha of their upper ends.
-Source: Flynn & Reeb 2024 (arXiv 2403.12732), who call the bound for all alpha DMM and the closed one below AMM; written
-from its abstract and derived here; the constants are those of the code of their experiments. With c = R^2/alpha the
-terms in y cancel, and alpha r_alpha^2 / R^2 = log det(I + K/alpha) + 2 ln(m/delta) + alpha B^2/R^2: that is
+Source: Flynn & Reeb 2024 (arXiv 2403.12732), who call the bound over all alpha DMM and the one in closed form AMM. The
+derivation here follows their abstract; the constants are those of the code of their experiments. With c = R^2/alpha the
+terms in y cancel, and alpha r_alpha^2 / R^2 = log det(I + K/alpha) + 2 ln(m/delta) + alpha B^2/R^2: this is
 ``RealisedInformationWidth`` at alpha = lambda.
 """
 
@@ -31,40 +31,76 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.parameters import Parameter, checked, checked_scale, like, log, scale_of
-from bandits_torch.theory.widths import Width
+from bandits_torch.theory.widths import NormWidth, Parameter, checked, like, log
 
 _RIDGES = tuple(2.0**k for k in range(-8, 9))  # alpha / lambda
 
 
+class RealisedInformationWidth(NormWidth):
+    """width_t = sqrt(B^2 + (R^2 / lambda) (log det(I + K_{t-1}/lambda) + 2 ln(m/delta))).
+
+    For custom index policies; no recipe uses it. No paper has a symbol for it. Source: the likelihood-ratio
+    supermartingale, mixed over GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this
+    kind): with V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)),
+    and |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). It is never above ``IGPWidth`` in its theory form with
+    the realised gain, since sqrt(a^2 + b^2) <= a + b.
+
+    Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once while data only grow (m = 1). With
+    windows, or a function that changes independently of the noise, use a union bound over steps: m = T, the
+    ``horizon``. For M restart intervals, pass delta/M.
+
+    Args:
+        rkhs_bound, noise_scale, delta: B, R, delta.
+        horizon: T >= 1, for windows and changing functions; None for growing data and a fixed function.
+
+    Raises ValueError unless B >= 0, R > 0, 0 < delta < 1 and ``horizon`` (if given) is an integer >= 1.
+    """
+
+    def __init__(
+        self,
+        rkhs_bound: Parameter,
+        noise_scale: Parameter | None,
+        delta: Parameter,
+        horizon: int | None = None,
+    ) -> None:
+        super().__init__(rkhs_bound, noise_scale, delta)
+        self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
+
+    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
+        """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
+        B, R, delta = self.constants(model)
+        log_det = 2 * model.information_gain
+        return torch.sqrt(B**2 + R**2 / model.noise_variance * (log_det + 2 * log(self._events / delta)))
+
+
 class _Data(NamedTuple):
-    """What a static model holds, by arm; of every member of its batch, flattened."""
+    """The data of a static model, summarised by arm; the members of its batch are flattened to b."""
 
     prior_mean: Tensor  # (b, N)
     prior: Tensor  # (b, N, N)
     number: Tensor  # n, (b, 1)
     squares: Tensor  # y^T y, (b, 1)
     values: Tensor  # eigenvalues of D^{1/2} K D^{1/2}, D the pulls of each arm, (b, N)
-    rewards: Tensor  # D^{-1/2} times the sums of rewards, among the eigenvectors, (b, N)
+    rewards: Tensor  # D^{-1/2} times the sums of rewards, in the basis of the eigenvectors, (b, N)
     cross: Tensor  # K D^{1/2} times the eigenvectors, (b, N, N)
 
 
-class DualMixtureWidth(Width):
-    """The least width that holds f between the bounds of Flynn & Reeb (DMM) at every arm, in units of sigma.
+class DualMixtureWidth(NormWidth):
+    """The least width that contains the bounds of Flynn & Reeb (DMM) at every arm, in units of sigma.
 
-    ``bounds`` has the bounds themselves, which differ from arm to arm and need not lie evenly about the mean: play
-    ``DualMixtureBound`` for them. As one number that multiplies sigma:
+    ``bounds`` returns the bounds L and U, which differ between arms and need not be symmetric about the mean;
+    ``DualMixtureBound`` is an acquisition function of U. As one number that multiplies sigma:
     max_x max(U(x) - mu(x), mu(x) - L(x)) / sigma(x).
 
-    Source: Flynn & Reeb 2024 (arXiv 2403.12732), derived at the head of this module. Without ``drift`` never wider
-    than ``RealisedInformationWidth`` with the same B, R, delta and horizon: alpha = lambda is among the
-    17 ridges lambda 2^{-8}, ..., lambda 2^8, and c = R^2/lambda. The bounds hold for all alpha at once, so their best
+    Source: Flynn & Reeb 2024 (arXiv 2403.12732), derived at the head of this module. Without ``drift`` it is never
+    wider than ``RealisedInformationWidth`` with the same B, R, delta and horizon: alpha = lambda is among the
+    17 ridges lambda 2^{-8}, ..., lambda 2^8, and c = R^2/lambda. The bounds hold for all alpha at once, so the best
     may be taken after the rewards are seen; |f(x)| <= B sqrt(k(x, x)) is among them. No paper has a symbol for it.
 
-    Valid for conditionally R-sub-Gaussian noise and every lambda > 0, at all steps while data only grow (m = 1), f
-    still or not: (1) speaks of the values f_s(x_s) when they were observed. For windows give the ``horizon`` T: a
-    window begins at one of T steps (m = T). For a function that moves by at most ``drift`` V within what is held,
-    ||f_t(X) - y|| <= rho + V sqrt(n) takes the place of (1); B then bounds the norm of f_t alone.
+    Valid for conditionally R-sub-Gaussian noise and every lambda > 0, at all steps while data only grow (m = 1), also
+    if f changes: (1) concerns the values f_s(x_s) when they were observed. For windows give the ``horizon`` T: a
+    window begins at one of T steps (m = T). For a function that moves by at most ``drift`` V among the observations
+    held, ||f_t(X) - y|| <= rho + V sqrt(n) replaces (1); B then bounds the norm of f_t alone.
 
     Args:
         rkhs_bound, noise_scale, delta: B, R (None: sqrt(lambda)) and delta.
@@ -74,7 +110,7 @@ class DualMixtureWidth(Width):
     Cost: O(N^3) a step for N arms.
 
     Raises ValueError unless B >= 0, R > 0, 0 < delta < 1, V >= 0 and ``horizon`` (if given) is an integer >= 1; in a
-    call, for a model that is no ``ArmGP`` or drifts: its ridge regression is another.
+    call, for a model that is not an ``ArmGP``, or one that drifts and so is not the ridge regression above.
     """
 
     def __init__(
@@ -85,15 +121,13 @@ class DualMixtureWidth(Width):
         horizon: int | None = None,
         drift: Parameter = 0.0,
     ) -> None:
-        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked_scale(noise_scale)
-        self.delta = checked(validation.probability, "delta", delta)
+        super().__init__(rkhs_bound, noise_scale, delta)
         self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
         self.drift = checked(validation.non_negative, "drift", drift)
 
     @torch.no_grad()
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """The least width that reaches both bounds at every arm."""
+        """The largest distance of a bound from the mean, over the arms, in units of sigma."""
         lower, upper = self.bounds(model)
         assert isinstance(model, ArmGP)
         mean, variance = model.marginals()
@@ -112,20 +146,15 @@ class DualMixtureWidth(Width):
             torch.as_tensor(value, dtype=noise.dtype, device=noise.device)
             .expand(model.batch_shape)
             .reshape(-1, 1)
-            for value in (
-                like(noise, self.rkhs_bound),
-                scale_of(model.noise_variance, self.noise_scale),
-                like(noise, self.delta),
-                like(noise, self.drift),
-            )
+            for value in (*self.constants(model), like(noise, self.drift))
         )
         explained, gain = _fit(data, noise)  # c K / R^2 = K / lambda
         squared = data.squares - explained + 2 * R**2 * (gain + log(self._events / delta))
         radius = squared.clamp_min(0).sqrt() + V * data.number.sqrt()
-        alone = (
+        by_norm = (
             B * data.prior.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
-        )  # (2) without (1), alpha to infinity
-        lower, upper = [-alone], [alone]
+        )  # (2) alone: alpha to infinity
+        lower, upper = [-by_norm], [by_norm]
         for ridge in _RIDGES:
             alpha = ridge * noise
             mean, variance = _regression(data, alpha)
@@ -133,9 +162,9 @@ class DualMixtureWidth(Width):
             reach = ((radius**2 + alpha * B**2 - left).clamp_min(0) / alpha).sqrt() * variance.sqrt()
             lower.append(mean - reach)
             upper.append(mean + reach)
-        of_batch = (*model.batch_shape, -1)
+        shape = (*model.batch_shape, -1)
         low, high = torch.stack(lower).amax(0), torch.stack(upper).amin(0)
-        return (data.prior_mean + low).reshape(of_batch), (data.prior_mean + high).reshape(of_batch)
+        return (data.prior_mean + low).reshape(shape), (data.prior_mean + high).reshape(shape)
 
 
 def _data(model: ArmGP) -> _Data:
@@ -163,7 +192,7 @@ def _fit(data: _Data, ridge: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _regression(data: _Data, ridge: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the posterior with this noise variance, over the arms: (b, N) each."""
+    """Posterior mean and variance of the arms at noise variance ``ridge``: (b, N) each."""
     inverse = 1 / (data.values + ridge)
     mean = (data.cross @ (inverse * data.rewards).unsqueeze(-1)).squeeze(-1)
     explained = (data.cross**2 @ inverse.unsqueeze(-1)).squeeze(-1)

@@ -1,32 +1,16 @@
-"""Confidence widths for a reward function of bounded RKHS norm, and a wrapper for drift.
+"""Widths: the interface, and the widths for a function of bounded RKHS norm while data only grow.
 
-A width multiplies the posterior standard deviation sigma: with probability at least 1 - delta,
-
-    |f(x) - mu_{t-1}(x)| <= width_t sigma_{t-1}(x)    for every arm x and every step t.
-
-Papers write it beta_t (Chowdhury & Gopalan, Zhou & Shroff), sqrt(beta_t) (Srinivas et al.) or v_t (GP-TS);
-BoTorch's ``beta`` is its square. Widths for windows and restarts are in ``forgetting_widths.py``, for functions drawn
-from the prior in ``prior_widths.py``.
-
-| symbol | argument | meaning |
-|---|---|---|
-| B | ``rkhs_bound`` | bound on the RKHS norm of f minus the prior mean, >= 0 |
-| R | ``noise_scale`` | sub-Gaussian scale of the noise (its standard deviation, if Gaussian), > 0; None: sqrt(lambda) |
-| delta | ``delta`` | failure probability, in (0, 1) |
-| lambda | ``model.noise_variance`` | regulariser of the model |
-| gamma_n | ``gain`` | a provider from ``information_gain.py`` |
-
-Each may be a number or a tensor that broadcasts to the model's batch shape, for example one B per candidate prior. A
-value out of range raises ValueError at construction, an integer step below 1 in the call. A call costs O(1) and does
-not synchronise with the device, if the tensors are on the model's device.
-
-By default, ``Width.bind`` reads R from the model and a window or an interval from the forgetting rule. A value that
-contradicts the rule is a ValueError when the policy is built.
+The head of the package has the definition of a width and the symbols. Other conditions have their own files:
+``forgetting_widths.py`` for functions that change and models that forget, ``mixture_widths.py`` for bounds without a
+separate term for the norm, ``prior_widths.py`` for functions drawn from the prior.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,28 +18,20 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.theory.information_gain import GainProvider, RealisedGain
-from bandits_torch.theory.parameters import (
-    Parameter,
-    check_step,
-    checked,
-    checked_scale,
-    clock,
-    like,
-    log,
-    scale_of,
-)
 
+Parameter = float | Tensor  # a tensor has one value per member of a model's batch
 _FORMS = ("theory", "printed")
 
 
 class Width(Described, ABC):
-    """A rule for the number that multiplies sigma; a rule of one's own says ``at``."""
+    """A rule for the number that multiplies sigma. Subclasses implement ``at``."""
 
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """``at`` a step that is looked at: ValueError for an integer below 1, and for a width that is not ``bind``-ed
-        but must be."""
+        """``at``, after checks: ValueError for an integer step below 1, and for a width that needs ``bind`` first."""
         check_step(step)
         self.check_bound()
         return self.at(step, model)
@@ -66,7 +42,7 @@ class Width(Described, ABC):
 
         Args:
             step: 1, 2, ... since the last restart, an integer or an integer tensor that broadcasts to
-                ``model.batch_shape``; n = step - 1 observations have been made since.
+                ``model.batch_shape``. n = step - 1 observations have been made since then.
             model: the model whose sigma the width multiplies.
 
         Returns:
@@ -74,8 +50,10 @@ class Width(Described, ABC):
         """
 
     def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
-        """(A, P, Q) with ``at`` = A + sqrt(P g + Q) at these steps, (k, 1), g the model's realised information gain;
-        None for a width that reads more of the model, or something else. For blocks of steps that are compiled."""
+        """(A, P, Q) with ``at`` = A + sqrt(P g + Q) at these steps, (k, 1), g the model's realised information gain.
+
+        None for a width of another form. Compiled blocks of steps use it.
+        """
         return None
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
@@ -86,11 +64,30 @@ class Width(Described, ABC):
         return self
 
     def check_bound(self) -> None:
-        """Raise ValueError for a width that must read something from a policy's rule and is in no policy."""
+        """Raise ValueError if the width needs a value from a policy's forgetting rule and has not been bound to one."""
+
+
+class WidthAround(Width):
+    """Base of widths that modify another one, ``base``."""
+
+    base: Width
+
+    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
+        """A copy around the bound ``base``."""
+        base = self.base.bind(model, forgetting)
+        if base is self.base:
+            return self
+        bound = copy.copy(self)
+        bound.base = base
+        return bound
+
+    def check_bound(self) -> None:
+        """Check ``base``."""
+        self.base.check_bound()
 
 
 class ConstantWidth(Width):
-    """width = c, a number >= 0: for tuning. No theorem holds it.
+    """width = c, a number >= 0, for tuning. No theorem covers it.
 
     Raises ValueError unless c >= 0.
     """
@@ -99,12 +96,27 @@ class ConstantWidth(Width):
         self.value = checked(validation.non_negative, "value", value)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """c, whatever the step."""
+        """c at every step."""
         return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
 
     def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any]:
-        """c alone."""
+        """(c, 0, 0)."""
         return self.at(step, model), 0.0, 0.0
+
+
+class NormWidth(Width):
+    """Base of widths for a function of bounded RKHS norm: checks B, R and delta."""
+
+    def __init__(self, rkhs_bound: Parameter, noise_scale: Parameter | None, delta: Parameter) -> None:
+        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+        given = noise_scale is not None
+        self.noise_scale = checked(validation.positive, "noise_scale", noise_scale) if given else None
+        self.delta = checked(validation.probability, "delta", delta)
+
+    def constants(self, model: OnlineModel) -> tuple[Parameter, Parameter, Parameter]:
+        """(B, R, delta) for arithmetic with the model's noise variance."""
+        noise = model.noise_variance
+        return like(noise, self.rkhs_bound), scale_of(noise, self.noise_scale), like(noise, self.delta)
 
 
 class SrinivasRKHSWidth(Width):
@@ -112,8 +124,7 @@ class SrinivasRKHSWidth(Width):
 
     Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
     beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
-    lambda = R^2, growing data, and the maximum gain gamma_n. Very loose:
-    included for comparison.
+    lambda = R^2, growing data, and the maximum gain gamma_n. Very loose: it is here for comparison.
 
     Args:
         rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
@@ -134,19 +145,19 @@ class SrinivasRKHSWidth(Width):
         return torch.sqrt(2 * B**2 + 300 * self.gain(step - 1, model) * torch.log(t / delta) ** 3)
 
 
-class SelfNormalisedWidth(Width):
-    """Base of the widths that follow from Chowdhury & Gopalan's Theorem 1.
+class SelfNormalisedWidth(NormWidth):
+    """Base of the widths that follow from Theorem 1 of Chowdhury & Gopalan 2017.
 
     ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou &
     Shroff 2021, equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2).
-    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T; for
-    lambda >= 1 it is the wider one and thus valid too. For lambda < 1 it lacks the factor 1/sqrt(lambda) and does not
-    cover, although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
-    m (``_events``) is the number of events in the union bound, of probability delta/m each.
+    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T. For
+    lambda >= 1 it is the wider form, and so valid too. For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not
+    valid, although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
+    m (``_events``) is the number of events in the union bound, each of probability delta/m.
     """
 
     _events = 1
-    _most: int | None = None  # observations there can be
+    _most: int | None = None  # the largest number of observations held; None: no limit
 
     def __init__(
         self,
@@ -156,9 +167,7 @@ class SelfNormalisedWidth(Width):
         gain: GainProvider,
         form: str = "theory",
     ) -> None:
-        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked_scale(noise_scale)
-        self.delta = checked(validation.probability, "delta", delta)
+        super().__init__(rkhs_bound, noise_scale, delta)
         validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain, self.form = gain, form
@@ -167,7 +176,7 @@ class SelfNormalisedWidth(Width):
         """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
         noise, w = model.noise_variance, self._most
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
-        points: int | Tensor = 0  # of a provider that asks the model, and so launches nothing for them
+        points: int | Tensor = 0  # a gain that reads the model ignores them: nothing is launched
         if getattr(self.gain, "counts_points", True):
             points = (
                 step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
@@ -181,15 +190,13 @@ class SelfNormalisedWidth(Width):
         return B + scale_of(noise, self.noise_scale) / torch.sqrt(noise) * deviation
 
     def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
-        """Both forms, where the gain is the realised one."""
+        """Both forms, if the gain is the realised one."""
         if type(self.gain) is not RealisedGain:
             return None
-        noise = model.noise_variance
-        B, log_term = like(noise, self.rkhs_bound), log(self._events / like(noise, self.delta))
+        B, R, delta = self.constants(model)
         printed = self.form == "printed"
-        R = scale_of(noise, self.noise_scale)
-        P = 2 * R**2 / (1.0 if printed else noise)
-        return B, P, P * (log_term + printed)
+        P = 2 * R**2 / (1.0 if printed else model.noise_variance)
+        return B, P, P * (log(self._events / delta) + printed)
 
 
 class IGPWidth(SelfNormalisedWidth):
@@ -207,35 +214,48 @@ class IGPWidth(SelfNormalisedWidth):
 
 
 class GPTSWidth(SelfNormalisedWidth):
-    """GP-TS: v_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(2/delta)), scale of the sampled function.
+    """GP-TS: v_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(2/delta)), the scale of the sampled function.
 
     Source: Chowdhury & Gopalan 2017, Algorithm 2 (f_t ~ GP(mu_{t-1}, v_t^2 k_{t-1})) and Lemma 6; equals
     their v_t. Printed: B + R sqrt(2 (gamma_{t-1} + 1 + ln(2/delta))), ``form="printed"``, for lambda >= 1.
     As a confidence band it fails with probability at most delta/2; the other half covers the sampling. Validity and
-    arguments: as ``IGPWidth``.
+    arguments are those of ``IGPWidth``.
     """
 
     _events = 2
 
 
-class RealisedInformationWidth(Width):
-    """width_t = sqrt(B^2 + (R^2 / lambda) (log det(I + K_{t-1}/lambda) + 2 ln(m/delta))).
+class BKBWidth(NormWidth):
+    """BKB: width_t = 2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B.
 
-    For your own index policies; no recipe uses it. No paper has a symbol for it. Source: the likelihood-ratio
-    supermartingale, mixed over GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this
-    kind): with V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)),
-    and |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). Never above ``IGPWidth`` in its theory form with the
-    realised gain, as sqrt(a^2 + b^2) <= a + b.
+    d_t = sum_s sigma~_t^2(x_s) over the observations, sigma~ with its 1/lambda (the model's
+    ``effective_dimension``); l_t = 1 + ln(1 + kappa^2 t / lambda), kappa^2 = max k(x, x).
 
-    Valid for R-sub-Gaussian noise and every lambda > 0, simultaneously at all steps while data only grow (m = 1). With
-    windows, or a function that changes independently of the noise, use a union bound over steps: m = T, the
-    ``horizon``. Over M restart intervals, pass delta/M.
+    Source: Calandriello et al. 2019, Theorem 2; equals their beta~_t / sqrt(lambda), since theirs multiplies
+    sigma~ = sigma / sqrt(lambda). Correction: the print has l_t = ln(kappa^2 t), ``form="printed"``, which is 0 at
+    t = kappa = 1 and ignores lambda, while its source, equation 6, has 1 + ln(|K| / lambda + 1) with
+    |K| <= kappa^2 t.
+    Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once with probability 1 - delta, if the
+    model's variances are within a factor alpha of the exact ones (``LeverageSampling.theory``). Loose:
+    ``RealisedInformationWidth`` is several times narrower, but proved for the exact posterior only.
 
     Args:
-        rkhs_bound, noise_scale, delta: B, R, delta.
-        horizon: T >= 1, for windows and changing functions; None for growing data and a fixed function.
+        rkhs_bound, noise_scale, delta: B (their F), R (their xi; None: the square root of the model's lambda), delta.
+        form: ``"theory"`` (default) or ``"printed"``.
+        stretch: C >= 1, for batch BKB, where means are frozen while variances fall by a factor of up to C. The
+            width is multiplied by sqrt(C), since sigma_frozen^2 <= (1 + sum sigma~^2(x_s) / lambda) sigma_now^2.
+        bound_is_guess: B is a first guess F_0 of an unknown norm. The width uses the least F_0 2^k that the data do
+            not refute: some w with ||w|| <= F_0 2^k lies in the theorem's confidence set,
+            ||w - w~_t||_A~ <= beta~_t(F_0 2^k). The paper says only that "standard guess-and-double techniques can
+            be applied"; this is our reading. The noise enters the set in the same way for every guess, so delta is
+            not split: with probability 1 - delta no guess at or above the norm is ever refuted, and the width stays
+            below the one for twice the norm (or for F_0). Until a guess below the norm is refuted its width is too
+            small, and an arm whose value only a larger norm explains may not be played. The theorem's regret bound
+            holds from the first guess at or above the norm. ``a_gp_ucb`` instead raises its bound with time,
+            regardless of the data.
 
-    Raises ValueError unless B >= 0, R > 0, 0 < delta < 1 and ``horizon`` (if given) is an integer >= 1.
+    Cost: O(m^3). Raises ValueError unless B >= 0 (> 0 for a guess), R > 0 and 0 < delta < 1, and when called with a
+    model that is not a ``SketchedGP``.
     """
 
     def __init__(
@@ -243,54 +263,141 @@ class RealisedInformationWidth(Width):
         rkhs_bound: Parameter,
         noise_scale: Parameter | None,
         delta: Parameter,
-        horizon: int | None = None,
+        form: str = "theory",
+        stretch: float = 1.0,
+        bound_is_guess: bool = False,
     ) -> None:
-        self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
-        self.noise_scale = checked_scale(noise_scale)
-        self.delta = checked(validation.probability, "delta", delta)
-        self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
+        validation.instance("bound_is_guess", bound_is_guess, bool, "True or False")
+        if bound_is_guess:
+            checked(validation.positive, "rkhs_bound", rkhs_bound)
+        super().__init__(rkhs_bound, noise_scale, delta)
+        self.bound_is_guess = bound_is_guess
+        validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
+        self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
+        """The formula above, times sqrt(C). For a guess, B is the least F_0 2^k that is not refuted."""
+        if not isinstance(model, SketchedGP):
+            raise ValueError(f"model must be a SketchedGP for BKB's width, got {type(model).__name__}")
         noise = model.noise_variance
-        B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
-        R = scale_of(noise, self.noise_scale)
-        log_det = 2 * model.information_gain
-        return torch.sqrt(B**2 + R**2 / noise * (log_det + 2 * log(self._events / delta)))
+        B, R, delta = self.constants(model)
+        t, kappa2 = clock(step, model), model.largest_prior_variance
+        growth = (
+            torch.log(kappa2 * t).clamp_min(0)
+            if self.form == "printed"
+            else 1 + torch.log1p(kappa2 * t / noise)
+        )
+        noise_part = torch.sqrt(model.sampling.alpha * growth * model.effective_dimension - log(delta))
+        bias = 1 + 1 / math.sqrt(1 - model.sampling.epsilon)
+        for_noise = math.sqrt(self.stretch) * 2 * R / torch.sqrt(noise) * noise_part
+        per_norm = math.sqrt(self.stretch) * bias
+        if self.bound_is_guess:
+            B = noise.new_ones(model.batch_shape) * B
+            # Refuted: the ball of radius B does not meet the confidence set.
+            while bool((refuted := model.distance_to_ball(B) > for_noise + per_norm * B).any()):
+                B = torch.where(refuted, 2 * B, B)
+        return for_noise + per_norm * B
 
 
-class DriftAwareWidth(Width):
-    """base + V sqrt(n / lambda): n observations are held, and f moved by at most V since the oldest.
+class GPBUCBWidth(WidthAround):
+    """GP-BUCB: exp(C) base, with C = (B - 1) gamma_n / n, a bound on the information in B - 1 pending pulls.
 
-    Source: the bias of the posterior mean is sum_s a_s (f_s(x_s) - f_t(x_s)) with a_s = C(x, x_s)/lambda;
-    lambda sum_s a_s^2 <= sigma^2(x) and Cauchy-Schwarz give |bias(x)| <= V sqrt(n/lambda) sigma(x).
-    Valid if V bounds max_x |f_s(x) - f_t(x)| between the current step t and every step s of an observation held, and if
-    ``base`` is valid for every f_t: its B bounds the norm of every f_t, and a ``RealisedInformationWidth`` has a
-    ``horizon``.
+    The mean uses the rewards learned; the deviation sigma_{t-1} also counts the pending pulls:
+    sigma_learned(x) / sigma_{t-1}(x) = exp(I(f(x); pending | learned)) <= exp(C), I the conditional mutual
+    information. So if the base is valid, |f - mu| <= base sigma_learned, then |f - mu| <= exp(C) base sigma_{t-1},
+    and regret is at most exp(C) times that of one choice at a time.
+
+    Source: Desautels, Krause & Burdick 2014 (JMLR 15), section 4. It equals the root of their
+    beta_t = exp(2 C) alpha_fb[t], with their C after uncertainty sampling: each of its n pulls takes the largest
+    variance, so the gains do not increase, the last is at most gamma_n / n, and no later pull gains more.
+
+    Valid if ``base`` counts the learned rewards alone (widths are evaluated at the step after the last reward), at most
+    B - 1 pulls are pending at a choice, the model holds n observations chosen by ``uncertainty_sampling`` and forgets
+    nothing, and the kernel has no time part. With drift or forgetting, or without the first n pulls, no theorem holds.
+    For many pending pulls the factor is large; in practice it is often set to a constant such as 1 (their section 6).
 
     Args:
-        base: the width for a function without drift.
-        drift: V >= 0, in units of reward.
+        base: the width for one choice at a time.
+        count: B, the number of choices without a reward between them, or of questions open at once.
+        initial: n.
+        gain: a provider of gamma_n. The argument needs the gain of the first n pulls only, which
+            ``MaximumGain(..., max_points=n, upper_bound=False)`` gives. ``RealisedGain`` counts all data held now and
+            is not valid here.
 
-    Raises ValueError for a negative drift.
+    Raises ValueError for a ``base`` that is not a width, and integers below 1.
     """
 
-    def __init__(self, base: Width, drift: Parameter) -> None:
+    def __init__(self, base: Width, count: int, *, initial: int, gain: GainProvider) -> None:
         validation.instance("base", base, Width, "a Width")
-        self.base = base
-        self.drift = checked(validation.non_negative, "drift", drift)
+        validation.function("gain", gain, "a provider of information gain, such as MaximumGain(...)")
+        self.base, self.gain = base, gain
+        self.count = validation.positive_integer("count", count)
+        self.initial = validation.positive_integer("initial", initial)
 
-    def bind(self, model: OnlineModel, forgetting: Any) -> Width:
-        """Around the base as the policy uses it."""
-        base = self.base.bind(model, forgetting)
-        return self if base is self.base else DriftAwareWidth(base, self.drift)
-
-    def check_bound(self) -> None:
-        """The base's."""
-        self.base.check_bound()
+    def information(self, model: OnlineModel) -> Tensor:
+        """C, broadcasting to ``model.batch_shape``."""
+        return (self.count - 1) * self.gain(self.initial, model) / self.initial
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """base + V sqrt(n / lambda), n = ``model.num_observations``."""
-        noise = model.noise_variance
-        n = model.num_observations.to(noise)
-        return self.base.at(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)
+        """exp((B - 1) gamma_n / n) base."""
+        return self.information(model).exp().to(model.noise_variance) * self.base.at(step, model)
+
+
+@torch.no_grad()
+def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tensor:
+    """``count`` arms, ``count x batch_shape``, each of the largest variance after the ones before it are observed.
+
+    The choice needs no reward: pull them all, learn, and ``GPBUCBWidth`` holds from then on. The model does not
+    change. Source: Desautels, Krause & Burdick 2014, section 4. Cost: one step of the model for each arm.
+
+    Args:
+        model: over arms, such as ``ArmGP``.
+        count: n >= 1.
+        time: time of the pulls, for a model that drifts.
+
+    Raises ValueError for a model that is not over arms, and a ``count`` below 1.
+    """
+    validation.instance("model", model, ArmModel, "a model over arms")
+    validation.positive_integer("count", count)
+    chosen = []
+    with model.provisional():
+        for _ in range(count):
+            chosen.append(model.marginals(time if model.drifts else None)[1].argmax(-1))
+            model.expect_arms(chosen[-1], time)
+    return torch.stack(chosen)
+
+
+def checked(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
+    """``check(name, value)`` for a number, or for each entry of a tensor (which is returned as it is)."""
+    if not isinstance(value, Tensor):
+        return check(name, value)
+    for entry in value.flatten().tolist():
+        check(name, entry)
+    return value
+
+
+def scale_of(noise: Tensor, noise_scale: Parameter | None) -> Parameter:
+    """R as given, or else sqrt(lambda), lambda = ``noise``."""
+    return noise.sqrt() if noise_scale is None else like(noise, noise_scale)
+
+
+def check_step(step: int | Tensor) -> None:
+    """Check that an integer step is at least 1. A tensor is not checked: that would synchronise with the device."""
+    if not isinstance(step, Tensor):
+        validation.positive_integer("step", step)
+
+
+def clock(step: int | Tensor, model: OnlineModel) -> Tensor:
+    """The step as a tensor with the dtype and device of the model's noise variance."""
+    noise = model.noise_variance
+    return step.to(noise) if isinstance(step, Tensor) else noise.new_full((), step)
+
+
+def like(noise: Tensor, value: Parameter) -> Parameter:
+    """A parameter ready for arithmetic with ``noise``: tensors in its dtype and on its device."""
+    return value.to(noise) if isinstance(value, Tensor) else value
+
+
+def log(value: Parameter) -> Parameter:
+    """Natural logarithm of a number or a tensor."""
+    return torch.log(value) if isinstance(value, Tensor) else math.log(value)

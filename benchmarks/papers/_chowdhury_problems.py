@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import Problem, make, recipes
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.kernels.arm_covariance import estimate_covariance
+from bandits_torch.kernels.arms import estimate_covariance
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies import Policy
 from bandits_torch.problems.simulated import covariance, regularised_norm

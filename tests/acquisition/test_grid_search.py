@@ -10,7 +10,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import recipes
 from bandits_torch.acquisition import PathwisePointDraw
-from bandits_torch.acquisition.grid_search import GridSearch
+from bandits_torch.acquisition.point_search import GridSearch
 from bandits_torch.domain import Domain
 from bandits_torch.policies import Observation
 
@@ -96,7 +96,7 @@ def test_many_points_are_looked_at_in_parts(monkeypatch) -> None:
         return policy.choose(5).arm
 
     whole = played()
-    monkeypatch.setattr("bandits_torch.acquisition.grid_search._AT_ONCE", 7)
+    monkeypatch.setattr("bandits_torch.acquisition.point_search._AT_ONCE", 7)
     torch.testing.assert_close(played(), whole)
 
 

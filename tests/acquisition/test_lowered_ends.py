@@ -4,7 +4,7 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
-from bandits_torch.acquisition.lowered_ends import LoweredEnds
+from bandits_torch.acquisition.point_search import LoweredEnds
 
 
 class Flat(AcquisitionFunction):

@@ -10,7 +10,7 @@ from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.policies import Observation
-from bandits_torch.theory.simultaneous_widths import mean_excess, simultaneous_width
+from bandits_torch.theory.prior_widths import mean_excess, simultaneous_width
 from tests.reference import plain_band
 from tests.reference.dense_arm_gp import DenseArmGP
 

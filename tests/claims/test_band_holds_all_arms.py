@@ -4,7 +4,7 @@ and the regret keeps below the bound that follows from it."""
 import pytest
 import torch
 
-from bandits_torch.theory.simultaneous_widths import mean_excess, simultaneous_width
+from bandits_torch.theory.prior_widths import mean_excess, simultaneous_width
 from tests.reference.simulate_coverage import CovarianceGP
 
 RUNS, ARMS, STEPS, DRAWS, NOISE = 300, 40, 40, 99, 0.1

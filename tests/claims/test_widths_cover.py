@@ -9,17 +9,11 @@ import math
 import pytest
 import torch
 
-from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
+from bandits_torch.theory.forgetting_widths import DriftAwareWidth, RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
+from bandits_torch.theory.mixture_widths import RealisedInformationWidth
 from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth, SrinivasBayesianWidth
-from bandits_torch.theory.widths import (
-    ConstantWidth,
-    DriftAwareWidth,
-    GPTSWidth,
-    IGPWidth,
-    RealisedInformationWidth,
-    SrinivasRKHSWidth,
-)
+from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, SrinivasRKHSWidth
 from tests.reference.simulate_coverage import CovarianceGP, coverage, width_needed
 
 RUNS, ARMS, STEPS, WINDOW = 200, 50, 120, 30

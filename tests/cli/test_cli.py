@@ -310,7 +310,7 @@ def test_every_problem_and_policy_has_a_line():
     output = call("list").output
     words = " ".join(output.split())
     assert "switching Gaussian-process draws that are replaced" in words
-    assert "random Uniformly random arms: the floor of every race." in words
+    assert "random Uniformly random arms: the baseline of every race." in words
     begins = {line.split(maxsplit=1)[0]: line for line in output.splitlines() if line and line[0] != " "}
     assert begins.keys() >= problems.PROBLEMS.keys() | recipes.RECIPES.keys()
     assert all(" " in line for line in begins.values())
@@ -323,7 +323,7 @@ def test_one_name_is_described_with_its_options_and_their_defaults():
     assert rows["window"].strip() == "None"
     assert rows["delta"].strip() == "0.1"
     assert (
-        "Told of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, rkhs_variation_budget."
+        "Uses of the problem: kernel, noise_variance, prior_mean, horizon, rkhs_bound, rkhs_variation_budget."
         in policy
     )
     assert "replicates" not in rows  # a flag of its own

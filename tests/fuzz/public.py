@@ -939,7 +939,7 @@ def valid(name: str) -> dict[str, Any]:
 def kind_of(name: str, argument: str) -> Any:
     """Strategy of bad values; None for an argument that takes anything."""
     room, _, recipe = name.partition(".")
-    looked_at = recipes.registered(recipe).told if room == "recipes" and recipe in recipes.RECIPES else KINDS
+    looked_at = recipes.registered(recipe).uses if room == "recipes" and recipe in recipes.RECIPES else KINDS
     if argument in ("kernel", "noise_variance") and argument not in looked_at:
         return None
     kind, parameter = given_kind(name, argument), parameters(name)[argument]

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch.integrations.population import gains
-from bandits_torch.integrations.population.population import Population, _View
-from bandits_torch.integrations.population.ranges import Categories, Numbers, Space
+from bandits_torch.integrations.population import Population, _draws, _View, levelled, mixture_of_gains
+from bandits_torch.integrations.ranges import Categories, Numbers, Space
 from tests.reference import plain_gains
 
 
@@ -27,15 +26,15 @@ def test_levelled_gains_are_normal_scores_among_those_of_their_time():
         torch.tensor([9, 8, 1, 1, -math.inf, 0.1, 0.2]),
     )
     expected = plain_gains.normal_scores(time.tolist(), gain.tolist())
-    assert torch.allclose(gains.levelled(time, gain.double()), torch.tensor(expected))
+    assert torch.allclose(levelled(time, gain.double()), torch.tensor(expected))
 
 
 def test_levelled_gains_do_not_see_a_unit_nor_how_far_a_broken_run_fell():
     _, time, gain = data()
-    assert torch.equal(gains.levelled(time, gain), gains.levelled(time, 1e6 * gain - 3))
+    assert torch.equal(levelled(time, gain), levelled(time, 1e6 * gain - 3))
     worst, worse = gain.clone(), gain.clone()
     worst[4], worse[4] = -math.inf, gain.min() - 1.0
-    assert torch.equal(gains.levelled(time, worst), gains.levelled(time, worse))
+    assert torch.equal(levelled(time, worst), levelled(time, worse))
 
 
 @pytest.mark.parametrize("with_pending", [False, True])
@@ -44,8 +43,8 @@ def test_the_mixture_is_the_weighted_mixture_of_processes_written_out(with_pendi
     place = torch.tensor([[0.3, 0.6]]).double()
     pending = [([0.2, 0.7], 2.5), ([0.9, 0.1], 3.0)] if with_pending else []
     told = torch.tensor([[*x, t] for x, t in pending]).double().unsqueeze(0) if pending else None
-    model = gains.mixture_of_gains(X, time, y, told, seed=3)
-    theta = gains._draws(2, 3)
+    model = mixture_of_gains(X, time, y, told, seed=3)
+    theta = _draws(2, 3)
     each = [
         plain_gains.posterior(X.tolist(), time.tolist(), y.numpy(), place[0].tolist(), 3.5, row, ())
         for row in theta.tolist()
@@ -67,12 +66,12 @@ def test_the_mixture_is_the_weighted_mixture_of_processes_written_out(with_pendi
 
 def test_one_process_alone_counts_pending_stretches_exactly(monkeypatch):
     X, time, y = data()
-    monkeypatch.setattr(gains, "_DRAWN", 1)
-    monkeypatch.setattr(gains, "_KEPT", 1)
+    monkeypatch.setattr("bandits_torch.integrations.population._DRAWN", 1)
+    monkeypatch.setattr("bandits_torch.integrations.population._KEPT", 1)
     pending = [([0.2, 0.7], 2.5), ([0.35, 0.5], 3.0)]
     told = torch.tensor([[*x, t] for x, t in pending]).double().unsqueeze(0)
-    model = gains.mixture_of_gains(X, time, y, told)
-    (theta,) = gains._draws(2, 0).tolist()
+    model = mixture_of_gains(X, time, y, told)
+    (theta,) = _draws(2, 0).tolist()
     mean, variance, _ = plain_gains.posterior(
         X.tolist(), time.tolist(), y.numpy(), [0.3, 0.6], 3.5, theta, pending
     )
@@ -157,9 +156,7 @@ def test_what_is_maximised_is_the_bound_of_the_processes_about_the_prior_mean():
     then = torch.tensor(time).double() / 5.0
     target = plain_gains.normal_scores(then.tolist(), rates) + [off(c[0]) for c in columns]
     pending = [[o.columns[0], scaled([o.score])[0], o.time / 5.0] for o in others]
-    model = gains.mixture_of_gains(
-        inputs, then, torch.tensor(target), torch.tensor([pending]).double(), seed=2
-    )
+    model = mixture_of_gains(inputs, then, torch.tensor(target), torch.tensor([pending]).double(), seed=2)
     here = population.now["m1"]
     for x, value in zip(X[:, 0].tolist(), found.tolist(), strict=True):
         at = torch.tensor([[x, scaled([here.score])[0], here.time / 5.0]]).double()[:, None, None]
@@ -258,8 +255,8 @@ def test_until_gains_are_known_proposals_fill_the_cube():
 FIRST = """
 import sys
 
-from bandits_torch.integrations.population.population import Population
-from bandits_torch.integrations.population.ranges import Numbers, Space
+from bandits_torch.integrations.population import Population
+from bandits_torch.integrations.ranges import Numbers, Space
 
 population = Population(Space({"lr": Numbers(1e-4, 1.0, "both")}), 1.0)
 for time in range(4):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.kernels.arm_covariance import estimate_covariance
+from bandits_torch.kernels.arms import estimate_covariance
 from tests.kernels.test_temporal import OneColumn
 
 F64 = {"dtype": torch.float64}

@@ -14,8 +14,7 @@ from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import GPDraws
-from bandits_torch.theory.sketched_widths import BKBWidth
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory.widths import BKBWidth, ConstantWidth
 
 
 @pytest.fixture

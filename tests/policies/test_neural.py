@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.kernels.neural_tangent import NeuralTangentKernel
+from bandits_torch.kernels.arms import NeuralTangentKernel
 from bandits_torch.loop import run
 from bandits_torch.policies.opkb.neural import NeuralFeatures, forward, gram
 from bandits_torch.problems import DriftingCosine

@@ -18,7 +18,7 @@ from bandits_torch.policies.safe import NoSafeArmError, SafePolicy
 from bandits_torch.policies.safe_sets import Bounded, expanders, safe_set
 from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.problems import make
-from bandits_torch.theory.safety_widths import PosteriorSafetyWidth
+from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import dense_safe_set
 

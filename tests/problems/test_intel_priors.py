@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bandits_torch import make, recipes, run
-from bandits_torch.kernels.arm_covariance import estimate_covariance
+from bandits_torch.kernels.arms import estimate_covariance
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
 from bandits_torch.problems.joint_fit import without_noise
 from bandits_torch.streams import ReplicateStreams

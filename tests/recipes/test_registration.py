@@ -179,7 +179,7 @@ def uneven():
 @pytest.mark.parametrize("name", [name for name in SHIFTABLE if recipes.registered(name).one_mean])
 def test_a_prior_mean_that_differs_between_arms_is_averaged_with_a_warning(name):
     problem = uneven()
-    with pytest.warns(UserWarning, match=f"{name} has one prior_mean .* it is told the average, "):
+    with pytest.warns(UserWarning, match=f"{name} has one prior_mean .* it gets the average, "):
         policy = recipes.build(
             name, problem, replicates=1, horizon=20, **dict(recipes.registered(name).quick)
         )

@@ -3,8 +3,13 @@
 import pytest
 import torch
 
-from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
-from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain, optimal_design
+from bandits_torch.theory.optimal_design import (
+    estimated_gaps,
+    features_of_covariance,
+    fractional_gain,
+    optimal_design,
+    propensity_matrix,
+)
 
 
 def setup(num_arms: int = 15) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -5,22 +5,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
+from bandits_torch.theory.forgetting_widths import DriftAwareWidth, RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
+from bandits_torch.theory.mixture_widths import RealisedInformationWidth
 from bandits_torch.theory.prior_widths import (
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
     SrinivasBayesianWidth,
     SrinivasContinuousWidth,
 )
-from bandits_torch.theory.widths import (
-    ConstantWidth,
-    DriftAwareWidth,
-    GPTSWidth,
-    IGPWidth,
-    RealisedInformationWidth,
-    SrinivasRKHSWidth,
-)
+from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, SrinivasRKHSWidth
 from tests.reference.simulate_coverage import stand_in
 
 GAIN = RealisedGain()

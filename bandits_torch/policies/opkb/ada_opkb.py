@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bandits_torch.policies.opkb.blocks import BlockPolicy, Interval
-from bandits_torch.theory.inverse_propensity import estimated_gaps
+from bandits_torch.theory.optimal_design import estimated_gaps
 
 
 class AdaOPKB(BlockPolicy):

@@ -16,8 +16,12 @@ from bandits_torch.policies.opkb.features import FeatureSource
 from bandits_torch.policies.opkb.reward_units import RewardUnits
 from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
 from bandits_torch.streams import ReplicateStreams
-from bandits_torch.theory.inverse_propensity import estimated_gaps, propensity_matrix
-from bandits_torch.theory.optimal_design import optimal_design, optimal_exploration
+from bandits_torch.theory.optimal_design import (
+    estimated_gaps,
+    optimal_design,
+    optimal_exploration,
+    propensity_matrix,
+)
 
 _MOST_STRATEGIES = 40  # blocks of an epoch: 2^40 E steps
 _DESIGN_TOLERANCE = 1e-6  # of the objectives: regret a step, or nats

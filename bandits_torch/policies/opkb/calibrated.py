@@ -15,8 +15,12 @@ from bandits_torch.policies.opkb.change_detection import ShiryaevRoberts
 from bandits_torch.policies.opkb.drawing import draw
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.streams import ReplicateStreams
-from bandits_torch.theory.inverse_propensity import estimated_gaps
-from bandits_torch.theory.optimal_design import exploration_problem, features_of_covariance, optimal_design
+from bandits_torch.theory.optimal_design import (
+    estimated_gaps,
+    exploration_problem,
+    features_of_covariance,
+    optimal_design,
+)
 
 _TOLERANCE = 1e-6
 _MOST_FIRST_STEPS = 10**6

@@ -21,13 +21,13 @@ class Numbers:
     """The numbers from ``low`` to ``high``, both included.
 
     Attributes:
-        low, high: the ends; equal ends leave nothing to choose.
-        scale: "linear": equal differences are equal steps; "log": equal ratios are; "both": a model sees both, and
-            finds out which matters.
-        step: only multiples of it; 0: any number.
-        whole: whether values are integers. None: where the value that is replaced is one.
+        low, high: the ends; with equal ends there is nothing to choose.
+        scale: "linear": equal differences are equal distances; "log": equal ratios are; "both": a model gets both
+            scales as inputs, and learns which matters.
+        step: values are multiples of it; 0: any number.
+        whole: whether values are integers. None: if the value that is replaced is one.
 
-    Raises ValueError for ends that are no finite numbers or decrease, ``low`` <= 0 unless linear, another scale, and a
+    Raises ValueError for ends that are not finite or decrease, ``low`` <= 0 unless linear, another scale, and a
     negative step.
     """
 
@@ -47,22 +47,22 @@ class Numbers:
 
     @property
     def columns(self) -> int:
-        """How many columns of the unit cube it takes: 1, or 0 where there is nothing to choose."""
+        """Number of its columns in the unit cube: 1, or 0 if there is nothing to choose."""
         return int(self.high > self.low)
 
     def stepped(self, like: Any) -> bool:
-        """Whether only some places are values, for values of the type of ``like``."""
+        """Whether only some places in the column are values, for values of the type of ``like``."""
         return self.step > 0 or self._is_whole(like)
 
     def encode(self, value: Any) -> list[float]:
-        """The place of a value, clamped to the range; on a logarithmic scale unless that is linear."""
+        """The place of a value, clamped to the range; on a logarithmic scale unless ``scale`` is "linear"."""
         if not self.columns:
             return []
         low, high, here = (self._scaled(x) for x in (self.low, self.high, self._clamped(float(value))))
         return [(here - low) / (high - low)]
 
     def decode(self, columns: Sequence[float], like: Any) -> Any:
-        """The value at a place, an int or a float of Python, as ``whole`` says or as ``like`` is."""
+        """The value at a place, a Python int or float according to ``whole``, or to the type of ``like``."""
         value = self.low
         if self.columns:
             low, high = self._scaled(self.low), self._scaled(self.high)
@@ -76,7 +76,7 @@ class Numbers:
         return round(value) if whole else float(self._clamped(value))
 
     def linear(self, u: Tensor) -> Tensor:
-        """Places on the linear scale of those on the logarithmic one."""
+        """Places on the linear scale, from those on the logarithmic one."""
         ratio = math.log(self.high / self.low)
         return torch.expm1(ratio * u) / math.expm1(ratio)
 
@@ -97,7 +97,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Categories:
-    """A few values without order, of any type; each takes a column, 1 where it is the value.
+    """Unordered values of any type, one-hot: each has a column.
 
     Raises ValueError for no values.
     """
@@ -109,19 +109,19 @@ class Categories:
 
     @property
     def columns(self) -> int:
-        """How many columns of the unit cube it takes: one a value, or 0 where there is nothing to choose."""
+        """Number of its columns in the unit cube: one per value, or 0 if there is nothing to choose."""
         return len(self.values) if len(self.values) > 1 else 0
 
     def stepped(self, like: Any) -> bool:
-        """True: only some places are values."""
+        """True: only some places in its columns are values."""
         return True
 
     def encode(self, value: Any) -> list[float]:
-        """A one among zeros; zeros alone for a value that is none of them."""
-        return [float(type(value) is type(own) and value == own) for own in self.values][: self.columns]
+        """One-hot columns; all zeros for a value that is not in ``values``."""
+        return [float(type(value) is type(one) and value == one) for one in self.values][: self.columns]
 
     def decode(self, columns: Sequence[float], like: Any) -> Any:
-        """The value whose column is largest, the object given."""
+        """The object in ``values`` whose column is largest."""
         return self.values[max(range(self.columns), key=columns.__getitem__) if self.columns else 0]
 
 
@@ -132,18 +132,18 @@ class Space:
     """Ranges by name, side by side in one unit cube of D columns.
 
     Args:
-        ranges: at least one that leaves something to choose.
+        ranges: by name, at least one with something to choose.
 
     Attributes:
         dim: D.
 
-    Raises ValueError for ranges that leave nothing to choose.
+    Raises ValueError if no range has anything to choose.
     """
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
         self.ranges = dict(ranges)
         self.dim = sum(part.columns for part in self.ranges.values())
-        validation.require(self.dim > 0, "ranges", self.ranges, "such that there is something to choose")
+        validation.require(self.dim > 0, "ranges", self.ranges, "ranges with something to choose")
         self._both: list[tuple[int, Numbers]] = []
         self._numbers: list[int] = []
         start = 0
@@ -167,24 +167,26 @@ class Space:
         return found
 
     def snap(self, X: Tensor, like: Mapping[str, Any]) -> Tensor:
-        """Points (n, D) moved to where values are, each of the type of that in ``like``."""
+        """Points (n, D) rounded to values, each of the type of that in ``like``."""
         if not any(part.stepped(like.get(name)) for name, part in self.ranges.items()):
             return X
         return torch.tensor([self.encode(self.decode(x, like)) for x in X], dtype=X.dtype)
 
     def features(self, X: Tensor) -> Tensor:
-        """What a model sees of points (n, D): their columns, and the linear one of each range on both scales."""
+        """Inputs of a model at points (n, D): their columns, and a linear one for each range on both scales."""
         return torch.cat([X, *(part.linear(X[:, c : c + 1]) for c, part in self._both)], -1)
 
     def off_middle(self, X: Tensor) -> Tensor:
-        """How far points (n, D) are from the middle of the ranges of numbers, (n,): the mean of (2 x_j - 1)^2, 0 in the
-        middle of all and 1 where all are at their ends; 0 where there are categories alone."""
+        """Distance of points (n, D) from the middle of the ranges of numbers, (n,): the mean of (2 x_j - 1)^2.
+
+        It is 0 in the middle of all ranges, 1 at the ends of all, and 0 if there are categories only.
+        """
         if not self._numbers:
             return X.new_zeros(len(X))
         return (2 * X[:, self._numbers] - 1).square().mean(-1)
 
     def sample(self, n: int, seed: int) -> Tensor:
-        """n scrambled Sobol points (n, D); on ranges of both scales every other one is even on the linear one."""
+        """n scrambled Sobol points (n, D); for ranges of both scales, every second is uniform on the linear scale."""
         engine = torch.quasirandom.SobolEngine(self.dim, scramble=True, seed=seed)
         X = engine.draw(n, dtype=torch.float64)
         for c, part in self._both:

@@ -1,7 +1,9 @@
-"""Covariance between arms that have no coordinates: a matrix, given or estimated from past rewards."""
+"""Kernels over arms that are not a matter of distance: a covariance matrix, offsets of periods, a wide network."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,17 +18,16 @@ class ArmCovarianceKernel(Kernel):
     """k(i, j) = C_ij for inputs that are arm indices 0..N-1, stored as floats in one column.
 
     Args:
-        covariance: C, ``batch_shape x N x N``, symmetric and positive semi-definite; copied. It is a buffer:
-            it moves with ``.to()`` and is saved in ``state_dict``; it is not a parameter.
+        covariance: C, ``batch_shape x N x N``, symmetric and positive semi-definite. A copy is kept as a buffer:
+            it moves with ``.to()`` and is saved in ``state_dict``, but is not a parameter.
         kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``.
 
     Inputs are ``... x n x 1``. On the CPU they are checked to be whole numbers in 0..N-1; on other devices
     they are not checked, because a check would synchronise with the device. Cost: O(n m).
 
-    Raises:
-        ValueError: for a matrix that is not square, finite, symmetric (to sqrt(machine epsilon) times its
-            largest entry) or positive semi-definite (no eigenvalue below minus sqrt(machine epsilon) times
-            the largest); for an input that is not an arm's index.
+    Raises ValueError for a matrix that is not square, finite, symmetric (to sqrt(machine epsilon) times its
+    largest entry) or positive semi-definite (no eigenvalue below minus sqrt(machine epsilon) times the largest), and
+    for an input that is not an arm's index.
 
     Source: a Gaussian process over a finite set is its covariance matrix (Rasmussen & Williams 2006, section 2.2).
     """
@@ -94,13 +95,12 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
     Returns:
         N x N, symmetric and positive semi-definite.
 
-    Missing rewards: each column is centred by its own mean, and S_ij uses the n_ij rows where both arms have
+    Missing rewards: each column is centred by its mean, and S_ij uses the n_ij rows where both arms have
     a reward (0 where n_ij < 2). Such a matrix may be indefinite; negative eigenvalues of C are then set to 0,
     which can only raise variances. Cost: O(T N^2 + N^3).
 
-    Raises:
-        ValueError: for a table that is not two-dimensional, holds infinities, or has an arm with fewer than 2
-            rewards; for another shrinkage.
+    Raises ValueError for a table that is not two-dimensional, holds infinities, or has an arm with fewer than 2
+    rewards, and for another shrinkage.
     """
     validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and table.numel() > 0, "(T, N)")
@@ -125,19 +125,13 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
         squares = centred.square()
         spread = squares.T @ squares - n * mean_product.square()
         variance_of_sample = torch.where(n >= 2, n / (n - 1).clamp_min(1.0) ** 3, 0.0) * spread
-        amount = _off_diagonal_sum(variance_of_sample) / _off_diagonal_sum(sample.square())
-        amount = torch.nan_to_num(amount, nan=1.0).clamp(0.0, 1.0)  # 0 / 0: nothing off the diagonal
+        of_variances, of_squares = (
+            matrix.sum() - matrix.diagonal().sum() for matrix in (variance_of_sample, sample.square())
+        )
+        amount = torch.nan_to_num(of_variances / of_squares, nan=1.0).clamp(0.0, 1.0)  # 0 / 0: C is diagonal
     else:
         amount = torch.as_tensor(float(shrinkage), dtype=table.dtype, device=table.device)
-    return _nearest_psd((1 - amount) * sample + amount * variances)
-
-
-def _off_diagonal_sum(matrix: Tensor) -> Tensor:
-    return matrix.sum() - matrix.diagonal().sum()
-
-
-def _nearest_psd(matrix: Tensor) -> Tensor:
-    """The matrix with its negative eigenvalues set to 0."""
+    matrix = (1 - amount) * sample + amount * variances
     matrix = 0.5 * (matrix + matrix.mT)
     values, vectors = torch.linalg.eigh(matrix)
     if bool(values[0] >= 0):
@@ -168,3 +162,100 @@ def _checked(covariance: Tensor) -> Tensor:
         "positive semi-definite",
     )
     return symmetric.detach().clone()
+
+
+@validation.names_arguments
+class PeriodKernel(Kernel):
+    """h(p, p') = v if p = p', else 0: an independent offset for each period, shared by all arms.
+
+    In a sum with a kernel over arms (``arm_context_kernel(..., combine="sum")``) a reward is f(x) + b_p + noise with
+    independent b_p ~ N(0, v): batches, plates, days, operators. Rewards of one period are compared with each other,
+    and arms across periods through arms that were pulled in both. A control arm has a known f(x): give it a zero row
+    in an ``ArmCovarianceKernel``, and its rewards measure b_p up to noise.
+
+    Args:
+        variance: v >= 0, in squared units of reward: a number or a tensor of the batch shape. It is fixed, not a
+            parameter.
+        batch_shape: shape of a batch of kernels.
+        kwargs: passed to ``gpytorch.kernels.Kernel``.
+
+    Inputs are ``... x n x 1``, any number that identifies the period. Use float64 for times of a clock: at 1.7e9
+    seconds, float32 cannot tell two minutes apart. Cost: O(n m). Raises ValueError for a negative variance and for
+    inputs of more than one column.
+
+    Source: a random effect of a group in a linear mixed model, in the dual form (Rasmussen & Williams 2006,
+    section 2.7, of explicit basis functions).
+    """
+
+    variance: Tensor
+
+    def __init__(
+        self, variance: float | Tensor = 1.0, batch_shape: Sequence[int] = (), **kwargs: Any
+    ) -> None:
+        super().__init__(batch_shape=torch.Size(batch_shape), **kwargs)
+        like = variance if isinstance(variance, Tensor) else torch.empty((), dtype=torch.float64)
+        value = validation.finite_tensor("variance", validation.numbers("variance", variance, like))
+        validation.require(bool((value >= 0).all()), "variance", variance, "finite and >= 0")
+        self.register_buffer("variance", value.expand(self.batch_shape).clone())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """dtype of the variance."""
+        return self.variance.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the variance."""
+        return self.variance.device
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Covariance ``... x n x m`` (``... x n`` with ``diag``)."""
+        ok = x1.shape[-1] == 1 and x2.shape[-1] == 1
+        validation.shape_is("x1 of a period kernel", x1, ok, "(..., n, 1), a single column of periods")
+        if diag:
+            return self.variance.unsqueeze(-1) * (x1 == x2).squeeze(-1).to(self.variance)
+        return self.variance[..., None, None] * (x1 == x2.mT).to(self.variance)
+
+
+@validation.names_arguments
+class NeuralTangentKernel(Kernel):
+    """H(x, x') = lim <grad f(x), grad f(x')> / m for f = sqrt(m) W_L relu(W_{L-1} ... relu(W_1 x)), weights N(0, 2/m).
+
+    With S_0 = x^T x', n = |x| |x'|, t_l = arccos(S_l / n) and l = 0, ..., L - 2,
+
+        S_{l+1} = n (sin t_l + (pi - t_l) cos t_l) / pi,     H_{l+1} = H_l (pi - t_l) / pi + S_{l+1},   H_0 = S_0,
+
+    (Jacot et al. 2018; arc-cosine kernels of Cho & Saul 2009). H(x, x) = L |x|^2: set ``normalise`` for a bound of 1
+    on the unit sphere. The network has no biases, so H is homogeneous: scale the inputs to similar norms.
+
+    Args:
+        depth: L, number of weight matrices, >= 1; 1 gives the linear kernel.
+        normalise: divide by L.
+
+    Cost O(L n m) for n and m inputs.
+
+    Raises ValueError for a ``depth`` below 1.
+    """
+
+    is_stationary = False
+
+    def __init__(self, depth: int = 3, normalise: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.depth = validation.positive_integer("depth", depth)
+        self.normalise = normalise
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """H between two sets of inputs, ``... x n x m`` (``... x n`` with ``diag``)."""
+        first, second = x1.norm(dim=-1), x2.norm(dim=-1)
+        if diag:
+            inner, scale = (x1 * x2).sum(-1), first * second
+        else:
+            inner, scale = x1 @ x2.mT, first.unsqueeze(-1) * second.unsqueeze(-2)
+        covariance = tangent = inner
+        for _ in range(self.depth - 1):
+            cosine = (covariance / scale.clamp_min(1e-300)).clamp(-1.0, 1.0)
+            angle = torch.arccos(cosine)
+            share = (math.pi - angle) / math.pi
+            covariance = scale * ((1 - cosine.square()).clamp_min(0.0).sqrt() / math.pi + share * cosine)
+            tangent = tangent * share + covariance
+        return tangent / self.depth if self.normalise else tangent

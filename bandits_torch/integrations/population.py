@@ -1,0 +1,290 @@
+"""A schedule of hyperparameters for a population that trains, independent of the tool that runs it.
+
+The gains of members are modelled as Gaussian processes over hyperparameters and time, which propose the next values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from bandits_torch import validation
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.integrations.ranges import Space
+from bandits_torch.models.points.member_kernels import covariance, noisy
+from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.point_members import PointMembers
+
+_DRAWN = 32  # number of priors that are compared
+_KEPT = 6  # number of priors that predict
+_SHAPE = 1.0  # of the inverse gamma prior of a process's squared unit; targets have variance about 1
+_NEAR = 1.5  # intervals: gains are compared if they are no further apart in time
+_TAIL = 0.02  # least distance of a rank from the ends
+_MOST = 100  # number of gains held
+_FEWEST = 2  # number of gains from which there is a model
+_SAMPLES = 128  # number of candidates all over the cube
+_TRIED = 32  # number of latest hyperparameters that are candidates, each with a neighbour
+# Distances of neighbours, in sides of the cube: of the tried values first, then of the best candidates.
+_NEIGHBOURHOODS = (0.1, 0.05, 0.02)
+_BEST, _AROUND = 4, 8  # number of best candidates, and of neighbours of each
+_ENDS = 1.0  # loss expected at the ends of all ranges, in deviations of the gains of a time
+
+
+class Stretch(NamedTuple):
+    """A period of training that begins at a time.
+
+    Attributes:
+        columns: hyperparameters, in the unit cube of a ``Space``.
+        time: time at which it begins.
+        score: score of the member at that time.
+    """
+
+    columns: list[float]
+    time: float
+    score: float
+
+
+class Population:
+    """Members that train in parallel. It proposes hyperparameters for one that takes over the weights of another.
+
+    A member's gain is its change of score per unit of time since its last report. Gains are Gaussian processes over
+    hyperparameters, score and time (``mixture_of_gains``), and a proposal maximises
+
+        m0(x) + m(x) + width sqrt(v(x)),    m0(x) = -mean of (2 x_j - 1)^2 over the ranges of numbers,
+
+    at the score and time of the member whose weights are taken over. v counts the current stretches of other members
+    as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). m0 is the prior mean: a range is usually
+    given so that it contains the best value, and without m0 an upper bound begins at the ends, where uncertainty is
+    largest. Candidates are Sobol points, values tried before, and neighbours of the best. All are rounded to values, so
+    integers and categories are never relaxed. Until two gains are known, proposals are Sobol points.
+
+    Args:
+        space: of the hyperparameters.
+        interval: > 0, unit of time in which a gain is expected to change; about the time between reports.
+        width: >= 0, multiplies the standard deviation.
+        seed: seed of Sobol points and neighbours.
+
+    Attributes:
+        gains: stretches with their gains, oldest first, at most 100; minus infinity if the score was not finite.
+        now: the current stretch of each member, by name.
+
+    Larger scores are better. Source: Parker-Holder, Nguyen & Roberts 2020 (PB2), with another model, acquisition and
+    target. No theorem bounds its regret. Cost of a proposal: O(n^3) in the gains held, tens of milliseconds.
+
+    Raises ValueError for another space, an ``interval`` that is not positive and a negative ``width``.
+    """
+
+    def __init__(self, space: Space, interval: float, *, width: float = 1.0, seed: int = 0) -> None:
+        validation.instance("space", space, Space, "a Space")
+        self.space, self.interval = space, validation.positive("interval", interval)
+        self.width, self.seed = validation.non_negative("width", width), validation.natural("seed", seed)
+        self.gains: list[tuple[Stretch, float]] = []
+        self.now: dict[str, Stretch] = {}
+        self._drawn = 0
+
+    def opening(self, like: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Values for a new member, far from those of others: the next Sobol point."""
+        self._drawn += 1
+        return self.space.decode(self.space.sample(self._drawn, self.seed)[-1], like or {})
+
+    def meet(self, member: str, values: Mapping[str, Any], time: float, score: float) -> None:
+        """A member's first report, at which its first stretch begins; later reports change nothing."""
+        if member not in self.now and math.isfinite(score):
+            self.now[member] = Stretch(self.space.encode(values), float(time), float(score))
+
+    def report(self, member: str, values: Mapping[str, Any], time: float, score: float) -> None:
+        """A member reached a score after training with these values, and continues with them."""
+        columns, before = self.space.encode(values), self.now.pop(member, None)
+        if before is not None and time > before.time:
+            rate = (score - before.score) / (time - before.time) if math.isfinite(score) else -math.inf
+            self.gains.append((before._replace(columns=columns), rate))
+            del self.gains[:-_MOST]
+        self.meet(member, values, time, score)
+
+    def move(self, member: str, source: str, values: Mapping[str, Any]) -> None:
+        """A member continues from the weights of ``source``, with its own ``values``."""
+        self.leave(member)
+        if source in self.now:
+            self.now[member] = self.now[source]._replace(columns=self.space.encode(values))
+
+    def leave(self, member: str) -> None:
+        """A member stops training, or begins again."""
+        self.now.pop(member, None)
+
+    def propose(self, member: str, source: str, like: Mapping[str, Any]) -> dict[str, Any]:
+        """Values for a member that continues from the weights of ``source``, each of the type of that in ``like``."""
+        at = self.now.get(source)
+        if at is None or len(self.gains) < _FEWEST:
+            return self.opening(like)
+        self._drawn += 1
+        others = [stretch for name, stretch in self.now.items() if name != member]
+        view = _View(self, at, others)
+        seed = (1_000_003 * self.seed + self._drawn) % 2**31
+        generator = torch.Generator().manual_seed(seed)
+        apart = dict.fromkeys(tuple(s.columns) for s, _ in reversed(self.gains))
+        tried = torch.tensor(list(apart)[:_TRIED], dtype=torch.float64)
+        wide, *closer = _NEIGHBOURHOODS
+        X = torch.cat([self.space.sample(_SAMPLES, seed), tried, _neighbours(tried, wide, generator)])
+        X, values = view.scored(X, like)
+        for distance in closer:
+            best = X[values.topk(_BEST).indices]
+            around = _neighbours(best.repeat(_AROUND, 1), distance, generator)
+            X, values = view.scored(torch.cat([best, around]), like)
+        return self.space.decode(X[values.argmax()], like)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gains, current stretches and counters, as plain numbers."""
+        gains = [[*stretch, rate] for stretch, rate in self.gains]
+        now = {name: list(stretch) for name, stretch in self.now.items()}
+        return {"gains": gains, "now": now, "drawn": self._drawn, "seed": self.seed}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from ``state``, over the same space; ValueError for columns of another space."""
+        gains = [(Stretch(*row[:3]), float(row[3])) for row in state["gains"]]
+        now = {name: Stretch(*row) for name, row in state["now"].items()}
+        for stretch in [*(s for s, _ in gains), *now.values()]:
+            D = len(stretch.columns)
+            validation.require(self.space.dim == D, "state", D, f"of {self.space.dim} columns, as the space")
+        self.gains, self.now, self._drawn = gains, now, validation.natural("drawn", state["drawn"])
+        self.seed = validation.natural("seed", state["seed"])
+
+
+class _View:
+    """The acquisition function of one proposal."""
+
+    def __init__(self, population: Population, at: Stretch, others: list[Stretch]) -> None:
+        self.space, interval = population.space, population.interval
+        held = [stretch for stretch, _ in population.gains]
+        scores = torch.tensor([stretch.score for stretch in held]).double()
+        self._low, high = scores.quantile(scores.new_tensor([0.05, 0.95]))
+        self._side = high - self._low if high > self._low else scores.new_ones(())
+        gain = torch.tensor([rate for _, rate in population.gains]).double()
+        inputs = self._inputs(held, interval)
+        time = inputs[:, -1]
+        pending = self._inputs(others, interval).unsqueeze(0) if others else None
+        off_middle = self.space.off_middle(inputs)  # the columns of the cube come first
+        target = levelled(time, gain) + _ENDS * off_middle
+        model = mixture_of_gains(inputs[:, :-1], time, target, pending, seed=population.seed)
+        self._acquisition = UpperConfidenceBound(model, population.width)
+        self._here = self._inputs([at], interval)[:, -2:]
+
+    def _inputs(self, stretches: list[Stretch], interval: float) -> Tensor:
+        """[features, score on the scale of those held, time in intervals], (n, d + 1)."""
+        X = self.space.features(torch.tensor([s.columns for s in stretches]).double())
+        score = torch.tensor([s.score for s in stretches]).double()
+        score = ((score - self._low) / self._side).clamp(-0.5, 1.5)
+        time = torch.tensor([s.time for s in stretches], dtype=torch.float64) / interval
+        return torch.cat([X, torch.stack([score, time], -1)], -1)
+
+    @torch.no_grad()
+    def scored(self, X: Tensor, like: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        """Points (n, D) rounded to values, and the acquisition function there, (n,)."""
+        X = self.space.snap(X, like)
+        inputs = torch.cat([self.space.features(X), self._here.expand(len(X), 2)], -1)
+        return X, self._acquisition(inputs[:, None, None]).reshape(-1) - _ENDS * self.space.off_middle(X)
+
+
+def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tensor:
+    """Neighbours of points (n, D), one each, in the cube."""
+    return (X + distance * torch.randn(X.shape, generator=generator, dtype=X.dtype)).clamp(0.0, 1.0)
+
+
+def levelled(time: Tensor, gain: Tensor) -> Tensor:
+    """Normal scores of gains among those of about the same time, (n,).
+
+    Gains shrink by orders of magnitude as training converges, and a run that collapses loses more than all others gain
+    together. A choice depends only on which gains were larger at the same time. So the score is the normal quantile of
+    a gain's rank among those that began at most ``_NEAR`` intervals from it.
+
+    Args:
+        time: (n,) in intervals.
+        gain: (n,); minus infinity for a failed run.
+    """
+    near = ((time.unsqueeze(-1) - time).abs() <= _NEAR).double()
+    less = (gain < gain.unsqueeze(-1)).double() + 0.5 * (gain == gain.unsqueeze(-1)).double()
+    return torch.special.ndtri(((near * less).sum(-1) / near.sum(-1)).clamp(_TAIL, 1 - _TAIL))
+
+
+def mixture_of_gains(
+    X: Tensor, time: Tensor, target: Tensor, pending: Tensor | None = None, *, seed: int = 0
+) -> MemberMixture:
+    """Gaussian processes given n targets, with hyperparameters drawn from a prior and weighted by their evidence.
+
+    A Sobol sequence draws a length-scale for each column, the noise, and the rate of change. The squared unit s of
+    a process has an inverse gamma prior (a, a), so that with A = K + lambda I in its unit
+
+        ln p(y) = -1/2 ln det A - (a + n/2) ln(a + 1/2 y^T A^{-1} y) + constant,
+        1 / E[1/s | y] = (2a + y^T A^{-1} y) / (2a + n),  taken for s
+
+    (conjugate; derived). The most likely ones predict together, by their weights.
+
+    Args:
+        X: (n, d) in the unit cube; some columns may exceed it slightly.
+        time: (n,), in intervals.
+        target: (n,), of mean about 0 and variance about 1.
+        pending: (1, k, d + 1), [x, time] of stretches whose gain is not known yet: they lower the variance.
+        seed: seed of the sequence.
+
+    Cost: O(P n^3), P = 32 priors.
+    """
+    n, d = X.shape
+    theta = _draws(d, seed)
+    evidence, squares = _log_evidence(X, time, target, theta)
+    best = evidence.topk(_KEPT).indices
+    members = _members(X, time, target, theta[best])
+    weights = evidence[best].softmax(-1).unsqueeze(0)
+    scale = ((2 * _SHAPE + squares[best]) / (2 * _SHAPE + n)).unsqueeze(0)
+    zero = scale.new_zeros(1)
+    return MemberMixture(members, weights, scale, zero, zero + 1.0, pending)
+
+
+def _draws(d: int, seed: int) -> Tensor:
+    """Hyperparameters drawn from their prior, (P, d + 3): d length-scales, noise, forgetting rate, timescale.
+
+    Length-scales are log-normal about sqrt(d) / 2, noise is log-uniform between 1/50 and 10 times the variance of the
+    function. Half of the processes forget exponentially, at rates from 0.003 to 0.5 an interval, half change smoothly,
+    over 3 to 100 intervals, both log-uniform.
+    """
+    u = SobolEngine(d + 2, scramble=True, seed=seed).draw(_DRAWN, dtype=torch.float64).clamp(1e-4, 1 - 1e-4)
+    lengthscale = 0.5 * math.sqrt(d) * (0.8 * torch.special.ndtri(u[:, :d])).exp()
+    noise = 0.02 * 500.0 ** u[:, d]
+    smooth = u[:, d + 1] < 0.5
+    place = (2 * u[:, d + 1]) % 1.0
+    timescale = torch.where(smooth, 3.0 * (100 / 3.0) ** place, math.inf)
+    rate = torch.where(smooth, 0.0, 0.003 * (0.5 / 0.003) ** place)
+    return torch.cat([lengthscale, torch.stack([noise, rate, timescale], -1)], -1)
+
+
+def _members(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> PointMembers:
+    """Processes with these hyperparameters that hold all observations."""
+    members = _empty(X, theta)
+    members.inputs, members.times = X.unsqueeze(0), time.unsqueeze(0)
+    members.targets = target.expand(1, len(theta), len(X))
+    members.held = torch.ones_like(members.targets, dtype=torch.bool)
+    members.rebuild()
+    return members
+
+
+def _empty(X: Tensor, theta: Tensor) -> PointMembers:
+    """Empty processes with these hyperparameters, of sufficient capacity."""
+    n, d = X.shape
+    box = torch.stack([X.new_zeros(d), X.new_ones(d)])
+    return PointMembers(box, theta[:, :d], *theta[:, d:].T, capacity=max(n, 2))
+
+
+def _log_evidence(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """ln p(y) of each process up to a constant, and y^T A^{-1} y, (P,) each, from a factor of A."""
+    n, processes = len(X), _empty(X, theta)
+    over_time = processes.over_time((time.unsqueeze(-1) - time).expand(1, 1, n, n))
+    held = torch.ones(1, len(theta), n, dtype=torch.bool)
+    K = covariance(X, X, processes.lengthscale) * over_time
+    A = noisy(K, held, processes.noise_variance).squeeze(0)
+    L = torch.linalg.cholesky(A)
+    z = torch.linalg.solve_triangular(L, target.expand(len(theta), n).unsqueeze(-1), upper=False)
+    half_log_det, squares = L.diagonal(dim1=-2, dim2=-1).log().sum(-1), z.square().sum((-2, -1))
+    return -half_log_det - (_SHAPE + 0.5 * n) * (_SHAPE + 0.5 * squares).log(), squares

@@ -1,1 +1,0 @@
-"""Schedules of hyperparameters for a population that trains, whatever tool runs it."""

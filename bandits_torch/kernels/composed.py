@@ -1,0 +1,265 @@
+"""Kernels composed of others: space x time, arm x context, a stack of candidate priors; and their Fourier features.
+
+The features are registered with BoTorch's dispatcher, so its pathwise sampling works on any GP with a
+``SpatioTemporalKernel`` whose two kernels have Fourier features.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from botorch.sampling.pathwise.features import KernelFeatureMap, gen_kernel_features
+from botorch.sampling.pathwise.features.generators import GenKernelFeatures
+from botorch.sampling.pathwise.utils import (
+    ChainedTransform,
+    OutputscaleTransform,
+    SineCosineTransform,
+    TensorTransform,
+)
+from gpytorch.kernels import Kernel, ScaleKernel
+from linear_operator import to_dense
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.kernels.temporal import ExponentialForgettingKernel, TimeKernel
+
+COMBINATIONS = ("product", "sum", "additive")
+
+
+@validation.names_arguments
+class SpatioTemporalKernel(Kernel):
+    """k((x, t), (x', t')) = k_space(x, x') k_time(t, t') for inputs whose LAST column is time.
+
+    Args:
+        space_kernel: any GPyTorch kernel over the first d columns.
+        time_kernel: any GPyTorch kernel over the last column, for example ``ExponentialForgettingKernel``.
+        kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``.
+
+    Inputs are ``... x n x (d + 1)``; the batch shapes of the two kernels broadcast. Cost: both kernels and one product
+    of O(n m).
+
+    Raises ValueError if one of the two is not a kernel, and for inputs of fewer than 2 columns.
+
+    Source: Bogunovic et al. 2016, section 3, for exponential forgetting; a product of kernels is a kernel (Rasmussen
+    & Williams 2006, section 4.2.4).
+    """
+
+    def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name, kernel in (("space_kernel", space_kernel), ("time_kernel", time_kernel)):
+            validation.instance(name, kernel, Kernel, "a gpytorch.kernels.Kernel")
+        self.space_kernel = space_kernel
+        self.time_kernel = time_kernel
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether both kernels are."""
+        return self.space_kernel.is_stationary and self.time_kernel.is_stationary
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of its values: the wider of the two kernels' (a time kernel built from a number has float64).
+
+        Raises RuntimeError, as GPyTorch's kernels do, if a parameter of the product itself has another dtype.
+        """
+        dtype = torch.promote_types(self.space_kernel.dtype, self.time_kernel.dtype)
+        return dtype if all(p.dtype == dtype for p in self.parameters(recurse=False)) else super().dtype
+
+    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
+        """The two kernels; their sub-kernels are not listed."""
+        yield "space_kernel", self.space_kernel
+        yield "time_kernel", self.time_kernel
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Covariance ``... x n x m`` (``... x n`` with ``diag``)."""
+        validation.shape_is("x1", x1, x1.shape[-1] >= 2, "(..., n, d + 1) with d >= 1, the last column time")
+        space = self.space_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params)
+        s, t = x1[..., -1:], x2[..., -1:]
+        if self.time_kernel.is_stationary and not isinstance(self.time_kernel, TimeKernel) and t.numel():
+            # Some of GPyTorch's stationary kernels divide by a length-scale before they subtract. With a clock of
+            # 1e9 seconds they could not tell two times apart, so times are counted from the latest.
+            latest = t.detach().amax()
+            s, t = s - latest, t - latest
+        return to_dense(space) * to_dense(self.time_kernel(s, t, diag=diag, **params))
+
+    def __getitem__(self, index: Any) -> SpatioTemporalKernel:
+        """The kernels at ``index`` of the batch."""
+        if len(self.batch_shape) == 0:
+            return self
+        part = copy.deepcopy(self)
+        for name, kernel in self.named_sub_kernels():
+            # Expand both to the full batch shape first: the index counts dimensions that one of them may lack.
+            setattr(part, name, kernel.expand_batch(self.batch_shape)[index])
+        part._batch_shape = part.space_kernel.batch_shape
+        return part
+
+
+def arm_context_kernel(
+    arm_kernel: Kernel, context_kernel: Kernel, arm_dim: int, context_dim: int, combine: str = "product"
+) -> Kernel:
+    """A kernel over [features of an arm, context], (d + c) columns, from GPyTorch's sums and products of kernels.
+
+    * ``"product"``: k(x, x') h(z, z'): arms are similar if their features and their contexts are.
+    * ``"sum"``: k(x, x') + h(z, z'): a context shifts all arms equally, and the best arm is the same in all contexts.
+      For effects that are added to the reward of every arm: the offset of a period (``PeriodKernel``), a cycle.
+    * ``"additive"``: k + h + k h = (1 + k) (1 + h) - 1: effects of arm and context, and their interaction.
+
+    Args:
+        arm_kernel: k, over the d columns of the features.
+        context_kernel: h, over the c columns of the context.
+        arm_dim, context_dim: d and c, >= 1.
+        combine: one of the three.
+
+    The kernels are copied. Raises ValueError for arguments of another kind.
+
+    Source: Krause & Ong 2011, section 5.1 (products and sums of kernels over actions and contexts); Duvenaud,
+    Nickisch & Rasmussen 2011, Additive Gaussian processes, for the sum of all orders.
+    """
+    validation.positive_integer("arm_dim", arm_dim)
+    validation.positive_integer("context_dim", context_dim)
+    validation.require(combine in COMBINATIONS, "combine", combine, f"one of {', '.join(COMBINATIONS)}")
+    k = _over("arm_kernel", arm_kernel, 0, arm_dim)
+    h = _over("context_kernel", context_kernel, arm_dim, context_dim)
+    if combine == "product":
+        return k * h
+    if combine == "sum":
+        return k + h
+    return k + h + copy.deepcopy(k) * copy.deepcopy(h)
+
+
+def _over(name: str, kernel: Kernel, first: int, count: int) -> Kernel:
+    """A copy for the ``count`` columns from ``first`` on; its ``active_dims`` count from there."""
+    validation.instance(name, kernel, Kernel, "a gpytorch.kernels.Kernel")
+    kernel = copy.deepcopy(kernel)
+    dims = kernel.active_dims
+    if dims is not None:
+        validation.require(int(dims.max()) < count, f"{name}.active_dims", dims, f"below {count}")
+    kernel.active_dims = first + (torch.arange(count) if dims is None else dims)
+    return kernel
+
+
+@validation.names_arguments
+class StackedKernel(Kernel):
+    """P different kernels as one kernel of batch shape (..., P): the candidate priors of one model.
+
+    Args:
+        kernels: P kernels over the same inputs; their batch shapes (replicates) broadcast and come before P.
+
+    Inputs are ``... x n x d`` with P or 1 in the dimension before n, if there is one. Cost: that of the P kernels.
+
+    Source: the batch of priors of Ziomek et al. 2024, Algorithm 1. Raises ValueError unless
+    ``kernels`` has at least one entry and all are kernels.
+    """
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        some = isinstance(kernels, Sequence) and len(kernels) > 0
+        all_kernels = some and all(isinstance(kernel, Kernel) for kernel in kernels)
+        validation.require(all_kernels, "kernels", kernels, "at least one kernel, in a sequence")
+        replicates = torch.broadcast_shapes(*[kernel.batch_shape for kernel in kernels])
+        super().__init__(batch_shape=torch.Size([*replicates, len(kernels)]))
+        self.kernels = torch.nn.ModuleList(kernels)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether all kernels are."""
+        return all(kernel.is_stationary for kernel in self.kernels)
+
+    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
+        """Nothing, so that GPyTorch does not broadcast their batch shapes with the stack's."""
+        return ()
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Covariance ``... x P x n x m`` (``... x P x n`` with ``diag``)."""
+        parts = [
+            to_dense(kernel(_of_member(x1, p), _of_member(x2, p), diag=diag, **params))
+            for p, kernel in enumerate(self.kernels)
+        ]
+        return torch.stack(torch.broadcast_tensors(*parts), -2 if diag else -3)
+
+
+def _of_member(x: Tensor, p: int) -> Tensor:
+    return x if x.dim() == 2 else x.select(-3, p if x.shape[-3] > 1 else 0)
+
+
+class _Decay(TensorTransform):
+    """Times in units of the exponential kernel's length, 2 / -log(1 - eps)."""
+
+    def __init__(self, kernel: ExponentialForgettingKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, values: Tensor, **_unused: Any) -> Tensor:
+        return -0.5 * torch.log1p(-self.kernel.forgetting_rate.unsqueeze(-1)) * values
+
+
+class _SpaceAndTime(TensorTransform):
+    """One transform (or none) for all columns but the last, another for the last."""
+
+    def __init__(self, space: Any, time: Any) -> None:
+        super().__init__()
+        self.space, self.time = space, time
+
+    def forward(self, values: Tensor, **_unused: Any) -> Tensor:
+        x, t = values[..., :-1], values[..., -1:]
+        x = x if self.space is None else self.space(x)
+        return torch.cat([x, t if self.time is None else self.time(t)], -1)
+
+
+@GenKernelFeatures.register(ExponentialForgettingKernel)
+def _features_of_forgetting(
+    kernel: ExponentialForgettingKernel, *, num_inputs: int, num_outputs: int
+) -> KernelFeatureMap:
+    """exp(-|t - t'| / length) is the Fourier transform of a Cauchy density: Matern with nu = 1/2."""
+    validation.require(num_inputs == 1, "num_inputs", num_inputs, "1: a kernel over time")
+    _one_kernel(kernel)
+    rate = kernel.forgetting_rate
+    normal = torch.randn(2, num_outputs // 2, 1, dtype=rate.dtype, device=rate.device)
+    return KernelFeatureMap(
+        kernel,
+        weight=normal[0] / normal[1].abs(),
+        input_transform=_Decay(kernel),
+        output_transform=_waves(rate, num_outputs),
+    )
+
+
+@GenKernelFeatures.register(SpatioTemporalKernel)
+def _features_of_product(
+    kernel: SpatioTemporalKernel, *, num_inputs: int, num_outputs: int
+) -> KernelFeatureMap:
+    """The spectral density of a product over different inputs is the product of the densities, so frequencies of the
+    two are drawn independently and concatenated."""
+    _one_kernel(kernel)
+    space = gen_kernel_features(kernel.space_kernel, num_inputs=num_inputs - 1, num_outputs=num_outputs)
+    time = gen_kernel_features(kernel.time_kernel, num_inputs=1, num_outputs=num_outputs)
+    # Shuffled, since equal rows of two low-discrepancy sequences are not independent.
+    shuffled = time.weight[torch.randperm(num_outputs // 2, device=time.weight.device)]
+    return KernelFeatureMap(
+        kernel,
+        weight=torch.cat([space.weight, shuffled], -1),
+        input_transform=_SpaceAndTime(space.input_transform, time.input_transform),
+        output_transform=ChainedTransform(*_scales(kernel), _waves(space.weight, num_outputs)),
+    )
+
+
+def _one_kernel(kernel: Kernel) -> None:
+    shape = tuple(kernel.batch_shape)
+    validation.require(shape == (), "kernel.batch_shape", shape, "() for features: one kernel")
+    validation.require(kernel.active_dims is None, "kernel.active_dims", kernel.active_dims, "None: all")
+
+
+def _scales(kernel: Kernel) -> list[OutputscaleTransform]:
+    """The output scales within a product."""
+    if isinstance(kernel, ScaleKernel):
+        return [OutputscaleTransform(kernel), *_scales(kernel.base_kernel)]
+    if isinstance(kernel, SpatioTemporalKernel):
+        return [*_scales(kernel.space_kernel), *_scales(kernel.time_kernel)]
+    return []
+
+
+def _waves(like: Tensor, num_outputs: int) -> SineCosineTransform:
+    return SineCosineTransform(
+        torch.as_tensor((2 / num_outputs) ** 0.5, dtype=like.dtype, device=like.device)
+    )
