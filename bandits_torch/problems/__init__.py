@@ -31,8 +31,7 @@ from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import SimulatedProblem
 from bandits_torch.problems.standard_functions import Hartmann3, Rosenbrock, StandardFunction
 from bandits_torch.problems.synthetic import GPDraws, RKHSFunctions, StationaryProblem
-from bandits_torch.problems.table_reading import read_table
-from bandits_torch.problems.tables import RewardTable
+from bandits_torch.problems.tables import RewardTable, read_table
 from bandits_torch.problems.tv_gp import TVGPDraws
 
 __all__ = [

@@ -15,8 +15,7 @@ from bandits_torch.naming import some
 from bandits_torch.problems.learned_knowledge import knowledge_from
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.registration import named
-from bandits_torch.problems.table_reading import read_table
-from bandits_torch.problems.tables import RewardTable
+from bandits_torch.problems.tables import RewardTable, read_table
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
