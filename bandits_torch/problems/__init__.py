@@ -11,7 +11,6 @@ from bandits_torch.problems.datasets import (
     MoleneTemperature,
     MoleneWind,
 )
-from bandits_torch.problems.download import fetch
 from bandits_torch.problems.drifting import (
     DriftingCosine,
     SphereOneSwitch,
@@ -70,7 +69,6 @@ __all__ = [
     "TVGPDraws",
     "VarianceStarvation",
     "describe",
-    "fetch",
     "fit_forgetting",
     "fit_forgetting_rate",
     "gaussian_noise",

@@ -1,8 +1,8 @@
 """Real data sets as problems: sensors of a laboratory, weather stations, air quality.
 
 Each reader takes the path of an NPZ file, or of the folder it lies in. Rows are times (integer seconds
-since 1970), columns are arms. ``bandits_torch.problems.download`` makes such files from the official
-sources.
+since 1970), columns are arms. In a checkout, ``python -m benchmarks.data.download`` makes such
+files from the official sources.
 """
 
 from __future__ import annotations

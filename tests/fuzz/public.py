@@ -864,7 +864,6 @@ LEFT_OUT = {
     "problems.gaussian_noise": "a formula; what it takes has been checked by the problem that calls it",
     "problems.StandardFunction": "its argument is a BoTorch test function; its options are those of Rosenbrock",
     "problems.RegressionTable": NO_DATA,
-    "problems.fetch": "downloads: tests/problems/test_download.py",
     **dict.fromkeys(
         (f"problems.{name}" for name in ("BeijingPM25", "IntelHumidity", "IntelLight", "IntelTemperature")),
         NO_DATA,
