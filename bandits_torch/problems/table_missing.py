@@ -22,7 +22,7 @@ _FAR = 10.0  # ranges of a column's other rewards between them and a number that
 _USUAL = [-99.0, -999.0, -9999.0, -99999.0, 999.0, 9999.0, 99999.0, 999999.0]
 _USUAL += [-32768.0, 32767.0, -1e30, 1e30, -1e20, 1e20, -1e10, 1e10, -(2.0**31), 2.0**31 - 1]
 _SAMPLE = 1000  # rows
-_FEWEST_TIMES = 10  # with a reward; fewer do not tell a log
+_FEWEST_TIMES = 10  # with a reward; fewer do not show a log
 _FEWEST = 3  # different rewards; fewer have no range
 
 
@@ -83,8 +83,8 @@ def refuse_log(rewards: np.ndarray) -> None:
     """Refuse a table (T, N) that looks like a log of pulls, whose missing rewards are those of arms nobody pulled.
 
     In such a table, at more than half of the times that have a reward, fewer than half of the arms have one, or only
-    one does; fewer than ten times do not tell. Whoever plays it finds that most arms cannot be pulled, and regret is
-    measured against the few that were: it is 0 where that is one.
+    one does; tables of fewer than ten times are not judged. Whoever plays such a table finds that most arms cannot be
+    pulled, and regret is measured against the few that were: it is 0 where that is one.
     """
     seen, arms = (~np.isnan(rewards)).sum(1), rewards.shape[1]
     seen = seen[seen > 0]

@@ -1,5 +1,5 @@
-"""The times of a table: which column holds them, what they are in seconds, and which columns are no arms because they
-tell the time or count the rows."""
+"""The times of a table: the column that holds them, their values, and columns that are not arms because they are fields
+of a date or count the rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bandits_torch.problems.table_cells import hint_of_time, is_missing, is_nume
 
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-_FEW_COLUMNS = 3  # beside the times; more do not fit a row per reward
+_FEW_COLUMNS = 3  # besides the times; more do not fit a row per reward
 _CALENDAR = {
     *("second", "minute", "hour", "day", "weekday", "weekend", "week", "month", "quarter", "year"),
     *("dayofmonth", "dayofweek", "dow", "dayofyear", "doy", "weekofyear", "holiday"),
     *("stunde", "wochentag", "monat", "jahr"),
 }
 _LATEST_YEAR = 2100
-_FEWEST_COUNTED = 3  # rows; fewer do not tell whether they count
+_FEWEST_COUNTED = 3  # rows; of fewer a counter cannot be told from rewards
 _STRICT_ROWS = 10  # an arm that falls or grows in every one of so many rows is a counter, or a clock
 _FEWEST_DATED = 4  # rows; in fewer a column agrees with a field of the date by chance
 _BINARY_ROWS = 10  # the same for two values, as a weekend has

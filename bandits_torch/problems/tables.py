@@ -348,7 +348,7 @@ def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:
         return named[0], named[1]
     arms = [name for name in names if name.strip().lower() in _ARM_NAMES]
     given = [name for name in names if name.strip().lower() in _REWARD_NAMES]
-    if len(names) == 2 and len(arms) + len(given) == 1:  # one is told by its name, the other by what is left
+    if len(names) == 2 and len(arms) + len(given) == 1:  # one has a known name, the other is what is left
         arms = arms or [name for name in names if name not in given]
         given = given or [name for name in names if name not in arms]
     if len(arms) != 1 or len(given) != 1:

@@ -31,7 +31,7 @@ from bandits_torch import (
     save_policy,
     theory,
 )
-from bandits_torch.problems.arm_evidence import draw_tables
+from bandits_torch.problems.forgetting_fit import draw_tables
 from tests.fuzz import bad_values as bad
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N, st
 
