@@ -75,10 +75,24 @@ def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
 def decimal_mark(cells: Iterable[Any], points_may_group: bool = False) -> str | None:
     """The decimal mark of text cells: "." or ",", or None where they may mean either.
 
-    A cell that reads as a number with one mark only tells that mark. One that reads as two different numbers, as 1,234
-    does, leaves it open unless another cell tells. ``points_may_group``: whether that holds for 1.234 too, as in tables
+    A cell that reads as a number with one mark only settles it. One that reads as two different numbers, as 1,234 does,
+    leaves it open unless another cell settles it. ``points_may_group``: whether that holds for 1.234 too, as in tables
     whose cells no comma separates, because it is their decimal mark; else the point is taken for the decimal mark.
     """
+    sure, doubtful = _marks(cells)
+    if sure:
+        return sure.pop() if len(sure) == 1 else None
+    return None if "," in doubtful or (doubtful and points_may_group) else "."
+
+
+def sure_mark(cells: Iterable[Any]) -> str | None:
+    """The decimal mark that a cell settles, None if none does or two contradict each other."""
+    sure, _ = _marks(cells)
+    return sure.pop() if len(sure) == 1 else None
+
+
+def _marks(cells: Iterable[Any]) -> tuple[set[str], set[str]]:
+    """The marks that some cell needs, and the marks in cells that read as another number with the other mark."""
     sure, doubtful = set(), set()
     for cell in {cell for cell in cells if isinstance(cell, str)}:
         with_point, with_comma = number(cell, "."), number(cell, ",")
@@ -86,9 +100,7 @@ def decimal_mark(cells: Iterable[Any], points_may_group: bool = False) -> str | 
             sure |= {"."} if with_point is not None else {","} if with_comma is not None else set()
         elif with_point != with_comma:
             doubtful |= {"," if "," in cell else "."}
-    if sure:
-        return sure.pop() if len(sure) == 1 else None
-    return None if "," in doubtful or (doubtful and points_may_group) else "."
+    return sure, doubtful
 
 
 def words(cells: pd.Series, mark: str) -> pd.Series:

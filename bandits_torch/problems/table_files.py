@@ -21,7 +21,14 @@ import pandas as pd
 
 from bandits_torch import validation
 from bandits_torch.naming import unknown_name
-from bandits_torch.problems.table_cells import MISSING, decimal_mark, is_missing, is_numeric, number
+from bandits_torch.problems.table_cells import (
+    MISSING,
+    decimal_mark,
+    is_missing,
+    is_numeric,
+    number,
+    sure_mark,
+)
 from bandits_torch.problems.table_times import are_times, called_like_time
 
 Arrays = dict[str, np.ndarray]
@@ -128,18 +135,19 @@ def _read_csv(
     validation.require(not broken, "names of columns", broken, "on one line each")
     source = _checked(file, encoding, separator, len(names), named, behind_first=excels is not None)
 
-    def table(as_text: bool) -> pd.DataFrame:
+    def table(mark: str, dtype: type[str] | None = None) -> pd.DataFrame:
         try:
             frame = pd.read_csv(
                 source if isinstance(source, Path) else io.StringIO(source),
                 sep=separator,
+                decimal=mark,
                 header=None,
                 names=range(len(names)),
                 index_col=False,
                 skiprows=skipped,
                 na_values=_MISSING_AS_WRITTEN,
                 keep_default_na=False,
-                dtype=str if as_text else None,
+                dtype=dtype,
                 encoding=encoding,
                 low_memory=False,
                 **_EXACT,
@@ -150,19 +158,25 @@ def _read_csv(
         found = names if named else ["" if frame[n].isna().all() else name for n, name in enumerate(names)]
         return without(_named(frame, found), ignored)
 
-    points_may_group = separator != ","
-    as_text = decimal == ","
-    if points_may_group and decimal is None:
-        as_text = decimal_mark((cell for row in rows for cell in row), points_may_group) != "."
-    frame = table(as_text)
+    first_cells = [
+        cell for row in rows for name, cell in zip(names, row, strict=False) if name not in ignored
+    ]
+    sure = decimal or sure_mark(first_cells)
+    read_with = sure or "."
+    frame = table(read_with)
     if header is None and set(frame.columns) == {"0", "1"}:
         binary = frame.map(lambda cell: str(cell).strip() in ("0", "1", "0.0", "1.0")).all(axis=None)
         expected = "True or False: the first row 0, 1 may hold names or rewards"
         validation.require(not binary, "header", None, expected)
-    mark = decimal or decimal_mark(text_cells(frame), points_may_group)
-    if mark == "," and not as_text:  # 1.5 was read where 1,5 stands elsewhere
-        frame = table(as_text=True)
-        mark = decimal_mark(text_cells(frame), points_may_group)
+    if decimal is not None:
+        return frame, decimal
+    points_may_group = separator != ","
+    fractions = any(frame[name].dtype.kind == "f" for name in frame.columns)
+    judged = table(".", dtype=str) if sure is None and points_may_group and fractions else frame
+    mark = decimal_mark([*first_cells, *text_cells(judged)], points_may_group)
+    if mark == "," != read_with:  # 1.5 was read where 1,5 stands elsewhere
+        frame = table(",")
+        mark = decimal_mark([*first_cells, *text_cells(frame)], points_may_group)
     return frame, mark
 
 

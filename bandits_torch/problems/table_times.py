@@ -82,7 +82,7 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
     if empty.any():
         row = int(empty.to_numpy().argmax())
         raise ValueError(f"row {row + 1}, column {name!r} must hold a time, got an empty cell")
-    if cells.map(lambda cell: isinstance(cell, pd.Timedelta)).all():
+    if not is_numeric(cells) and all(isinstance(cell, pd.Timedelta) for cell in cells):
         return np.array([cell.total_seconds() for cell in cells]), "seconds, from durations"
     try:
         found = numbers(name, cells, mark)

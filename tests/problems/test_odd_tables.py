@@ -48,6 +48,13 @@ def test_points_that_may_separate_thousands_are_refused_until_told(separator, tm
     assert sure.rewards.tolist() == [[1.234, 0.5], [5.678, 7]]
 
 
+def test_points_that_may_separate_thousands_are_refused_however_late_they_come(tmp_path):
+    late = "a;b\n" + "5;7\n" * 20_000 + "1.234;7\n"
+    with pytest.raises(ValueError, match="decimal must be"):
+        read(tmp_path, late)
+    assert read(tmp_path, late, decimal=",").rewards[-1].tolist() == [1234, 7]
+
+
 def test_one_decimal_comma_tells_how_the_other_columns_are_meant(tmp_path):
     table = read(tmp_path, 'a,b\n"1,5",1.234\n"2,5",5.678\n')
     assert table.rewards.tolist() == [[1.5, 1234], [2.5, 5678]]
