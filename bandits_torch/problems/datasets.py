@@ -80,25 +80,26 @@ class IntelLight(Replay):
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
+    _quantity = "light"
+
     def __init__(self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, **options: Any) -> None:
-        super().__init__(**_intel_raw(data, "light", day, days), **options)
+        arrays = _load(data, "intel_light_humidity.npz", (self._quantity, "time", "xy", "mote_id"))
+        readings = arrays[self._quantity]  # the file does not say which of them are interpolated
+        super().__init__(**_intel_days(arrays, readings, readings, day, days, skipped=_HOUR), **options)
 
 
 @named("intel-humidity")
-class IntelHumidity(Replay):
+class IntelHumidity(IntelLight):
     """Find the dampest spot of the Intel Berkeley laboratory: one day of relative humidity.
 
     Rewards in percent; otherwise as ``IntelLight``.
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
-        day: the played day, or the first of them, year-month-day.
-        days: how many days to play.
-        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        day, days, options: as for ``IntelLight``.
     """
 
-    def __init__(self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, **options: Any) -> None:
-        super().__init__(**_intel_raw(data, "humidity", day, days), **options)
+    _quantity = "humidity"
 
 
 @named("molene-wind")
@@ -113,23 +114,28 @@ class MoleneWind(Replay):
         options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
+    _quantity = "wind"
+
     def __init__(self, data: str | Path, **options: Any) -> None:
-        super().__init__(**_molene(data, "wind"), **options)
+        name = self._quantity
+        arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"), (f"{name}_xy_km",))
+        stations = tuple(arrays[f"{name}_name"].tolist())
+        table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), stations)
+        super().__init__(table, arms=_positions(arrays, f"{name}_xy_km"), **options)
 
 
 @named("molene-temperature")
-class MoleneTemperature(Replay):
+class MoleneTemperature(MoleneWind):
     """Find the warmest weather station of Brittany: January 2014, hour by hour.
 
     Rewards in degrees C, arms are 37 stations; otherwise as ``MoleneWind``.
 
     Args:
         data: ``molene_weather.npz``, or its folder.
-        options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        options: as for ``MoleneWind``.
     """
 
-    def __init__(self, data: str | Path, **options: Any) -> None:
-        super().__init__(**_molene(data, "temperature"), **options)
+    _quantity = "temperature"
 
 
 @named("beijing-pm25")
@@ -182,12 +188,6 @@ class BeijingPM25(Replay):
         )
 
 
-def _intel_raw(data: str | Path, name: str, day: str, days: int) -> dict[str, Any]:
-    """``Replay``'s arguments for light or humidity; the file does not say which values are linear gaps."""
-    arrays = _load(data, "intel_light_humidity.npz", (name, "time", "xy", "mote_id"))
-    return _intel_days(arrays, arrays[name], arrays[name], day, days, skipped=_HOUR)
-
-
 def _intel_days(
     arrays: Arrays, values: np.ndarray, readings: np.ndarray, day: str, days: int, skipped: int = 0
 ) -> dict[str, Any]:
@@ -207,13 +207,6 @@ def _intel_days(
         "history": _tensor(readings[past][:, arms]),
         "history_times": _tensor(time[past]),
     }
-
-
-def _molene(data: str | Path, name: str) -> dict[str, Any]:
-    arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"), (f"{name}_xy_km",))
-    names = tuple(arrays[f"{name}_name"].tolist())
-    table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), names)
-    return {"table": table, "arms": _positions(arrays, f"{name}_xy_km")}
 
 
 def _load(

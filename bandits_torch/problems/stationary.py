@@ -26,6 +26,7 @@ from bandits_torch.problems.simulated import (
     range_noise_scale,
     regularised_norm,
 )
+from bandits_torch.streams import ReplicateStreams
 
 
 class StationaryProblem(SimulatedProblem):
@@ -86,15 +87,18 @@ class GPDraws(StationaryProblem):
         first_replicate: int = 0,
     ) -> None:
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
-        root = covariance_root(covariance(k, arms))
-        weights = problem_streams(seed, replicates, first_replicate).normal(num_arms)
-        functions = gp_draws(root, weights)
+        functions, norms = self._draw(covariance(k, arms), problem_streams(seed, replicates, first_replicate))
         super().__init__(arms, functions, range_noise_scale(functions, noise_scale))
-        self.knowledge = stationary_knowledge(self, k, weights[:, : root.shape[1]].norm(dim=-1))
+        self.knowledge = stationary_knowledge(self, k, norms)
+
+    def _draw(self, K: Tensor, streams: ReplicateStreams) -> tuple[Tensor, Tensor]:
+        """The functions (replicates, N) and their RKHS norms (replicates,), from K = k(arms, arms)."""
+        root, weights = covariance_root(K), streams.normal(len(K))
+        return gp_draws(root, weights), weights[:, : root.shape[1]].norm(dim=-1)
 
 
 @named("rkhs", random=True, stationary=True)
-class RKHSFunctions(StationaryProblem):
+class RKHSFunctions(GPDraws):
     """Functions of known RKHS norm: posterior means of a Gaussian process given a noisy sample of a draw.
 
     The first experiment of Chowdhury & Gopalan (2017), section 6: draw y on the arms, then take the posterior
@@ -106,38 +110,23 @@ class RKHSFunctions(StationaryProblem):
 
     Args:
         sample_noise: s, in squared units of reward.
-        kernel, lengthscale, nu, num_arms, dim, layout, noise_scale, replicates, seed, first_replicate: as for
-            ``GPDraws``.
+        options: as for ``GPDraws``.
 
     Raises ValueError unless ``sample_noise`` > 0.
     """
 
-    def __init__(
-        self,
-        *,
-        sample_noise: float = 0.01,
-        kernel: str = "se",
-        lengthscale: float = 0.2,
-        nu: float = 2.5,
-        num_arms: int = 100,
-        dim: int = 1,
-        layout: str = "uniform",
-        noise_scale: float | None = None,
-        replicates: int = 1,
-        seed: int = 0,
-        first_replicate: int = 0,
-    ) -> None:
-        validation.positive("sample_noise", sample_noise)
-        arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
-        K, streams = covariance(k, arms), problem_streams(seed, replicates, first_replicate)
-        draws = gp_draws(covariance_root(K), streams.normal(num_arms))
-        samples = draws + sample_noise**0.5 * streams.normal(num_arms)
-        factor = torch.linalg.cholesky(K + sample_noise * torch.eye(num_arms, dtype=K.dtype))
+    def __init__(self, *, sample_noise: float = 0.01, **options: Any) -> None:
+        self._sample_noise = validation.positive("sample_noise", sample_noise)
+        super().__init__(**options)
+
+    def _draw(self, K: Tensor, streams: ReplicateStreams) -> tuple[Tensor, Tensor]:
+        draws = gp_draws(covariance_root(K), streams.normal(len(K)))
+        samples = draws + self._sample_noise**0.5 * streams.normal(len(K))
+        factor = torch.linalg.cholesky(K + self._sample_noise * torch.eye(len(K), dtype=K.dtype))
         alpha = torch.stack([torch.cholesky_solve(y.unsqueeze(-1), factor).squeeze(-1) for y in samples])
         functions = torch.stack([K @ a for a in alpha])
-        super().__init__(arms, functions, range_noise_scale(functions, noise_scale))
         self.representer_weights = alpha
-        self.knowledge = stationary_knowledge(self, k, (alpha * functions).sum(-1).sqrt())
+        return functions, (alpha * functions).sum(-1).sqrt()
 
 
 def stationary_knowledge(problem: SimulatedProblem, kernel: torch.nn.Module, norms: Tensor) -> Knowledge:
