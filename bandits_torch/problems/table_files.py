@@ -12,7 +12,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,23 +158,38 @@ def _read_csv(
         found = names if named else ["" if frame[n].isna().all() else name for n, name in enumerate(names)]
         return without(_named(frame, found), ignored)
 
-    first_cells = [
-        cell for row in rows for name, cell in zip(names, row, strict=False) if name not in ignored
-    ]
-    sure = decimal or sure_mark(first_cells)
-    read_with = sure or "."
-    frame = table(read_with)
+    mark: str | None = decimal
+    if decimal is not None:
+        frame = table(decimal)
+    else:
+        columns = [n for n, name in enumerate(names) if name not in ignored]
+        whole = [row for row in rows if len(row) == len(names)]  # the last may break off in a quoted cell
+        first_cells = [row[n] for row in whole for n in columns]
+        frame, mark = _with_its_mark(table, first_cells, points_may_group=separator != ",")
     if header is None and set(frame.columns) == {"0", "1"}:
         binary = frame.map(lambda cell: str(cell).strip() in ("0", "1", "0.0", "1.0")).all(axis=None)
         expected = "True or False: the first row 0, 1 may hold names or rewards"
         validation.require(not binary, "header", None, expected)
-    if decimal is not None:
-        return frame, decimal
-    points_may_group = separator != ","
+    return frame, mark
+
+
+def _with_its_mark(
+    table: Callable[..., pd.DataFrame], first_cells: list[str], points_may_group: bool
+) -> tuple[pd.DataFrame, str | None]:
+    """The table read with the decimal mark that its cells settle, and the mark, None if they leave it open.
+
+    Args:
+        table: reads the table with a decimal mark, or (``dtype=str``) as text.
+        first_cells: the cells of the first rows, as text.
+        points_may_group: as for ``decimal_mark``.
+    """
+    sure = sure_mark(first_cells)
+    frame = judged = table(sure or ".")
     fractions = any(frame[name].dtype.kind == "f" for name in frame.columns)
-    judged = table(".", dtype=str) if sure is None and points_may_group and fractions else frame
+    if sure is None and points_may_group and fractions:  # 1.234 was read where 1234 may be meant
+        judged = table(".", dtype=str)
     mark = decimal_mark([*first_cells, *text_cells(judged)], points_may_group)
-    if mark == "," != read_with:  # 1.5 was read where 1,5 stands elsewhere
+    if mark == "," and sure != ",":  # 1.5 was read where 1,5 stands elsewhere
         frame = table(",")
         mark = decimal_mark([*first_cells, *text_cells(frame)], points_may_group)
     return frame, mark

@@ -30,16 +30,15 @@ _BINARY_ROWS = 10  # the same for two values, as a weekend has
 
 def called_like_time(names: Iterable[str]) -> list[str]:
     """The names that say time; ValueError if several do."""
-    found = [name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES]
-    _require_one(found)
-    return found
+    return _at_most_one([name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES])
 
 
-def _require_one(found: list[str]) -> None:
+def _at_most_one(found: list[str]) -> list[str]:
     if len(found) > 1:
         raise ValueError(
             f"time_column must be given, as {', '.join(map(repr, found))} may each hold the times"
         )
+    return found
 
 
 def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
@@ -51,8 +50,7 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
         known = asked is None or asked in names
         validation.require(known, "time_column", asked, f"one of the columns {some(names)}{guess}")
         return asked
-    found = called_like_time(names) or [name for name in names if are_times(frame[name])]
-    _require_one(found)
+    found = called_like_time(names) or _at_most_one([name for name in names if are_times(frame[name])])
     if found:
         return found[0]
     if names[0] != "":
