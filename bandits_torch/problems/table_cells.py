@@ -1,4 +1,4 @@
-"""Cells of a table as numbers: which decimal mark they use, what stands for nothing, and what a bad cell was meant for.
+"""Cells of a table as numbers: their decimal mark, words for missing cells, and advice about cells that are no numbers.
 
 Cells are columns of a ``DataFrame``: of numbers, or of objects (text, as a rule).
 """
@@ -36,7 +36,7 @@ def is_missing(cell: Any) -> bool:
 
 @functools.cache
 def _number_form(mark: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """How a number is written with this decimal mark: plain, and in groups of three digits."""
+    """Patterns of numbers with this decimal mark: plain, and in groups of three digits."""
     other = "," if mark == "." else "."
     plain = rf"[+-]?(\d+\{mark}?\d*|\{mark}\d+)([eE][+-]?\d+)?"
     grouped = rf"[+-]?[1-9]\d{{0,2}}([{_BLANKS}{other}])\d{{3}}(\1\d{{3}})*(\{mark}\d*)?"
@@ -44,7 +44,7 @@ def _number_form(mark: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def number(cell: Any, mark: str) -> float | None:
-    """A cell as a number, None if it is none."""
+    """The number in a cell, None if it holds no number."""
     if not isinstance(cell, str):
         try:
             return float(cell) if isinstance(cell, (Real, Decimal)) and not isinstance(cell, bool) else None
@@ -104,7 +104,7 @@ def _marks(cells: Iterable[Any]) -> tuple[set[str], set[str]]:
 
 
 def words(cells: pd.Series, mark: str) -> pd.Series:
-    """The words of a column of text, by row; none of another column.
+    """The words in a column of text, by row; an empty series for any other column.
 
     In a column of text most of the cells that are not empty hold words: neither numbers nor what may be meant for
     numbers (dates, currencies, true and false). One word that recurs among numbers may stand for a missing one.
@@ -117,7 +117,7 @@ def words(cells: pd.Series, mark: str) -> pd.Series:
     return found if len(found) > _MOST * len(held) and not recurs else found[:0]
 
 
-# --- what a cell that cannot be read was perhaps meant for, as the end of a message ---
+# --- advice about a cell that cannot be read, as the end of a message ---
 
 _DAYS_FIRST = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(\D.*)?")
 _MONTH = re.compile(

@@ -53,7 +53,7 @@ _MISSING_AS_WRITTEN = [
 
 
 def without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
-    """The other columns; ValueError for a name of none."""
+    """The table without these columns; ValueError for a name that no column has."""
     for name in ignored:
         if name not in frame.columns:
             raise ValueError(unknown_name("ignore", name, list(frame.columns)))
@@ -84,6 +84,7 @@ def _named(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def read_csv(
     file: Path,
     ignored: Collection[str],
+    as_text: Collection[str],
     *,
     separator: str | None,
     header: bool | None,
@@ -92,14 +93,14 @@ def read_csv(
 ) -> tuple[pd.DataFrame, str | None]:
     """The table of a text file without the columns ``ignored``, and its decimal mark, None if the cells leave it open.
 
-    pandas reads the numbers. What it cannot read, or would read with the wrong decimal mark, stays text. The keywords
-    are arguments of ``read_table``.
+    pandas reads the numbers. What it cannot read, or would read with the wrong decimal mark, stays text, and so do the
+    columns named in ``as_text`` (in lower case). The keywords are arguments of ``read_table``.
     """
     try:
         encoding = encoding or _encoding(file)
         with file.open(encoding=encoding) as opened:
             sample = opened.read(_SAMPLE) + opened.readline()
-        return _read_csv(file, sample, ignored, separator, header, encoding, decimal)
+        return _read_csv(file, sample, ignored, as_text, separator, header, encoding, decimal)
     except UnicodeError as error:
         raise ValueError(
             f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= names one other than UTF-8"
@@ -114,6 +115,7 @@ def _read_csv(
     file: Path,
     sample: str,
     ignored: Collection[str],
+    as_text: Collection[str],
     separator: str | None,
     header: bool | None,
     encoding: str,
@@ -135,7 +137,9 @@ def _read_csv(
     validation.require(not broken, "names of columns", broken, "on one line each")
     source = _checked(file, encoding, separator, len(names), named, behind_first=excels is not None)
 
-    def table(mark: str, dtype: type[str] | None = None) -> pd.DataFrame:
+    texts = {n: str for n, name in enumerate(names) if name.lower() in as_text}
+
+    def table(mark: str, dtype: Any = texts) -> pd.DataFrame:
         try:
             frame = pd.read_csv(
                 source if isinstance(source, Path) else io.StringIO(source),
@@ -206,7 +210,7 @@ def _encoding(file: Path) -> str:
 
 
 def _separator(sample: str) -> str:
-    """What separates cells: what splits all lines of the sample into as many as the first, two or more."""
+    """The character that splits every line of the sample into the same number of cells, two or more."""
     for separator in _SEPARATORS:
         try:
             counts = {len(row) for row in csv.reader(io.StringIO(sample), delimiter=separator) if row}
@@ -219,7 +223,7 @@ def _separator(sample: str) -> str:
 
 
 def _refuse_comments(sample: str, separator: str) -> None:
-    """Refuse lines before the table that begin with #: the last of them may hold the names."""
+    """Refuse comments before the table: the last line that begins with # may hold the names."""
     lines = [line for line in sample.splitlines() if line.strip()][:2]
     if len(lines) < 2 or not lines[0].startswith("#"):
         return
@@ -310,7 +314,7 @@ def read_parquet(file: Path) -> pd.DataFrame:
 
 
 def read_npz(file: Path, time: str | None) -> tuple[pd.DataFrame, str | None]:
-    """The rewards of an NPZ file by the names of its arms, times first, and the name of the times ("auto": by name)."""
+    """The rewards of an NPZ file by the names of its arms, times first, and the name of the array of times."""
     found = ", ".join(stored := array_names(file))
     if time == "auto":
         time = next(iter(called_like_time(stored)), None)

@@ -29,7 +29,7 @@ _BINARY_ROWS = 10  # the same for two values, as a weekend has
 
 
 def called_like_time(names: Iterable[str]) -> list[str]:
-    """The names that say time; ValueError if several do."""
+    """The name that says time, if there is one; ValueError if several do."""
     return _at_most_one([name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES])
 
 
@@ -75,7 +75,7 @@ def are_times(cells: pd.Series) -> bool:
 
 
 def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, str]:
-    """A time column in its own unit, or in seconds, since 1970 for dates; and the unit."""
+    """The times of a column, as given or in seconds (since 1970 for dates), and their unit in words."""
     empty = cells.isna() if is_numeric(cells) else cells.map(is_missing)
     if empty.any():
         row = int(empty.to_numpy().argmax())
@@ -190,7 +190,7 @@ def refuse_counters(names: list[str], values: np.ndarray, time: str | None, aske
 
 
 def why_not_rising(times: np.ndarray, names: Collection[str]) -> str:
-    """What to do about times that repeat or go back."""
+    """Advice about times that repeat or go back."""
     long = "long=True if a row is one reward; " if len(names) <= _FEW_COLUMNS else ""
     if (np.diff(times) < 0).any():
         return (

@@ -1,4 +1,4 @@
-"""Tables of real rewards, a row per time and a column per arm: what one is, and how a file becomes one."""
+"""Tables of real rewards, a row per time and a column per arm, and how they are made from files."""
 
 from __future__ import annotations
 
@@ -174,8 +174,9 @@ def read_table(
     both = [name for name in ignored if name in (asked or [])]
     validation.require(not both, "ignore", both, "other columns than rewards")
     if suffix in TEXT:
+        arms = _ARM_NAMES if long is True else {long.partition(",")[0].strip().lower()} if long else set()
         frame, mark = read_csv(
-            file, ignored, separator=separator, header=header, encoding=encoding, decimal=decimal
+            file, ignored, arms, separator=separator, header=header, encoding=encoding, decimal=decimal
         )
     else:
         if suffix == ".npz":
@@ -201,7 +202,7 @@ def read_table(
 
 
 def _names_given(argument: str, given: Any) -> list[str] | None:
-    """Names of columns as they were given: a sequence, or one string with commas; None for none."""
+    """The names in a sequence, or in one string with commas; None if nothing was given."""
     if given is None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
@@ -255,7 +256,7 @@ def _wide_table(
 
 
 def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
-    """The columns of these names as numbers; ValueError for what is none, one for all columns of text."""
+    """These columns as numbers, (T, N); ValueError for a cell that is none, or one error for all columns of text."""
     values, refused = np.empty((len(frame), len(names))), {}
     for n, name in enumerate(names):
         try:

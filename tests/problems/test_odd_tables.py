@@ -258,6 +258,16 @@ def test_rows_longer_than_a_cell_may_be_are_read(tmp_path):
     assert read(tmp_path, rows(names=names, values=np.ones((2, 150)))).arm_names == tuple(names)
 
 
+@pytest.mark.parametrize("cells", [("1.5", "2.5", ","), ("1,5", "2,5", ";")])
+@pytest.mark.parametrize("long", [True, "Arm,reward"])
+def test_names_of_arms_in_a_long_table_are_kept_as_written(cells, long, tmp_path):
+    first, second, separator = cells
+    text = "time,Arm,reward\n1,001,{}\n1,010,{}\n2,001,{}\n".replace(",", separator)
+    table = read(tmp_path, text.format(first, second, first), long=long)
+    assert table.arm_names == ("001", "010")
+    assert table.rewards[0].tolist() == [1.5, 2.5]
+
+
 def test_what_is_left_out_is_told(tmp_path):
     long = read(tmp_path, "time,arm,reward,note\n1,x,2,5\n1,y,3,6\n2,x,5,7\n", long=True)
     assert "left out: note" in long.notes
