@@ -109,7 +109,13 @@ def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
     and lies further from the others than ten times (if usual, one time) their range.
     """
     found: dict[float, list[int]] = defaultdict(list)
-    for end in (np.fmin.reduce(rewards), np.fmax.reduce(rewards)):
+    low, high = np.fmin.reduce(rewards), np.fmax.reduce(rewards)
+    with np.errstate(over="ignore", invalid="ignore"):
+        margin, first = (high - low) / _FAR, rewards[:_SAMPLE]
+        spread = ((first > low + margin) & (first < high - margin)).any(axis=0)  # neither end is far outside
+    doubted = np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL)).tolist()
+    names, rewards = [names[n] for n in doubted], rewards[:, doubted]
+    for end in (low[doubted], high[doubted]):
         usual, both = np.isin(end, _USUAL), np.isin(-end, _USUAL)
         held = rewards == end
         others = np.where(held | (both & (rewards == -end)), np.nan, rewards)
