@@ -47,14 +47,13 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/regret_balancing.py": "policies/test_regret_balancing.py",
     },
     "problems": {
+        "problems/continuous.py": "problems/test_dynamic_functions.py",
         "problems/drifting.py": f"problems/test_drifting.py {_PROBLEMS}",
-        "problems/dynamic_functions.py": "problems/test_dynamic_functions.py",
-        "problems/forgetting_fit.py": "problems/test_forgetting_fit.py",
-        "problems/hills.py": "problems/test_hills.py",
+        "problems/forgetting_fit.py": "problems/test_forgetting_fit.py problems/test_joint_fit.py",
         "problems/many_arms.py": "problems/test_many_arms.py",
-        "problems/scoring.py": "problems/test_scoring.py",
+        "problems/problem.py": "problems/test_scoring.py",
         "problems/simulated.py": f"problems/test_synthetic.py problems/test_drifting.py {_PROBLEMS}",
-        "problems/synthetic.py": f"problems/test_synthetic.py {_PROBLEMS}",
+        "problems/stationary.py": f"problems/test_synthetic.py problems/test_hills.py {_PROBLEMS}",
         "problems/tv_gp.py": f"problems/test_drifting.py {_PROBLEMS}",
     },
 }

@@ -21,7 +21,7 @@ from bandits_torch.policies.forgetting import (
     SlidingWindow,
 )
 from bandits_torch.policies.policy import Observation
-from bandits_torch.problems.synthetic import GPDraws
+from bandits_torch.problems.stationary import GPDraws
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import GPTSWidth, IGPWidth

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.captured.steps import Given, refused
-from bandits_torch.problems.problem import Problem
-from bandits_torch.problems.scoring import available_rewards
+from bandits_torch.problems.problem import Problem, available_rewards
 from bandits_torch.streams import ReplicateStreams
 
 

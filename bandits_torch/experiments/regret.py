@@ -12,8 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.history import History, standard_error
 from bandits_torch.problems.continuous import ContinuousProblem
-from bandits_torch.problems.problem import Problem
-from bandits_torch.problems.scoring import available_rewards
+from bandits_torch.problems.problem import Problem, available_rewards
 
 WRITTEN_OUT = 1e12  # regrets below are written without an exponent
 

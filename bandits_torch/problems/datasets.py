@@ -1,12 +1,13 @@
 """Real data sets as problems: sensors of a laboratory, weather stations, air quality.
 
 Each reader takes the path of an NPZ file, or of the folder it lies in. Rows are times (integer seconds
-since 1970), columns are arms. ``bandits_torch.problems.download`` makes such files from the official
-sources.
+since 1970), columns are arms. In a checkout, ``python -m benchmarks.data.download`` makes such
+files from the official sources.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.problems.registration import named
+from bandits_torch.kernels.arms import estimate_covariance
+from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
+from bandits_torch.problems.problem import gaussian_noise, named
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.table_files import Arrays, read_arrays
 from bandits_torch.problems.tables import RewardTable
+from bandits_torch.streams import ReplicateStreams
 
 _DAY = 86_400
 _HOUR = 3_600
@@ -75,25 +80,26 @@ class IntelLight(Replay):
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
+    _quantity = "light"
+
     def __init__(self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, **options: Any) -> None:
-        super().__init__(**_intel_raw(data, "light", day, days), **options)
+        arrays = _load(data, "intel_light_humidity.npz", (self._quantity, "time", "xy", "mote_id"))
+        readings = arrays[self._quantity]  # the file does not say which of them are interpolated
+        super().__init__(**_intel_days(arrays, readings, readings, day, days, skipped=_HOUR), **options)
 
 
 @named("intel-humidity")
-class IntelHumidity(Replay):
+class IntelHumidity(IntelLight):
     """Find the dampest spot of the Intel Berkeley laboratory: one day of relative humidity.
 
     Rewards in percent; otherwise as ``IntelLight``.
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
-        day: the played day, or the first of them, year-month-day.
-        days: how many days to play.
-        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        day, days, options: as for ``IntelLight``.
     """
 
-    def __init__(self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, **options: Any) -> None:
-        super().__init__(**_intel_raw(data, "humidity", day, days), **options)
+    _quantity = "humidity"
 
 
 @named("molene-wind")
@@ -108,23 +114,28 @@ class MoleneWind(Replay):
         options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
+    _quantity = "wind"
+
     def __init__(self, data: str | Path, **options: Any) -> None:
-        super().__init__(**_molene(data, "wind"), **options)
+        name = self._quantity
+        arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"), (f"{name}_xy_km",))
+        stations = tuple(arrays[f"{name}_name"].tolist())
+        table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), stations)
+        super().__init__(table, arms=_positions(arrays, f"{name}_xy_km"), **options)
 
 
 @named("molene-temperature")
-class MoleneTemperature(Replay):
+class MoleneTemperature(MoleneWind):
     """Find the warmest weather station of Brittany: January 2014, hour by hour.
 
     Rewards in degrees C, arms are 37 stations; otherwise as ``MoleneWind``.
 
     Args:
         data: ``molene_weather.npz``, or its folder.
-        options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        options: as for ``MoleneWind``.
     """
 
-    def __init__(self, data: str | Path, **options: Any) -> None:
-        super().__init__(**_molene(data, "temperature"), **options)
+    _quantity = "temperature"
 
 
 @named("beijing-pm25")
@@ -177,12 +188,6 @@ class BeijingPM25(Replay):
         )
 
 
-def _intel_raw(data: str | Path, name: str, day: str, days: int) -> dict[str, Any]:
-    """``Replay``'s arguments for light or humidity; the file does not say which values are linear gaps."""
-    arrays = _load(data, "intel_light_humidity.npz", (name, "time", "xy", "mote_id"))
-    return _intel_days(arrays, arrays[name], arrays[name], day, days, skipped=_HOUR)
-
-
 def _intel_days(
     arrays: Arrays, values: np.ndarray, readings: np.ndarray, day: str, days: int, skipped: int = 0
 ) -> dict[str, Any]:
@@ -204,13 +209,6 @@ def _intel_days(
     }
 
 
-def _molene(data: str | Path, name: str) -> dict[str, Any]:
-    arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"), (f"{name}_xy_km",))
-    names = tuple(arrays[f"{name}_name"].tolist())
-    table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), names)
-    return {"table": table, "arms": _positions(arrays, f"{name}_xy_km")}
-
-
 def _load(
     data: str | Path, file_name: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> Arrays:
@@ -229,7 +227,7 @@ def _load(
 
 
 def _day_start(name: str, day: str) -> int:
-    """Seconds since 1970 at the start of a day, by the data's own clock."""
+    """Seconds since 1970 at the start of a day, by the clock of the data."""
     try:
         return int(np.datetime64(day, "D").astype(np.int64)) * _DAY
     except (TypeError, ValueError):
@@ -249,3 +247,85 @@ def _positions(arrays: Arrays, name: str) -> Tensor | None:
 
 def _tensor(values: np.ndarray) -> Tensor:
     return torch.from_numpy(values.astype(np.float64))
+
+
+# --- a candidate prior from every earlier day ---
+
+_STEPS_A_DAY = 144
+
+
+@named("intel-temperature-priors")
+class IntelTemperaturePriors(IntelTemperature):
+    """Find the hottest spot of the Intel laboratory, with a candidate prior from every earlier day.
+
+    The second experiment of Ziomek et al. (2024), section 7: on 14 March 2004 there are 13 priors, one from each
+    earlier day of the record, with kernel Cov(i, i') (1 - eps)^{|t - t'|/2}: Cov is the covariance between sensors over
+    that day's readings, shrunk towards independent sensors (``estimate_covariance``), minus the noise, and eps is that
+    day's rate of greatest likelihood (``fit_forgetting_rate``). A day on which an arm has fewer than two readings gives
+    no prior.
+
+    The paper leaves two choices open. Its priors have mean zero, but temperatures are about 22 degrees; here
+    every prior's mean is ``prior_mean`` of ``Replay``, by default the average over the earlier days, which is the
+    same as a zero mean on centred rewards. The paper does not say how seeds differ; here rewards carry normal noise of
+    standard deviation ``noise_scale``, by default the R that the policies know.
+
+    ``true_prior``, for an oracle only, is made from the played day itself in the same way: the best of its kind in
+    hindsight, with the day's own covariance.
+
+    Args:
+        data, day, filled: as for ``IntelTemperature``.
+        shrinkage: of the days' covariances, ``"auto"`` or a number in [0, 1].
+        noise_scale: of the rewards, in degrees C.
+        prior_mean, options: as for ``Replay``.
+    """
+
+    def __init__(
+        self,
+        data: str | Path,
+        *,
+        day: str = "2004-03-14",
+        filled: bool = True,
+        shrinkage: float | str = "auto",
+        noise_scale: float | None = None,
+        prior_mean: str | float = "grand",
+        **options: Any,
+    ) -> None:
+        super().__init__(data, day=day, filled=filled, prior_mean=prior_mean, **options)
+        known_variance = float(self.knowledge.noise_variance)
+        self.noise_scale = torch.tensor(
+            known_variance**0.5
+            if noise_scale is None
+            else validation.non_negative("noise_scale", noise_scale),
+            dtype=torch.float64,
+        )
+        rate = options.get("forgetting_rate")
+        past, times = self.history, torch.as_tensor(self.history_times)
+        days = ((times - 1) / _STEPS_A_DAY).floor()
+        priors = []
+        for d in days.unique().tolist():
+            readings = past[days == d]
+            if bool(((~torch.isnan(readings)).sum(0) >= 2).all()):
+                priors.append(
+                    self._prior(
+                        readings, times[days == d], str(np.datetime64(day, "D") + int(d)), shrinkage, rate
+                    )
+                )
+        validation.require(len(priors) > 0, "day", day, "after a day on which every arm has two readings")
+        self.knowledge = replace(self.knowledge, priors=priors)
+        played = torch.tensor(self._times[: self.horizon], dtype=torch.float64)
+        self.true_prior = self._prior(self.table, played, "the day itself", shrinkage, rate)
+
+    def _prior(
+        self, readings: Tensor, times: Tensor, name: str, shrinkage: float | str, rate: float | None
+    ) -> CandidatePrior:
+        """The prior of one day's readings (T, N), NaN where missing."""
+        noise_variance = float(self.knowledge.noise_variance)
+        covariance = without_noise(estimate_covariance(readings, shrinkage), noise_variance)
+        if rate is None:
+            seen = ~torch.isnan(readings).all(-1)
+            rate = fit_forgetting_rate(readings[seen], times[seen], covariance, noise_variance)
+        return CandidatePrior(covariance, self.knowledge.prior_mean, rate, name=name)
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """Normal noise (S,) of standard deviation ``noise_scale``."""
+        return gaussian_noise(self.noise_scale, streams)

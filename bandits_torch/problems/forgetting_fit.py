@@ -1,8 +1,11 @@
-"""How fast a table of rewards forgets: the forgetting rate of greatest likelihood."""
+"""How fast a table of rewards forgets, and how noisy it is: rates and noises of greatest likelihood."""
 
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,8 +18,8 @@ _COARSE, _FINE = 17, 9
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
-def checked_record(table: Tensor, times: Tensor, covariance: Tensor) -> int:
-    """N, of rewards (T, N), their times (T,) and the covariance (N, N) of their arms; ValueError for other shapes."""
+def _check_record(table: Tensor, times: Tensor, covariance: Tensor) -> None:
+    """ValueError unless these are rewards (T, N), their times (T,) and the covariance (N, N) of their arms."""
     validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
     T, N = table.shape
@@ -26,7 +29,6 @@ def checked_record(table: Tensor, times: Tensor, covariance: Tensor) -> int:
     validation.require(bool((times.diff() > 0).all()), "times", times, "increasing")
     validation.tensor("covariance", covariance)
     validation.shape_is("covariance", covariance, covariance.shape == (N, N), f"({N}, {N})")
-    return N
 
 
 def fit_forgetting_rate(
@@ -57,7 +59,8 @@ def fit_forgetting_rate(
 
     Cost: O(26 T N^3) with T and N as limited.
     """
-    N = checked_record(table, times, covariance)
+    _check_record(table, times, covariance)
+    N = len(covariance)
     covariance = ArmCovarianceKernel(covariance).covariance
     validation.positive("noise_variance", noise_variance)
     validation.positive_integer("max_rows", max_rows)
@@ -109,3 +112,301 @@ def forgetting_log_likelihood(
         mean = mean + (gain.mT @ whitened).squeeze(-1)
         spread = spread - gain.mT @ gain
     return total
+
+
+# --- rate and noise together ---
+
+_SHARES = (
+    0.01,
+    0.99,
+)  # noise, as a share of the arms' average variance; what is smoother is fitted no closer
+_GRID = (13, 9)
+_FACTOR_SPREAD = 1.0  # prior standard deviation of the logarithm of the factor
+_STEPS, _CLOSE, _SPACING = 20, 1e-3, 0.05
+_DRAWS = 64
+_NINETY_FIVE = 1.959964  # of the standard normal, two-sided
+_SMALLEST_CURVATURE = 0.05
+_NAMES = ("forgetting_rate", "noise_variance")
+
+
+@dataclass(frozen=True)
+class ForgettingFit:
+    """A forgetting rate and a noise variance fitted together, and the covariance between arms without the noise.
+
+    Attributes:
+        forgetting_rate: eps, per unit of time.
+        noise_variance: lambda, in squared units of reward.
+        covariance: C, (N, N): the given one minus the noise on its diagonal, times ``factor``.
+        factor: variance of the process over the variance of its rows about their own mean.
+        rate_interval, noise_interval: approximate 95 % confidence intervals of eps and lambda; for an estimate at an
+            end of its range, the whole range (of the noise: from 0).
+        at_end: which of "forgetting_rate" and "noise_variance" lie at an end of the range searched: the data suggest
+            a value outside the range, or do not determine it.
+    """
+
+    forgetting_rate: float
+    noise_variance: float
+    covariance: Tensor
+    factor: float
+    rate_interval: tuple[float, float]
+    noise_interval: tuple[float, float]
+    at_end: tuple[str, ...] = ()
+
+    def describe(self) -> list[str]:
+        """One line per estimate, with its interval."""
+        lines = []
+        for name, (low, high) in zip(_NAMES, (self.rate_interval, self.noise_interval), strict=True):
+            end = ", at an end of the range searched" if name in self.at_end else ""
+            value = getattr(self, name)
+            lines.append(f"{name.replace('_', ' ')}: {value:.3g} (95 %: {low:.3g} to {high:.3g}{end})")
+        return lines
+
+
+def fit_forgetting(
+    table: Tensor, times: Tensor, covariance: Tensor, *, max_rows: int = 1000
+) -> ForgettingFit:
+    """Forgetting rate and noise variance together, from rewards and the covariance that was estimated from them.
+
+    The likelihood is the product of the arms' likelihoods (a composite likelihood, Varin, Reid & Firth 2011), each with
+    its mean integrated out and with one signal variance for all. The likelihood of whole rows would treat the
+    covariance, which is estimated from the same rows, as exact, and give a rate several times too high. To account for
+    correlated arms, the likelihood is raised to the power N_eff / N, N_eff = tr(C)^2 / tr(C^2).
+
+    A slow process varies more than its rows do about their own mean. Its variance is ``factor`` times theirs, with a
+    log-normal prior around 1 (standard deviation 1 of the logarithm). Without this prior, a record shorter than the
+    process's memory fits a random walk of any variance.
+
+    The intervals are normal in log(-log(1 - eps)) and log(lambda), of the sandwich covariance A^-1 (J + P) A^-1, with
+    A the curvature of the penalised likelihood, P the curvature of the prior alone, and J the covariance of the score
+    over 64 tables drawn from the fit (with a fixed seed, so the result is deterministic).
+
+    Args:
+        table: (T, N) rewards, NaN where missing.
+        times: (T,) increasing; eps is per unit of these.
+        covariance: (N, N) of the rewards, noise included, as ``estimate_covariance`` gives it.
+        max_rows: longer tables are fitted on their last ``max_rows`` rows.
+
+    Returns:
+        eps in [1e-5, 0.99], lambda between 1 and 99 % of the average variance (times ``factor``).
+
+    Warns:
+        UserWarning: eps at an end of its range, or lambda at its upper end. Noise below 1 % is common (readings of
+            good sensors) and appears only in ``at_end``.
+
+    Raises:
+        ValueError: bad shapes, times that do not increase, a covariance of 0, no arm with two rewards.
+
+    Cost: O(T N) for each of some hundred evaluations, and 5 x 64 for the intervals.
+    """
+    _check_record(table, times, covariance)
+    covariance = ArmCovarianceKernel(covariance).covariance.double()
+    validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
+    validation.positive_integer("max_rows", max_rows)
+    rows, times = table[-max_rows:].double(), times[-max_rows:]
+    variance = float(covariance.diagonal().mean())
+    unit = covariance / variance
+    seen = (~torch.isnan(rows)).sum(0) >= 2
+    validation.require(
+        bool(seen.any()), "table", table, "a table with two rewards of an arm in its last rows"
+    )
+    arms = _Arms(rows[:, seen] / variance**0.5, times, unit[seen][:, seen])
+    place = arms.climb()
+    factor = float(arms.concentrated(place.unsqueeze(0))[1].exp())
+    rate, share = -math.expm1(-math.exp(place[0])), math.exp(place[1])
+    signal = factor * without_noise(unit, share)
+    rate_spread, noise_spread = arms.spreads(place, factor, signal[seen][:, seen])
+    noise = share * factor * variance
+    ends = _ends(place, arms.low, arms.high)
+    z = [
+        min(max(float(place[0]) + s * rate_spread, float(arms.low[0])), float(arms.high[0])) for s in (-1, 1)
+    ]
+    if "forgetting_rate" in ends:  # nothing bends the likelihood there: any rate may be
+        z = [float(arms.low[0]), float(arms.high[0])]
+    least = 0.0 if "noise_variance" in ends else noise * math.exp(-noise_spread)
+    fit = ForgettingFit(
+        forgetting_rate=rate,
+        noise_variance=noise,
+        covariance=signal * variance,
+        factor=factor,
+        rate_interval=(-math.expm1(-math.exp(z[0])), -math.expm1(-math.exp(z[1]))),
+        noise_interval=(least, noise * math.exp(noise_spread)),
+        at_end=tuple(ends),
+    )
+    for name, line in zip(_NAMES, fit.describe(), strict=True):
+        if name in ends and (name, ends[name]) != ("noise_variance", "low"):
+            warnings.warn(
+                f"{line}; the rewards suggest a value outside it, or do not determine one", stacklevel=2
+            )
+    return fit
+
+
+def _ends(place: Tensor, low: Tensor, high: Tensor) -> dict[str, str]:
+    """Which figures lie at an end of their range, and at which."""
+    found = {}
+    for name, at, least, most in zip(_NAMES, place, low, high, strict=True):
+        if at <= least + _CLOSE or at >= most - _CLOSE:
+            found[name] = "low" if at <= least + _CLOSE else "high"
+    return found
+
+
+def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:
+    """Covariance of the rewards' means: less the noise's on the diagonal, negative eigenvalues set to 0."""
+    values, vectors = torch.linalg.eigh(covariance)
+    means = (vectors * (values - noise_variance).clamp_min(0.0)) @ vectors.mT
+    return (means + means.mT) / 2
+
+
+class _Arms:
+    """The penalised composite likelihood of rewards with average variance 1.
+
+    A place is (log(-log(1 - eps)), log of the noise's share), and with a third number the log of the factor.
+    """
+
+    def __init__(self, rows: Tensor, times: Tensor, covariance: Tensor) -> None:
+        self.rows, self.times = rows - rows.nanmean(0), times
+        self.count = int((~torch.isnan(rows)).sum()) - rows.shape[1]
+        N, trace = len(covariance), covariance.diagonal().sum()
+        self.weight = float(trace.square() / covariance.square().sum()) / N
+        ends = [[math.log(-math.log1p(-eps)), math.log(s)] for eps, s in zip(RATES, _SHARES, strict=True)]
+        self.low, self.high = torch.tensor(ends, dtype=torch.float64)
+
+    def evidence(self, places: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        share = places[:, 1].exp()
+        rows = self.rows if rows is None else rows
+        return arm_evidence(
+            rows, self.times, (1 - share).clamp_min(0.0), share, -torch.expm1(-places[:, 0].exp())
+        )
+
+    def score(self, form: Tensor, log_det: Tensor, log_factor: Tensor) -> Tensor:
+        """Weighted composite log-likelihood, up to a constant."""
+        return -self.weight * (form * (-log_factor).exp() + log_det + self.count * log_factor) / 2
+
+    def penalised(self, places: Tensor) -> Tensor:
+        """The same at places (G, 3), with the factor's prior."""
+        k = places[:, 2]
+        return self.score(*self.evidence(places), k) - k.square() / (2 * _FACTOR_SPREAD**2)
+
+    def concentrated(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Penalised likelihood (G,) at places (G, 2) and their best factors, and the logarithms of those."""
+        form, log_det = self.evidence(places)
+        k = (form / self.count).log()
+        for _ in range(_STEPS):  # Newton on the concave function of the log factor
+            quadratic = self.weight * form * (-k).exp() / 2
+            slope = quadratic - self.weight * self.count / 2 - k / _FACTOR_SPREAD**2
+            k = k + slope / (quadratic + 1 / _FACTOR_SPREAD**2)
+        return self.score(form, log_det, k) - k.square() / (2 * _FACTOR_SPREAD**2), k
+
+    def climb(self) -> Tensor:
+        """The best place (2,): of a grid, then by Newton steps kept in the range, each of the best of eight lengths."""
+        axes = [
+            torch.linspace(float(a), float(b), n) for a, b, n in zip(self.low, self.high, _GRID, strict=True)
+        ]
+        grid = torch.cartesian_prod(*axes).double()
+        place = grid[int(self.concentrated(grid)[0].argmax())]
+        for _ in range(_STEPS):
+            slope, bend = _derivatives(lambda places: self.concentrated(places)[0], place)
+            outward = ((place <= self.low) & (slope < 0)) | ((place >= self.high) & (slope > 0))
+            slope = torch.where(outward, 0.0, slope)
+            bend = torch.where(outward | outward.unsqueeze(-1), -torch.eye(2).double(), bend)
+            values, vectors = torch.linalg.eigh(bend)
+            step = vectors @ ((vectors.mT @ slope) / values.abs().clamp_min(_SMALLEST_CURVATURE))
+            lengths = torch.cat([torch.zeros(1), 0.5 ** torch.arange(-1.0, 7.0)]).double()
+            tried = torch.minimum(torch.maximum(place + lengths.unsqueeze(-1) * step, self.low), self.high)
+            best = tried[int(self.concentrated(tried)[0].argmax())]
+            moved, place = float((best - place).abs().max()), best
+            if moved < _CLOSE:
+                break
+        return place
+
+    def spreads(self, place: Tensor, factor: float, signal: Tensor) -> tuple[float, float]:
+        """Half widths of the intervals of log(-log(1 - eps)) and log(lambda)."""
+        rate, k = -math.expm1(-math.exp(place[0])), torch.tensor([math.log(factor)], dtype=torch.float64)
+        drawn = draw_tables(signal, factor * math.exp(place[1]), rate, self.times, _DRAWS)
+        drawn = torch.where(torch.isnan(self.rows).unsqueeze(1), math.nan, drawn)
+        around = torch.cat([place.unsqueeze(0) + s * _SPACING * torch.eye(2).double() for s in (1, -1)])
+        form, log_det = self.evidence(around.repeat_interleave(_DRAWS, 0), drawn.repeat(1, 4, 1))
+        up, down = self.score(form, log_det, k).view(2, 2, _DRAWS)
+        at, _ = self.evidence(place.expand(_DRAWS, 2), drawn)
+        by_factor = self.weight * (at * (-k).exp() - self.count) / 2
+        J = torch.cov(torch.cat([(up - down) / (2 * _SPACING), by_factor.unsqueeze(0)]))
+        _, bend = _derivatives(self.penalised, torch.cat([place, k]))
+        values, vectors = torch.linalg.eigh(-bend)
+        A = (vectors / values.clamp_min(_SMALLEST_CURVATURE)) @ vectors.mT
+        spread = A @ (J + torch.diag(torch.tensor([0.0, 0.0, _FACTOR_SPREAD**-2]).double())) @ A
+        rate_spread, noise_spread = spread[0, 0].sqrt(), spread[1:, 1:].sum().sqrt()
+        return _NINETY_FIVE * float(rate_spread), _NINETY_FIVE * float(noise_spread)
+
+
+def _derivatives(function: Callable[[Tensor], Tensor], place: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient (n,) and Hessian (n, n) by central differences, in one call of the function."""
+    n, h = len(place), _SPACING
+    unit = h * torch.eye(n, dtype=place.dtype)
+    pairs = unit.unsqueeze(0) + unit.unsqueeze(1)
+    mixed = unit.unsqueeze(1) - unit.unsqueeze(0)
+    moves = torch.cat([unit, -unit, pairs.flatten(0, 1), -pairs.flatten(0, 1), mixed.flatten(0, 1)])
+    values = function(place + moves)
+    up, down = values[:n], values[n : 2 * n]
+    both, neither, split = values[2 * n :].view(3, n, n)
+    # For i = j the moves are 2h, -2h and 0 twice: the same formula with the double step.
+    return (up - down) / (2 * h), (both + neither - split - split.mT) / (4 * h * h)
+
+
+# --- the likelihood of every arm by itself ---
+
+
+def arm_evidence(
+    rows: Tensor, times: Tensor, variances: Tensor, noise_variance: Tensor, rates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Quadratic form and log-determinant (G,) of G batch members, each summed over the arms.
+
+    An arm's rewards are m + f_t + noise, f_t = a f_s + sqrt(1 - a^2) g, a = (1 - eps)^{(t - s)/2}, g ~ N(0, variance):
+    a scalar Kalman filter. A flat prior on m (Rasmussen & Williams 2006, equation 2.45) uses up one of an arm's n
+    rewards; up to a constant their log density is -(form + log-determinant) / 2.
+
+    Args:
+        rows: (T, N), or (T, G, N) with a table for each member; NaN where a reward is missing, and at least one
+            reward of every arm.
+        times: (T,) increasing.
+        variances, noise_variance, rates: (G,), one for all arms of a member.
+
+    Cost: O(G T N), in T steps.
+    """
+    prior, noise = variances.unsqueeze(-1), noise_variance.unsqueeze(-1)
+    shape = (len(rates), rows.shape[-1])
+    spread, mean = prior.expand(shape), rows.new_zeros(2, *shape)
+    products, log_det = rows.new_zeros(3, *shape), rows.new_zeros(shape)
+    held = (~torch.isnan(rows)).to(rows.dtype)
+    for row, seen, fade in zip(rows.nan_to_num(), held, fades(times, rates), strict=True):
+        square = fade.square()
+        spread, mean = square * spread + (1 - square) * prior, fade * mean
+        total = spread + noise
+        gain = seen * spread / total
+        error = (
+            torch.stack([row.expand_as(total), torch.ones_like(total)]) - mean
+        )  # of the reward, of the mean's 1
+        mean, spread = mean + gain * error, spread * (1 - gain)
+        pairs = torch.stack([error[0].square(), error[0] * error[1], error[1].square()])
+        products, log_det = products + seen / total * pairs, log_det + seen * total.log()
+    squares, cross, ones = products
+    return (squares - cross.square() / ones).sum(-1), (log_det + ones.log()).sum(-1)
+
+
+def draw_tables(
+    covariance: Tensor, noise_variance: float, rate: float, times: Tensor, count: int, seed: int = 0
+) -> Tensor:
+    """Tables (T, count, N) of the process f_t = a f_s + sqrt(1 - a^2) g, g ~ N(0, covariance), seen in noise."""
+    values, vectors = torch.linalg.eigh(covariance)
+    root = (vectors * values.clamp_min(0.0).sqrt()).mT
+    generator = torch.Generator().manual_seed(seed)
+    g, noise = torch.randn(2, len(times), count, len(covariance), generator=generator, dtype=torch.float64)
+    fade = fades(times, torch.tensor([rate], dtype=torch.float64))
+    rows = [g[0] @ root]
+    for draw, a in zip(g[1:] @ root, fade[1:], strict=True):
+        rows.append(a * rows[-1] + (1 - a.square()).sqrt() * draw)
+    return torch.stack(rows) + noise_variance**0.5 * noise
+
+
+def fades(times: Tensor, rates: Tensor) -> Tensor:
+    """a of every row since the one before it, (T, G, 1); 1 for the first, before which f is stationary."""
+    gaps = torch.cat([times.new_zeros(1), times.diff()])
+    return ((1 - rates) ** (gaps.unsqueeze(-1) / 2)).unsqueeze(-1)

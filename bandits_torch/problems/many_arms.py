@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.problems.problem import Knowledge
-from bandits_torch.problems.registration import named
+from bandits_torch.problems.problem import Knowledge, named
 from bandits_torch.problems.simulated import (
     SimulatedProblem,
     covariance,
@@ -19,7 +18,7 @@ from bandits_torch.problems.simulated import (
     make_kernel,
     problem_streams,
 )
-from bandits_torch.problems.synthetic import GPDraws, StationaryProblem
+from bandits_torch.problems.stationary import GPDraws, StationaryProblem
 from bandits_torch.problems.table_files import read_arrays
 
 
@@ -215,7 +214,7 @@ def _read(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     validation.require(target in numbers.columns, "target", target, "a column of numbers")
     others = numbers.drop(columns=[target])
     validation.require(
-        others.shape[1] >= 1, "data", names, "a table with a column of numbers beside the target"
+        others.shape[1] >= 1, "data", names, "a table with a column of numbers besides the target"
     )
     return others.to_numpy(np.float64), numbers[target].to_numpy(np.float64)
 

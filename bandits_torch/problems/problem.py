@@ -1,22 +1,23 @@
-"""The contract of a problem: arms, rewards, and expected rewards for the scorer only."""
+"""The contract of a problem: arms, rewards, expected rewards for the scorer only; and how a problem gets its name."""
 
 from __future__ import annotations
 
+import inspect
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.arm_context import ArmContext
+from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_prior import CandidatePrior
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.problems.scoring import ArmScores
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -39,7 +40,7 @@ class Knowledge:
             None if unknown. No smaller than ``variation_budget`` where k(x, x) <= 1.
         priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields
             above. None: no candidates.
-        constraints: what is measured beside the reward and must stay within limits.
+        constraints: outcomes that are measured with the reward and must stay within limits.
         safe_arms: arms within the limits at the first step, (N,) or (replicates, N) booleans; None if none is known.
         context_dim: numbers of the context that comes with every step (``ArmContext``); 0: none.
         context_kernel: prior covariance over contexts, which multiplies ``kernel``; None without a context.
@@ -88,7 +89,7 @@ class Problem(ABC):
         dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.
         noise_is_added: whether ``noise`` depends on the step and the streams alone, never on the arms, so that it can
             be drawn before they are chosen (``run(..., capture=True)``).
-        outcome_names: of what is measured beside the reward.
+        outcome_names: names of the outcomes measured with the reward.
     """
 
     arms: Tensor
@@ -138,11 +139,11 @@ class Problem(ABC):
         """Noise (S,) on the rewards of the arms (S,)."""
 
     def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor | None:
-        """Outcomes (S, m) measured beside the rewards of the arms (S,) pulled; None where nothing is."""
+        """Outcomes (S, m) measured with the rewards of the arms (S,) pulled; None if there are none."""
         return None
 
     def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
-        """What the record of a run keeps of the arms (S,) pulled, beside what the policy tells."""
+        """What the record of a run keeps of the arms (S,) pulled, in addition to the trace of the policy."""
         return {}
 
     def available(self, step: int) -> Tensor | ArmContext | None:
@@ -156,7 +157,7 @@ class Problem(ABC):
         return float(step)
 
     def summary(self) -> list[str]:
-        """What was read and estimated, a line each; nothing for a made-up problem."""
+        """What was read and estimated, a line each; nothing for a simulated problem."""
         return []
 
     def check_step(self, step: int) -> None:
@@ -189,3 +190,130 @@ def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:
     ``streams`` gives each replicate its own random numbers, of the dtype and device of the result.
     """
     return streams.normal() * torch.as_tensor(scale, dtype=streams.dtype, device=streams.device)
+
+
+# --- expected rewards of what was chosen, and the best there was ---
+
+
+def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -> Tensor:
+    """The expected rewards ((R, N) or (S, N)), minus infinity where an arm is not available."""
+    mask = mask_of(available)
+    return expected if mask is None else expected.masked_fill(~mask, -math.inf)
+
+
+class ArmScores:
+    """Scores the arms of a problem: O(S), or O(S N) when expected rewards or mask are not the same memory, unchanged,
+    as at the step before.
+
+    Args:
+        shape: (replicates, N) of the expected rewards.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._shape = shape
+        self._expected_seen: tuple[Tensor | None, int] = (None, 0)
+        self._mask_seen: tuple[Tensor | None, int] = (None, 0)
+
+    def __call__(
+        self, expected: Tensor, arm: Tensor, available: Tensor | ArmContext | None
+    ) -> tuple[Tensor, Tensor]:
+        """Expected rewards (S,) of the arms (S,), and of the best available, (S,) or (1,)."""
+        mask = mask_of(available)
+        if not (_unchanged(expected, self._expected_seen) and _unchanged(mask, self._mask_seen)):
+            validation.shape_is("expected_rewards", expected, expected.shape == self._shape, f"{self._shape}")
+            self._rewards = available_rewards(expected, mask)
+            self._best = self._rewards.amax(-1)
+            self._expected_seen, self._mask_seen = _seen(expected), _seen(mask)
+        return self._rewards.expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), self._best
+
+
+def _seen(tensor: Tensor | None) -> tuple[Tensor | None, int]:
+    return tensor, 0 if tensor is None else tensor._version
+
+
+def _unchanged(tensor: Tensor | None, seen: tuple[Tensor | None, int]) -> bool:
+    """Whether a tensor shows the numbers seen before, going by memory and write count, not by its values.
+
+    The tensor seen is held on to, so its memory cannot have been given to another.
+    """
+    old, version = seen
+    if tensor is None or old is None:
+        return tensor is old
+    same_memory = tensor.data_ptr() == old.data_ptr() and tensor.stride() == old.stride()
+    return version == tensor._version and same_memory and tensor.shape == old.shape
+
+
+# --- names ---
+
+Factory = TypeVar("Factory", bound=Callable[..., Problem])
+# Arguments of ``make``, and what the classes behind some names are built from.
+_NOT_OPTIONS = {
+    *("replicates", "horizon", "seed", "data"),
+    *("function", "table", "times", "arms", "history", "history_times"),
+}
+
+
+@dataclass(frozen=True)
+class NamedProblem:
+    """The registration of a problem, read by command line, documentation and universal tests.
+
+    Attributes:
+        name: the argument of ``make``.
+        factory: the class or function that makes it.
+        stationary: whether its functions never change.
+        random: whether they are drawn at random, from seed and number of replicate.
+        quick: options that make it small, for universal tests.
+    """
+
+    name: str
+    factory: Callable[..., Problem]
+    stationary: bool = False
+    random: bool = False
+    quick: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.factory) or "").partition("\n")[0]
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """Everything that it takes, by name."""
+        return _parameters(self.factory)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it takes beyond the arguments of ``make``, with the defaults."""
+        return {key: p.default for key, p in self.parameters.items() if key not in _NOT_OPTIONS}
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether it replays real data."""
+        return "data" in self.parameters
+
+
+REGISTERED: dict[str, NamedProblem] = {}
+
+
+def named(name: str, **about: Any) -> Callable[[Factory], Factory]:
+    """Register the decorated class or function under this name; the keywords are those of ``NamedProblem``.
+
+    Raises ValueError for a name that is taken.
+    """
+
+    def register(factory: Factory) -> Factory:
+        validation.require(name not in REGISTERED, "name of a problem", name, "new")
+        REGISTERED[name] = NamedProblem(name, factory, **about)
+        return factory
+
+    return register
+
+
+def _parameters(factory: Callable[..., Problem]) -> dict[str, inspect.Parameter]:
+    """Named parameters of a factory; one that takes ``**options`` passes them to the class above it."""
+    parameters = dict(inspect.signature(factory).parameters)
+    passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    named = {key: p for key, p in parameters.items() if p.kind is not p.VAR_KEYWORD}
+    if not (passes_on and isinstance(factory, type)):
+        return named
+    return named | {key: p for key, p in _parameters(factory.__mro__[1]).items() if key not in named}

@@ -8,39 +8,11 @@ from typing import Any
 
 from bandits_torch import validation
 from bandits_torch.naming import unknown_name
-from bandits_torch.problems import (
-    constrained,
-    contextual,
-    datasets,
-    drifting,
-    dynamic_functions,
-    hills,
-    intel_priors,
-    many_arms,
-    moving_peaks,
-    replay,
-    standard_functions,
-    synthetic,
-    tv_gp,
-)
-from bandits_torch.problems.problem import Problem
-from bandits_torch.problems.registration import REGISTERED, NamedProblem
+from bandits_torch.problems import continuous, datasets, drifting, many_arms, replay, stationary, tv_gp
+from bandits_torch.problems.problem import REGISTERED, NamedProblem, Problem
 
-_SIMULATED = (
-    synthetic,
-    drifting,
-    tv_gp,
-    constrained,
-    contextual,
-    standard_functions,
-    moving_peaks,
-    dynamic_functions,
-    many_arms,
-    hills,
-)
-_MODULES = [
-    module.__name__ for module in (*_SIMULATED, replay, datasets, intel_priors)
-]  # as problems are listed
+_LISTED = (stationary, drifting, tv_gp, continuous, many_arms, replay, datasets)
+_MODULES = [module.__name__ for module in _LISTED]
 _IN_ORDER = sorted(REGISTERED.values(), key=lambda one: _MODULES.index(one.factory.__module__))
 PROBLEMS: dict[str, Callable[..., Problem]] = {one.name: one.factory for one in _IN_ORDER}
 

@@ -1,4 +1,4 @@
-"""What the made-up problems share: arms, kernels, draws from a Gaussian process, noise."""
+"""What simulated problems share: arms, kernels, draws from a Gaussian process, noise."""
 
 from __future__ import annotations
 

@@ -1,9 +1,14 @@
-"""Cells of a table: text to numbers and to times, as they were meant or not at all."""
+"""Cells of a table as numbers: their decimal mark, words for missing cells, and advice about cells that are no numbers.
+
+Cells are columns of a ``DataFrame``: of numbers, or of objects (text, as a rule).
+"""
 
 from __future__ import annotations
 
+import datetime
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -11,24 +16,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bandits_torch.problems.table_hints import hint_of_cell, hint_of_form, hint_of_time
+MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in lower case, without blanks
+_BLANKS = " \u00a0\u202f'_’"  # between groups of three digits
+_INFINITE = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
+_MOST = 0.5  # of a column's cells: more make it a column of text
 
-MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in lower case, blanks stripped
-_POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?")
-_GROUPED = {  # by decimal mark: groups of three between spaces, apostrophes, underscores or the other mark
-    ".": re.compile(
-        r"[+-]?[1-9]\d{0,2}(([,])\d{3})+(\.\d*)?|[+-]?[1-9]\d{0,2}(([ \u00a0\u202f'_’])\d{3})+(\.\d*)?"
-    ),
-    ",": re.compile(
-        r"[+-]?[1-9]\d{0,2}(([.])\d{3})+(,\d*)?|[+-]?[1-9]\d{0,2}(([ \u00a0\u202f'_’])\d{3})+(,\d*)?"
-    ),
-}
-_THOUSANDS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{mark}\d{{3}})+") for mark in ",."}
-_NUMERIC = re.compile(r"[+-]?[\d.,]+([ \u00a0\u202f'_’]\d{3})*([.,]\d*)?([eE][+-]?\d+)?")
-_WORDS = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
-_MOST = 0.5
-_COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+
+def is_numeric(cells: pd.Series) -> bool:
+    """Whether pandas holds the column as real numbers."""
+    return cells.dtype.kind in "iuf"
 
 
 def is_missing(cell: Any) -> bool:
@@ -38,171 +34,147 @@ def is_missing(cell: Any) -> bool:
     return np.ndim(cell) == 0 and bool(pd.isna(cell))
 
 
-def decimal_mark(columns: Sequence[Sequence[Any]], points_may_group: bool = False) -> str | None:
-    """The decimal mark of a table's text cells: "." or ",", or None where they may mean either.
-
-    ``points_may_group``: whether 1.234 may be meant for 1234 where no cell tells, as in tables whose cells no comma
-    separates, because it is their decimal mark.
-    """
-    seen: set[str] = set()
-    for column in columns:
-        for cell in {cell for cell in column if isinstance(cell, str)}:
-            if _NUMERIC.fullmatch(as_written(cell)):
-                seen |= _marks(as_written(cell))
-    if {".", ","} <= seen:
-        return None
-    if seen & {".", ","}:
-        return (seen & {".", ","}).pop()
-    return None if "either" in seen or (points_may_group and "grouped" in seen) else "."
+@functools.cache
+def _number_form(mark: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of numbers with this decimal mark: plain, and in groups of three digits."""
+    other = "," if mark == "." else "."
+    plain = rf"[+-]?(\d+\{mark}?\d*|\{mark}\d+)([eE][+-]?\d+)?"
+    grouped = rf"[+-]?[1-9]\d{{0,2}}([{_BLANKS}{other}])\d{{3}}(\1\d{{3}})*(\{mark}\d*)?"
+    return re.compile(plain, re.ASCII), re.compile(grouped, re.ASCII)
 
 
-def as_written(cell: str) -> str:
-    """A cell without blanks round it, its minus sign (U+2212) as programs write it."""
-    return cell.strip().replace("\u2212", "-")
-
-
-def _marks(cell: str) -> set[str]:
-    """What a cell tells of the decimal mark: that it is one of the two, either, or, of "grouped", maybe a comma."""
-    if all(_number(cell, mark) is None for mark in ".,"):  # a date, an address
-        return set()
-    if re.search(
-        r"[ \u00a0\u202f'_’]", cell
-    ):  # what separates thousands is seen: another mark is the decimal one
-        return set(cell) & {".", ","}
-    if "," not in cell:  # a point stands in what is usually written; a group of three may be thousands
-        if "." not in cell:
-            return set()
-        if _THOUSANDS["."].fullmatch(cell) is None:
-            return {"."}
-        return {","} if cell.count(".") > 1 else {"grouped"}
-    if "." in cell:
-        return {"." if cell.rindex(".") > cell.rindex(",") else ","}
-    if cell.count(",") > 1:
-        return {"."}
-    return {"either"} if _THOUSANDS[","].fullmatch(cell) else {","}
-
-
-def numbers(name: str, cells: Any, mark: str = ".") -> np.ndarray:
-    """A column as float64, NaN where a cell is missing; ValueError names the first cell that is no number."""
-    array = np.asarray(cells)
-    if array.dtype.kind in "fiu":
-        return np.array(array, dtype=np.float64)
-    found = np.full(len(array), np.nan)
-    for row, cell in enumerate(array.tolist() if array.dtype.kind == "O" else array):
-        if is_missing(cell):
-            continue
-        number = _number(cell, mark)
-        if number is None:
-            shown = bool(cell) if isinstance(cell, np.bool_) else cell
-            raise ValueError(
-                f"row {row + 1}, column {name!r} must be a number or empty, got {shown!r}{hint_of_cell(cell)}"
-            )
-        found[row] = number
-    return found
-
-
-def first_text(cells: Any, mark: str) -> tuple[int, str] | None:
-    """Row from 0 and content of the first cell of text, in a column of it; None for any other column.
-
-    In a column of text most of the cells that hold something hold words: neither numbers nor what may be meant for them
-    (dates, currencies, true and false). One word that recurs among numbers may stand for a missing one.
-    """
-    array = np.asarray(cells)
-    held = [(row, cell) for row, cell in enumerate(array.tolist()) if not is_missing(cell)]
-    words = [
-        (row, cell)
-        for row, cell in held
-        if isinstance(cell, str) and _number(cell, mark) is None and not hint_of_form(cell)
-    ]
-    recurs = len(words) < len(held) and len({cell for _, cell in words}) == 1
-    return words[0] if len(words) > _MOST * len(held) and not recurs else None
-
-
-def _number(cell: Any, mark: str) -> float | None:
+def number(cell: Any, mark: str) -> float | None:
+    """The number in a cell, None if it holds no number."""
     if not isinstance(cell, str):
         try:
-            a_number = isinstance(cell, (Real, Decimal)) and not isinstance(cell, (bool, np.timedelta64))
-            return float(cell) if a_number else None
+            return float(cell) if isinstance(cell, (Real, Decimal)) and not isinstance(cell, bool) else None
         except (TypeError, ValueError, OverflowError):
             return None
-    text = as_written(cell)
-    if not text.isascii() and not any(c in text for c in "\u00a0\u202f’"):
-        return None
-    if (_POINT if mark == "." else _COMMA).fullmatch(text) or _WORDS.fullmatch(text):
+    text = cell.strip().replace("\u2212", "-")  # the minus sign of print
+    plain, grouped = _number_form(mark)
+    if plain.fullmatch(text) or _INFINITE.fullmatch(text):
         return float(text.replace(",", "."))
-    if _GROUPED[mark].fullmatch(text):
-        digits = re.sub(r"[ \u00a0\u202f'_’]", "", text).replace("." if mark == "," else ",", "")
-        return float(digits.replace(",", "."))
-    return None
+    found = grouped.fullmatch(text)
+    return None if found is None else float(text.replace(found[1], "").replace(",", "."))
 
 
-def are_times(cells: Any) -> bool:
-    """Whether a column of text or dates is timestamps, each of them."""
-    array = np.asarray(cells)
-    if array.dtype.kind == "M" or isinstance(getattr(cells, "dtype", None), pd.DatetimeTZDtype):
-        return True
-    if array.dtype.kind not in "OU" or not len(array):
-        return False
-    first = array.tolist()[0]
-    if isinstance(first, str) and _number(first, ".") is not None:
-        return False
-    return not bool(_stamps(cells).isna().any())
-
-
-def times(name: str, cells: Any, mark: str = ".") -> tuple[np.ndarray, str]:
-    """A time column in its own unit, or in seconds, since 1970 for dates; and the unit."""
-    array = np.asarray(cells)
-    empty = [is_missing(cell) for cell in array.tolist()] if array.dtype.kind in "OU" else pd.isna(array)
-    if np.any(empty):
-        row = int(np.argmax(empty))
-        raise ValueError(f"row {row + 1}, column {name!r} must hold a time, got an empty cell")
-    if array.dtype.kind == "m":
-        return pd.Series(array).dt.total_seconds().to_numpy(
-            dtype=np.float64, copy=True
-        ), "seconds, from durations"
-    if array.dtype.kind != "M":
-        try:
-            found = numbers(name, array, mark)
-        except ValueError:
-            pass
-        else:
-            dates = _compact(found)
-            return (found, "as given") if dates is None else (_seconds(dates), "seconds, from dates")
-    stamps = _stamps(cells)
-    if stamps.isna().any():
-        wrong, numeric = (
-            stamps.isna(),
-            pd.Series([_number(cell, mark) is not None for cell in array.tolist()]),
-        )
-        if numeric.mean() > _MOST:  # a word among numbers, not a number among dates
-            wrong = ~numeric
-        row = int(wrong.to_numpy().argmax())
-        cell = array.tolist()[row]
+def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
+    """A column as float64, NaN where a cell is missing; ValueError names the first cell that is no number."""
+    if is_numeric(cells):
+        return cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    found = [np.nan if is_missing(cell) else number(cell, mark) for cell in cells]
+    if None in found:
+        row = found.index(None)
+        cell = cells.iloc[row]
         raise ValueError(
-            f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {cell!r}"
-            f"{hint_of_time(cell)}"
+            f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r}{hint_of_cell(cell)}"
         )
-    return _seconds(stamps), "seconds, from timestamps"
+    return np.array(found, dtype=np.float64)
 
 
-def _compact(values: np.ndarray) -> pd.Series | None:
-    """Dates written as one number (202401, 20240131, 202401311200), if all values are."""
-    lengths = {
-        len(str(int(v))) if np.isfinite(v) and v == int(v) and v > 0 else 0 for v in (values[0], values[-1])
-    }
-    if len(lengths) != 1 or lengths.isdisjoint(_COMPACT):
-        return None
-    if not (np.isfinite(values).all() and (values == values.round()).all()):
-        return None
-    texts = pd.Series(values.astype(np.int64)).astype(str)
-    stamps = pd.to_datetime(texts, format=_COMPACT[lengths.pop()], errors="coerce", utc=True)
-    plausible = stamps.notna().all() and stamps.dt.year.between(1900, 2100).all()
-    return stamps if plausible else None
+def decimal_mark(cells: Iterable[Any], points_may_group: bool = False) -> str | None:
+    """The decimal mark of text cells: "." or ",", or None where they may mean either.
+
+    A cell that reads as a number with one mark only settles it. One that reads as two different numbers, as 1,234 does,
+    leaves it open unless another cell settles it. ``points_may_group``: whether that holds for 1.234 too, as in tables
+    whose cells no comma separates, because it is their decimal mark; else the point is taken for the decimal mark.
+    """
+    sure, doubtful = _marks(cells)
+    if sure:
+        return sure.pop() if len(sure) == 1 else None
+    return None if "," in doubtful or (doubtful and points_may_group) else "."
 
 
-def _stamps(cells: Any) -> pd.Series:
-    return pd.to_datetime(pd.Series(list(cells)), errors="coerce", utc=True, format="ISO8601")
+def sure_mark(cells: Iterable[Any]) -> str | None:
+    """The decimal mark that a cell settles, None if none does or two contradict each other."""
+    sure, _ = _marks(cells)
+    return sure.pop() if len(sure) == 1 else None
 
 
-def _seconds(stamps: pd.Series) -> np.ndarray:
-    return (stamps - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64, copy=True)
+def _marks(cells: Iterable[Any]) -> tuple[set[str], set[str]]:
+    """The marks that some cell needs, and the marks in cells that read as another number with the other mark."""
+    sure, doubtful = set(), set()
+    for cell in {cell for cell in cells if isinstance(cell, str)}:
+        with_point, with_comma = number(cell, "."), number(cell, ",")
+        if with_point is None or with_comma is None:
+            sure |= {"."} if with_point is not None else {","} if with_comma is not None else set()
+        elif with_point != with_comma:
+            doubtful |= {"," if "," in cell else "."}
+    return sure, doubtful
+
+
+def words(cells: pd.Series, mark: str) -> pd.Series:
+    """The words in a column of text, by row; an empty series for any other column.
+
+    In a column of text most of the cells that are not empty hold words: neither numbers nor what may be meant for
+    numbers (dates, currencies, true and false). One word that recurs among numbers may stand for a missing one.
+    """
+    held = cells[[not is_missing(cell) for cell in cells]]
+    found = held[
+        [isinstance(one, str) and number(one, mark) is None and not hint_of_form(one) for one in held]
+    ]
+    recurs = len(found) < len(held) and found.nunique() == 1
+    return found if len(found) > _MOST * len(held) and not recurs else found[:0]
+
+
+# --- advice about a cell that cannot be read, as the end of a message ---
+
+_DAYS_FIRST = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(\D.*)?")
+_MONTH = re.compile(
+    r"(?i)(?=.*\d).*\b(jan|feb|mar|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[a-z]*\b.*"
+)
+_DURATION = re.compile(
+    r"(?i)[+-]?(\d+ days?\b.*|(\d+ days?,? )?\d{1,3}:\d{2}(:\d{2}(\.\d+)?)?|P\d*.*T?\d+[HMSDW])"
+)
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ].*)?")
+_DIGITS = r"[+\-\u2212]?\d[\d.,' \u00a0\u202f]*([eE][+-]?\d+)?"
+_LOGICAL = {"true", "false", "yes", "no", "ja", "nein", "wahr", "falsch"}
+_COLUMNS = "time_column= names the times, rewards= the columns that are arms"
+
+
+def hint_of_cell(cell: Any) -> str:
+    """What to do about a cell that is no number."""
+    hint = hint_of_form(cell)
+    if hint or not isinstance(cell, str):
+        return hint
+    return (
+        f" (missing={cell.strip()!r} if such a cell holds nothing; rewards= names the columns that are arms)"
+    )
+
+
+def hint_of_form(cell: Any) -> str:
+    """What to do about a cell of a known form that is no number; nothing for other text."""
+    if isinstance(cell, (datetime.date, datetime.timedelta)):
+        return f" ({_COLUMNS})"
+    if isinstance(cell, complex):
+        return " (a reward is a real number: take its absolute value, or its real part)"
+    if np.ndim(cell) or isinstance(cell, dict):
+        return " (a cell is one number)"
+    text = str(cell).strip()
+    if text.lower() in _LOGICAL:
+        return " (write what is true or false as 1 and 0)"
+    if _DATE.fullmatch(text):
+        return f" ({_COLUMNS})"
+    if hint_of_time(text):
+        return f"{hint_of_time(text)[:-1]}; {_COLUMNS})"
+    if any(c.isdecimal() and not c.isascii() for c in text):
+        return " (write digits as 0 to 9)"
+    if re.fullmatch(rf"\({_DIGITS}\)", text):
+        return " (write a negative number with a minus)"
+    if "#" not in text and re.fullmatch(rf"([^\w\s.,+\-]+ ?|[^\W\d_]+ )?{_DIGITS} ?([^\d\s]+)?", text):
+        return " (write the number alone, without unit, currency or per cent sign; decimal= sets its decimal mark)"
+    return ""
+
+
+def hint_of_time(cell: Any) -> str:
+    """What to do about a cell that is no time."""
+    text = str(cell).strip()
+    found = _DAYS_FIRST.fullmatch(text)
+    if found is not None:
+        ambiguous = max(int(found[1]), int(found[2])) <= 12
+        return f" (write dates as 2024-01-31{': a day and a month cannot be told apart here' if ambiguous else ''})"
+    if _MONTH.fullmatch(text):
+        return " (write dates as 2024-01-31, months as numbers)"
+    if _DURATION.fullmatch(text):
+        return " (write durations as a number, of seconds, say, and times of day with their date)"
+    return " (write dates as 2024-01-31)" if _DATE.fullmatch(text) else ""

@@ -1,10 +1,18 @@
-"""Binary files of rewards as named columns: Parquet by pandas, NPZ without pickle."""
+"""Files of rewards read into a ``DataFrame``: text and Parquet by pandas, NPZ without pickle.
+
+Columns have different names, "" for an index without a name; they hold real numbers, or objects (text, as a rule).
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
+import re
 import zipfile
 import zlib
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +20,285 @@ import numpy as np
 import pandas as pd
 
 from bandits_torch import validation
+from bandits_torch.naming import unknown_name
+from bandits_torch.problems.table_cells import (
+    MISSING,
+    decimal_mark,
+    is_missing,
+    is_numeric,
+    number,
+    sure_mark,
+)
+from bandits_torch.problems.table_times import are_times, called_like_time
 
-Columns = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 
+TEXT = (".csv", ".tsv", ".txt")
+PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".xlsx", ".xls", ".ods", ".json", ".feather", ".h5")
+_BINARY = {
+    b"\x1f\x8b": "gzip's compressed data: unpack it",
+    b"PK\x03\x04": "a ZIP archive or an Excel workbook: unpack it, or save it as CSV",
+    b"PAR1": "Parquet: name it .parquet",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook: save it as CSV",
+}
+_NUL = "path must be a text file without NUL characters, got {!r} (encoding='utf-16-le' may be what it is in)"
+_SEPARATORS = (";", "\t", "|", ",")  # a comma last: it may be a decimal mark where another separates
+_SAMPLE = 1 << 16  # characters
 _SHOWN = 8  # names in a message
+# pandas 3 reads every number to the nearest float64, and deprecates the argument that asked for it.
+_EXACT: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
+_MISSING_AS_WRITTEN = [
+    form for word in MISSING for form in {word, word.upper(), word.capitalize(), "NaN", "N/a"}
+]
 
 
-def read_parquet(file: Path) -> Columns:
-    """Columns of a Parquet file; an index that says something comes first, without a name if it has none."""
+def without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
+    """The table without these columns; ValueError for a name that no column has."""
+    for name in ignored:
+        if name not in frame.columns:
+            raise ValueError(unknown_name("ignore", name, list(frame.columns)))
+    return frame.drop(columns=list(ignored)) if ignored else frame
+
+
+def text_cells(frame: pd.DataFrame) -> Iterator[Any]:
+    """The cells of the columns that are not numbers."""
+    return itertools.chain.from_iterable(frame[name] for name in frame.columns if not is_numeric(frame[name]))
+
+
+def _named(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """The table with these names; empty columns without a name behind the last named one are dropped."""
+    while names and not names[-1] and frame.iloc[:, len(names) - 1].isna().all():
+        names = names[:-1]
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        hint = " (one line of names, not two)" if len(names) - len(set(names)) >= 2 else ""
+        raise ValueError(f"arm names must be all different, got {twice[:_SHOWN]}{hint}")
+    frame = frame.iloc[:, : len(names)].set_axis(names, axis=1)
+    texts = [name for name, kind in frame.dtypes.items() if kind.kind not in "iuf"]
+    return frame.astype(dict.fromkeys(texts, object)) if texts else frame
+
+
+# --- text ---
+
+
+def read_csv(
+    file: Path,
+    ignored: Collection[str],
+    as_text: Collection[str],
+    *,
+    separator: str | None,
+    header: bool | None,
+    encoding: str | None,
+    decimal: str | None,
+) -> tuple[pd.DataFrame, str | None]:
+    """The table of a text file without the columns ``ignored``, and its decimal mark, None if the cells leave it open.
+
+    pandas reads the numbers. What it cannot read, or would read with the wrong decimal mark, stays text, and so do the
+    columns named in ``as_text`` (in lower case). The keywords are arguments of ``read_table``.
+    """
+    try:
+        encoding = encoding or _encoding(file)
+        with file.open(encoding=encoding) as opened:
+            sample = opened.read(_SAMPLE) + opened.readline()
+        return _read_csv(file, sample, ignored, as_text, separator, header, encoding, decimal)
+    except UnicodeError as error:
+        raise ValueError(
+            f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= names one other than UTF-8"
+        ) from error
+    except LookupError as error:
+        raise ValueError(f"encoding must be one that Python knows, got {encoding!r}: {error}") from error
+    except (OSError, csv.Error, pd.errors.ParserError) as error:
+        raise ValueError(f"path must be a readable .csv file, got {str(file)!r}: {error}") from error
+
+
+def _read_csv(
+    file: Path,
+    sample: str,
+    ignored: Collection[str],
+    as_text: Collection[str],
+    separator: str | None,
+    header: bool | None,
+    encoding: str,
+    decimal: str | None,
+) -> tuple[pd.DataFrame, str | None]:
+    if "\0" in sample:
+        raise ValueError(_NUL.format(str(file)))
+    excels = re.match(r'"?sep=(.)"?\n', sample)  # a line that Excel writes first
+    sample = sample[excels.end() :] if excels else sample
+    separator = separator or (excels[1] if excels else _separator(sample))
+    _refuse_comments(sample, separator)
+    rows = csv.reader(io.StringIO(sample), delimiter=separator)
+    first = next((row for row in rows if row), [])
+    named = _has_header(first) if header is None else header
+    skipped = (1 if excels else 0) + (rows.line_num if named else 0)
+    first[:1] = [name.removeprefix("# ") for name in first[:1]]  # as NumPy writes names
+    names = [name.strip() for name in first] if named else [f"column {n + 1}" for n in range(len(first))]
+    broken = [name for name in names if "\n" in name]
+    validation.require(not broken, "names of columns", broken, "on one line each")
+    source = _checked(file, encoding, separator, len(names), named, behind_first=excels is not None)
+
+    texts = {n: str for n, name in enumerate(names) if name.lower() in as_text}
+
+    def table(mark: str, dtype: Any = texts) -> pd.DataFrame:
+        try:
+            frame = pd.read_csv(
+                source if isinstance(source, Path) else io.StringIO(source),
+                sep=separator,
+                decimal=mark,
+                header=None,
+                names=range(len(names)),
+                index_col=False,
+                skiprows=skipped,
+                na_values=_MISSING_AS_WRITTEN,
+                keep_default_na=False,
+                dtype=dtype,
+                encoding=encoding,
+                low_memory=False,
+                **_EXACT,
+            )
+        except pd.errors.EmptyDataError:
+            frame = pd.DataFrame()
+        validation.require(len(frame) >= 1, "path", str(file), "a table with a header and at least one row")
+        found = names if named else ["" if frame[n].isna().all() else name for n, name in enumerate(names)]
+        return without(_named(frame, found), ignored)
+
+    mark: str | None = decimal
+    if decimal is not None:
+        frame = table(decimal)
+    else:
+        columns = [n for n, name in enumerate(names) if name not in ignored]
+        whole = [row for row in rows if len(row) == len(names)]  # the last may break off in a quoted cell
+        first_cells = [row[n] for row in whole for n in columns]
+        frame, mark = _with_its_mark(table, first_cells, points_may_group=separator != ",")
+    if header is None and set(frame.columns) == {"0", "1"}:
+        binary = frame.map(lambda cell: str(cell).strip() in ("0", "1", "0.0", "1.0")).all(axis=None)
+        expected = "True or False: the first row 0, 1 may hold names or rewards"
+        validation.require(not binary, "header", None, expected)
+    return frame, mark
+
+
+def _with_its_mark(
+    table: Callable[..., pd.DataFrame], first_cells: list[str], points_may_group: bool
+) -> tuple[pd.DataFrame, str | None]:
+    """The table read with the decimal mark that its cells settle, and the mark, None if they leave it open.
+
+    Args:
+        table: reads the table with a decimal mark, or (``dtype=str``) as text.
+        first_cells: the cells of the first rows, as text.
+        points_may_group: as for ``decimal_mark``.
+    """
+    sure = sure_mark(first_cells)
+    frame = judged = table(sure or ".")
+    fractions = any(frame[name].dtype.kind == "f" for name in frame.columns)
+    if sure is None and points_may_group and fractions:  # 1.234 was read where 1234 may be meant
+        judged = table(".", dtype=str)
+    mark = decimal_mark([*first_cells, *text_cells(judged)], points_may_group)
+    if mark == "," and sure != ",":  # 1.5 was read where 1,5 stands elsewhere
+        frame = table(",")
+        mark = decimal_mark([*first_cells, *text_cells(frame)], points_may_group)
+    return frame, mark
+
+
+def _encoding(file: Path) -> str:
+    """UTF-8 or, with its mark, UTF-16; ValueError for a file that is not text."""
+    with file.open("rb") as opened:
+        start = opened.read(4)
+    for mark, kind in _BINARY.items():
+        if start.startswith(mark):
+            raise ValueError(f"path must be a text file, got {str(file)!r}, which holds {kind}")
+    return "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+
+
+def _separator(sample: str) -> str:
+    """The character that splits every line of the sample into the same number of cells, two or more."""
+    for separator in _SEPARATORS:
+        try:
+            counts = {len(row) for row in csv.reader(io.StringIO(sample), delimiter=separator) if row}
+        except csv.Error:  # a line longer than a cell may be
+            continue
+        if len(counts) == 1 and counts.pop() >= 2:
+            return separator
+    first = sample.lstrip("\n").partition("\n")[0]
+    return max((",", ";", "\t", "|"), key=first.count)
+
+
+def _refuse_comments(sample: str, separator: str) -> None:
+    """Refuse comments before the table: the last line that begins with # may hold the names."""
+    lines = [line for line in sample.splitlines() if line.strip()][:2]
+    if len(lines) < 2 or not lines[0].startswith("#"):
+        return
+    if lines[1].startswith("#") or lines[0].count(separator) != lines[1].count(separator):
+        raise ValueError(
+            f"path must be a table without comments, got {lines[0][:60]!r} first: remove the lines that begin with #, "
+            "or the # of the one that holds the names"
+        )
+
+
+def _has_header(first: list[str]) -> bool:
+    """Whether the first row names columns; ValueError where it could as well be numbers and times."""
+    said = first[1:] if first and not first[0].strip() else first  # an index saved without a name
+    plain = [cell.strip() for cell in said]
+    if not any(plain) or not all(_is_value(cell) for cell in plain):
+        return True
+    if plain == [str(n) for n in range(len(plain))]:  # the names that pandas gives
+        return True
+    raise ValueError(
+        f"the first row must hold names, got {first[:5]}: header=True if these are, header=False if none"
+    )
+
+
+def _is_value(cell: str) -> bool:
+    numeric = is_missing(cell) or number(cell, ".") is not None or number(cell, ",") is not None
+    return numeric or are_times(pd.Series([cell], dtype=object))
+
+
+def _checked(
+    file: Path, encoding: str, separator: str, width: int, named: bool, behind_first: bool
+) -> Path | str:
+    """What pandas reads: the file, or its text if lines end in a carriage return alone.
+
+    ValueError unless every row has ``width`` cells: pandas would fill short rows without a warning.
+    """
+    with file.open(encoding=encoding) as opened:
+        lines = _text_lines(file, opened)
+        if behind_first:
+            next(lines)
+        for row, found in enumerate(filter(None, _widths(lines, separator)), start=1 - named):
+            if found != width:
+                hint = ""
+                if width == 1 and row == 1:
+                    hint = "; a title above the header must go"
+                elif found == width + 1:
+                    hint = "; one more may be a separator at the end of the line: remove it"
+                raise ValueError(
+                    f"row {row} must have {width} cells, as the header has, got {found} (separator= tells what "
+                    f"separates{hint})"
+                )
+        plain = opened.newlines in (None, "\n", "\r\n")
+    return file if plain else file.read_text(encoding)
+
+
+def _text_lines(file: Path, lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if "\0" in line:
+            raise ValueError(_NUL.format(str(file)))
+        yield line
+
+
+def _widths(lines: Iterator[str], separator: str) -> Iterator[int]:
+    """How many cells each row has, 0 for an empty line."""
+    for line in lines:
+        if '"' in line:  # from here on a cell may hold separators and line ends
+            yield from map(len, csv.reader(itertools.chain([line], lines), delimiter=separator))
+            return
+        yield line.count(separator) + 1 if line != "\n" else 0
+
+
+# --- Parquet and NPZ ---
+
+
+def read_parquet(file: Path) -> pd.DataFrame:
+    """The table of a Parquet file; an index that says something comes first, without a name if it has none."""
     try:
         frame = pd.read_parquet(file)
     except ImportError as error:
@@ -28,13 +306,40 @@ def read_parquet(file: Path) -> Columns:
     except (OSError, ValueError) as error:
         raise ValueError(f"path must be a readable .parquet file, got {str(file)!r}: {error}") from error
     validation.require(len(frame) >= 1, "path", str(file), "a table of at least one row")
-    columns = [frame.iloc[:, n] for n in range(frame.shape[1])]
     names = [str(name) for name in frame.columns]
     if any(name is not None for name in frame.index.names) or not isinstance(frame.index, pd.RangeIndex):
-        levels = [frame.index.get_level_values(n).to_series() for n in range(frame.index.nlevels)]
-        columns = levels + columns
         names = [str(name or "") for name in frame.index.names] + names
-    return named_columns(names, dict(enumerate(columns)))
+        frame = pd.concat([frame.index.to_frame(index=False), frame.reset_index(drop=True)], axis=1)
+    return _named(frame, names)
+
+
+def read_npz(file: Path, time: str | None) -> tuple[pd.DataFrame, str | None]:
+    """The rewards of an NPZ file by the names of its arms, times first, and the name of the array of times."""
+    found = ", ".join(stored := array_names(file))
+    if time == "auto":
+        time = next(iter(called_like_time(stored)), None)
+    arrays = read_arrays("path", file, {"rewards", "arms", time or ""})
+    has_rewards, has_time = "rewards" in arrays, time is None or time in arrays
+    validation.require(has_rewards, "path", str(file), f"an NPZ with an array 'rewards' (has {found})")
+    validation.require(has_time, "time_column", time, f"one of the arrays {found}")
+    rewards = arrays["rewards"]
+    rows = rewards.ndim == 2 and len(rewards) >= 1
+    validation.require(rows, "rewards", rewards.shape, "an array T x N with rows")
+    real = "an array of real numbers (bool: as 0 and 1)"
+    validation.require(rewards.dtype.kind in "fiu", "rewards", rewards.dtype.name, real)
+    arms = arrays.get("arms", np.arange(rewards.shape[1]))
+    validation.require(arms.ndim == 1, "arms", arms.shape, "an array of names")
+    try:
+        names = [name.decode() if isinstance(name, bytes) else str(name) for name in arms.tolist()]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"arms must be text, or bytes in UTF-8: {error}") from error
+    validation.require(len(names) == rewards.shape[1], "arms", names, f"an array of {rewards.shape[1]} names")
+    frame = pd.DataFrame(rewards.astype(np.float64))
+    if time is not None:
+        ok = arrays[time].shape == rewards.shape[:1]
+        validation.require(ok, "time_column", time, f"an array of {len(rewards)} times")
+        frame, names = pd.concat([pd.Series(arrays[time]), frame], axis=1), [time, *names]
+    return _named(frame, names), time
 
 
 def read_arrays(argument: str, path: Path, wanted: Collection[str] | None = None) -> Arrays:
@@ -80,27 +385,3 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> n
             )
     with archive.open(info) as opened:
         return np.lib.format.read_array(opened, allow_pickle=False)
-
-
-def names_given(argument: str, given: Any) -> list[str] | None:
-    """Names of columns as they were given: a sequence, or one string with commas; None for none."""
-    if given is None:
-        return None
-    if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
-        return [name.strip() for name in str(given).split(",")]
-    validation.instance(
-        argument, given, Sequence, "names of columns, a sequence or one string with commas, or None"
-    )
-    return list(given)
-
-
-def named_columns(names: list[str], columns: dict[int, Any]) -> Columns:
-    """Columns by name; empty ones without a name behind the last named one are dropped."""
-    while names and not names[-1] and columns[len(names) - 1].isna().all():
-        names = names[:-1]
-    found = {name: columns[n] for n, name in enumerate(names)}
-    if len(found) < len(names):
-        twice = sorted({name for n, name in enumerate(names) if name in names[:n]})
-        hint = " (one line of names, not two)" if len(names) - len(found) >= 2 else ""
-        raise ValueError(f"arm names must be all different, got {twice[:_SHOWN]}{hint}")
-    return found

@@ -1,15 +1,47 @@
-"""Tables of real rewards: rows are times, columns are arms."""
+"""Tables of real rewards, a row per time and a column per arm, and how they are made from files."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.naming import some, unknown_name
+from bandits_torch.problems.table_cells import decimal_mark, is_missing, is_numeric, numbers, words
+from bandits_torch.problems.table_files import (
+    PACKED,
+    TEXT,
+    read_csv,
+    read_npz,
+    read_parquet,
+    text_cells,
+    without,
+)
+from bandits_torch.problems.table_missing import Missing, refuse_log, suspects
+from bandits_torch.problems.table_times import (
+    find_time,
+    refuse_calendar,
+    refuse_counters,
+    seconds,
+    why_not_rising,
+)
+
+_LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
+_ARM_NAMES = {
+    *("arm", "arms", "action", "item", "sensor", "station", "site", "name", "id", "variable", "series")
+}
+_REWARD_NAMES = {"reward", "rewards", "value", "y"}
+_FEW_COLUMNS = 4  # more do not fit a row per reward
+_SAMPLE = 1000  # rows
 
 
 @validation.names_arguments
@@ -46,7 +78,8 @@ class RewardTable:
         names = tuple(self.arm_names) or tuple(str(n) for n in range(rewards.shape[1]))
         object.__setattr__(self, "arm_names", names)
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
-        _check_unique(names)
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        validation.require(not twice, "arm names", twice, "all different")
         if bool(torch.isinf(rewards).any()):
             row, column = torch.isinf(rewards).nonzero()[0].tolist()
             raise ValueError(
@@ -77,9 +110,248 @@ def _check_times(times: Tensor, rows: int) -> None:
         )
 
 
-def _check_unique(names: Sequence[str]) -> None:
-    known: set[str] = set()
-    twice: set[str] = set()
+def read_table(
+    path: str | Path,
+    rewards: Sequence[str] | str | None = None,
+    time_column: str | None = "auto",
+    *,
+    ignore: Sequence[str] | str | None = None,
+    long: bool | str = False,
+    missing: str | float | Sequence[str | float] = "mask",
+    header: bool | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+) -> RewardTable:
+    """Read a table of rewards from CSV, Parquet (needs pyarrow) or NPZ, by the file's suffix.
+
+    An ambiguous file raises a ValueError that names the argument which resolves the ambiguity.
+
+    Args:
+        path: the file. CSV and Parquet: one column per arm, named by the header. NPZ (read without pickle):
+            an array ``rewards`` (T x N) and, optionally, an array ``arms`` of N names; other arrays are ignored.
+        rewards: names of the arms to take, in this order (a sequence, or one string with commas); None: all
+            columns but the time's.
+        time_column: name of the column (of the array, in NPZ) of times: numbers, or dates (ISO 8601, or digits
+            alone such as 20240131), which become seconds since 1970 (UTC unless they name another zone).
+            ``"auto"``: the one called time, times, t, date, datetime, timestamp, when, ts or epoch in any case, or
+            the one that holds dates, or a first column without a name (an index saved with the table). None: no
+            column of times; a first column without a name is ignored.
+        ignore: names of columns to leave out, such as comments (a sequence, or one string with commas).
+        long: True: one row per reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
+            two.
+        missing: treatment of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: missing here and
+            there; ``"unavailable"``: the arm could not be pulled then, however many they are; ``"forward-fill"``: the
+            arm's last reward, where it has one. Also what else marks a missing reward: a number (-9999), a word, or
+            several of them, in a sequence or one string with commas (``"forward-fill,-9999,n.a."``).
+            With ``"mask"`` a table of ten times or more is taken for a log of pulls, and refused, if at more than half
+            of the times that have a reward fewer than half of the arms have one, or only one does.
+        header: whether a CSV's first row holds names; None: yes, unless it could be numbers.
+        separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
+        decimal: "." or ","; None: inferred from the numbers.
+        encoding: of a CSV; None: UTF-8, or UTF-16 with its mark.
+
+    Raises:
+        ValueError: no such file, unknown suffix, unreadable file, no rows, fewer than two arms, two arms of
+            one name, unknown column, a cell that is not a number (row and column are named, rows counted from
+            1 after the header; columns of text all at once), infinite values, time that is missing, repeats or goes
+            back, an arm that counts the rows, a log of pulls, a file that can be read in two ways.
+    """
+    empty = Missing.of(missing)
+    validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
+    validation.instance("long", long, (bool, str), "True, False or 'ARM,REWARD'")
+    validation.require(header in (None, True, False), "header", header, "True, False or None")
+    ok = separator is None or (isinstance(separator, str) and len(separator) == 1)
+    validation.require(ok, "separator", separator, "one character or None")
+    validation.instance("path", path, (str, Path), "the path of a file")
+    file = Path(path)
+    suffix = file.suffix.lower()
+    kinds = (*TEXT, ".parquet", ".npz")
+    packed = " (unpack it, or save it as CSV)" if suffix in PACKED else ""
+    validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}{packed}")
+    validation.require(file.is_file(), "path", str(path), "an existing file")
+    asked, ignored = _names_given("rewards", rewards), _names_given("ignore", ignore) or []
+    both = [name for name in ignored if name in (asked or [])]
+    validation.require(not both, "ignore", both, "other columns than rewards")
+    if suffix in TEXT:
+        arms = _ARM_NAMES if long is True else {long.partition(",")[0].strip().lower()} if long else set()
+        frame, mark = read_csv(
+            file, ignored, arms, separator=separator, header=header, encoding=encoding, decimal=decimal
+        )
+    else:
+        if suffix == ".npz":
+            frame, time_column = read_npz(file, time_column)
+        else:
+            frame = read_parquet(file)
+        frame = without(frame, ignored)
+        mark = decimal or decimal_mark(text_cells(frame))
+    if mark is None:
+        raise ValueError(
+            "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"
+        )
+    frame = empty.in_text(frame)
+    if long:
+        table = _long_table(frame, time_column, asked, mark, long, empty)
+    else:
+        table = _wide_table(frame, time_column, asked, mark, empty)
+    if empty.treatment == "mask":
+        refuse_log(table.rewards.numpy())
+    if ignored:
+        table = replace(table, notes=(*table.notes, f"left out: {', '.join(ignored)}"))
+    return table.forward_filled() if empty.treatment == "forward-fill" else table
+
+
+def _names_given(argument: str, given: Any) -> list[str] | None:
+    """The names in a sequence, or in one string with commas; None if nothing was given."""
+    if given is None:
+        return None
+    if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
+        return [name.strip() for name in str(given).split(",")]
+    validation.instance(
+        argument, given, Sequence, "names of columns, a sequence or one string with commas, or None"
+    )
+    return list(given)
+
+
+def _wide_table(
+    frame: pd.DataFrame, time_column: str | None, asked: list[str] | None, mark: str, missing: Missing
+) -> RewardTable:
+    """A table from a column for every arm."""
+    lower = {name.strip().lower() for name in frame.columns}
+    if asked is None and "reward" in lower and lower & _LOGGED:
+        raise ValueError(
+            f"long must be given, as the columns {some(list(frame.columns))} look like one row per reward: long=True "
+            "if so, rewards= with the arms' names if not"
+        )
+    time = find_time(frame, time_column, mark)
+    notes = []
+    if frame.columns[0] == "" and time != "":
+        frame = frame.iloc[:, 1:]
+        notes = ["left out: the first column, which has no name"]
+    others = [name for name in frame.columns if name != time]
+    names = others if asked is None else asked
     for name in names:
-        (twice if name in known else known).add(name)
-    validation.require(not twice, "arm names", sorted(twice), "all different")
+        if name not in frame.columns:
+            raise ValueError(unknown_name("rewards", name, others))
+    validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
+    expected = "at least two columns, one per arm (separator= tells what separates)"
+    validation.require(len(names) >= 2, "rewards", names, expected)
+    clock, unit = (None, "rows") if time is None else seconds(time, frame[time], mark)
+    rewards = missing.in_numbers(_rewards(names, frame, mark))
+    dates = clock if unit.startswith("seconds") else None
+    if asked is None and time_column is not None:
+        refuse_counters(names, rewards, time, asked_for=time_column != "auto")
+        refuse_calendar(names, rewards, dates)
+    source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
+    notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards)]
+    moments = None if clock is None else torch.from_numpy(clock)
+    try:
+        return RewardTable(
+            torch.from_numpy(rewards), moments, tuple(names), tuple(notes), in_seconds=dates is not None
+        )
+    except ValueError as error:
+        if "times must increase" in str(error) and clock is not None:
+            raise ValueError(f"{error} ({why_not_rising(clock, names)})") from None
+        raise
+
+
+def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
+    """These columns as numbers, (T, N); ValueError for a cell that is none, or one error for all columns of text."""
+    values, refused = np.empty((len(frame), len(names))), {}
+    for n, name in enumerate(names):
+        try:
+            values[:, n] = numbers(name, frame[name], mark)
+        except ValueError as error:
+            refused[name] = error
+    if not refused:
+        return values
+    texts = {name: found for name in refused if len(found := words(frame[name], mark))}
+    name = next(iter(refused))
+    if name not in texts:
+        raise refused[name]
+    row, cell = int(texts[name].index[0]), texts[name].iloc[0]
+    leaves = f"ignore={','.join(texts)} leaves out {'the columns' if len(texts) > 1 else 'a column'} of text"
+    arms = [text for text in texts if _may_name_arms(text, frame)]
+    which = "it" if len(texts) == 1 else repr(next(iter(arms), None))
+    long = f"long=True if {which} names the arm of each row; " if arms else ""
+    raise ValueError(
+        f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({leaves}; {long}rewards= names the "
+        "columns that are arms)"
+    )
+
+
+# --- a row for every reward ---
+
+
+def _long_table(
+    frame: pd.DataFrame,
+    time_column: str | None,
+    asked: list[str] | None,
+    mark: str,
+    long: bool | str,
+    missing: Missing,
+) -> RewardTable:
+    """A table from rows of (time, arm, reward); arms in order of their first row."""
+    if time_column != "":
+        frame = frame.drop(columns="", errors="ignore")
+    time = find_time(frame, time_column, mark)
+    if time is None:
+        raise ValueError(
+            f"time_column must be the name of a column of times, for long=True, got {time_column!r}"
+        )
+    arm, reward = _long_names([name for name in frame.columns if name != time], long)
+    clock, unit = seconds(time, frame[time], mark)
+    empty = frame[arm].map(is_missing)
+    if empty.any():
+        row = int(empty.to_numpy().argmax())
+        raise ValueError(f"row {row + 1}, column {arm!r} must name an arm, got an empty cell")
+    rewards = missing.in_numbers(numbers(reward, frame[reward], mark))
+    rows = pd.DataFrame({"time": clock, "arm": frame[arm].map(str), "reward": rewards})
+    twice = rows.duplicated(["time", "arm"])
+    if twice.any():
+        row = int(twice.to_numpy().argmax())
+        raise ValueError(
+            f"row {row + 1} must be the only reward of its arm and time, got {arm} {rows['arm'][row]!r}"
+        )
+    wide = rows.pivot(index="time", columns="arm", values="reward").sort_index()
+    names = list(rows["arm"].unique()) if asked is None else asked
+    for name in names:
+        if name not in wide.columns:
+            raise ValueError(unknown_name("rewards", name, list(wide.columns)))
+    values = wide[names].to_numpy(dtype=np.float64, copy=True)
+    notes = [f"times: {time!r}, {unit}", f"long: {len(rows)} rows of {arm!r} and {reward!r}"]
+    others = [name for name in frame.columns if name not in (time, arm, reward)]
+    notes += [f"left out: {some(others)}"] if others else []
+    notes += suspects(names, values)
+    moments = torch.tensor(wide.index.to_numpy(dtype=np.float64))
+    return RewardTable(
+        torch.from_numpy(values), moments, tuple(names), tuple(notes), unit.startswith("seconds")
+    )
+
+
+def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
+    """Whether a column is text that recurs, in a table of few columns: it may name the arm of each row."""
+    valued = any(one.strip().lower().lstrip("_") in _REWARD_NAMES for one in frame.columns)
+    if (len(frame.columns) > _FEW_COLUMNS and not valued) or is_numeric(frame[name]):
+        return False
+    cells = [cell for cell in frame[name].iloc[:_SAMPLE] if not is_missing(cell)]
+    named = all(isinstance(cell, str) and re.match(r"[^\W\d_]", cell.strip()) for cell in cells)
+    named = named and not any(cell.strip().lower() in ("true", "false", "yes", "no") for cell in cells)
+    return named and 1 < len(set(cells)) < len(cells)
+
+
+def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:
+    """The columns of arms and of rewards, as given or by their names."""
+    if isinstance(long, str):
+        named = [name.strip() for name in long.split(",")]
+        ok = len(named) == 2 and all(name in names for name in named)
+        validation.require(ok, "long", long, f"'ARM,REWARD', two of the columns {', '.join(names)}")
+        return named[0], named[1]
+    arms = [name for name in names if name.strip().lower() in _ARM_NAMES]
+    given = [name for name in names if name.strip().lower() in _REWARD_NAMES]
+    if len(names) == 2 and len(arms) + len(given) == 1:  # one has a known name, the other is what is left
+        arms = arms or [name for name in names if name not in given]
+        given = given or [name for name in names if name not in arms]
+    if len(arms) != 1 or len(given) != 1:
+        raise ValueError(f"long must be 'ARM,REWARD', two of the columns {', '.join(names)}, got {long!r}")
+    return arms[0], given[0]

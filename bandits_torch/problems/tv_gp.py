@@ -1,15 +1,19 @@
-"""Gaussian-process draws that drift at a known rate."""
+"""Gaussian-process draws that drift at a known rate, some with a measured outcome or with contexts."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.problems.problem import Knowledge
-from bandits_torch.problems.registration import named
+from bandits_torch.arm_context import ArmContext
+from bandits_torch.models.outcome_constraint import OutcomeConstraint
+from bandits_torch.problems.problem import Knowledge, gaussian_noise, named
 from bandits_torch.problems.simulated import (
     SimulatedProblem,
     covariance,
@@ -19,6 +23,7 @@ from bandits_torch.problems.simulated import (
     place_arms,
     problem_streams,
 )
+from bandits_torch.streams import ReplicateStreams
 
 _BLOCK_STEPS = 128
 _FAILURE_PROBABILITY = 0.1
@@ -33,10 +38,8 @@ class TVGPDraws(SimulatedProblem):
     eps)^{|t - s|/2}.
 
     ``expected_rewards`` takes any step in any order and is deterministic. Steps are simulated in blocks of 128, of
-    which
-    the last two are kept: a step forward, or back by up to 128 steps, costs O(N^2); going further back simulates again
-    from step 1. Memory
-    does not grow with the horizon.
+    which the last two are kept: a step forward, or back by up to 128 steps, costs O(N^2); going further back simulates
+    again from step 1. Memory does not grow with the horizon.
 
     Known beforehand: the kernel, noise variance R^2, eps, and a bound B on the RKHS norm at all of the first
     10 000 steps (or ``horizon``) with probability 0.9: the squared norm is chi-square with r = rank K
@@ -146,9 +149,210 @@ class DriftingPath:
         rank = self._root.shape[1]
         weights = self._streams.normal(_BLOCK_STEPS, len(self._root))
         steps = []
-        for last, own in zip(self._last, weights, strict=True):  # one product per replicate: see gp_draws
-            innovations = own[:, :rank].clone() @ self._root.T  # a copy: alignment too changes the last bits
+        for last, normal in zip(self._last, weights, strict=True):  # one product per replicate: see gp_draws
+            innovations = (
+                normal[:, :rank].clone() @ self._root.T
+            )  # a copy: alignment too changes the last bits
             steps.append(torch.outer(self._fade, last) + self._mix @ innovations)
         block = torch.stack(steps, dim=1)
         self._last, self._next = block[-1], self._next + 1
         return block
+
+
+# --- an outcome that must stay within limits ---
+
+_OF_OUTCOME = 1_000_003  # added to the seed for the path of the outcome
+
+
+@named("safe-tv-gp", random=True)
+class SafeTVGPDraws(TVGPDraws):
+    """Drifting Gaussian-process draws with a measured outcome, a drifting draw too, that must stay below a limit.
+
+    The outcome "load" of arm x is g_t(x) = climb (|x - c| / r - 1) + h_t(x), with h_t an independent draw of the same
+    process, c the middle arm's features and r the distance of the farthest arm; its limit is g <= ``limit``. With
+    ``climb`` 0 any arm may become unsafe; with 4, say, arms near the middle hardly ever do, by a prior mean that is
+    known.
+
+    Regret is against the best arm within the limit, or, at a step where there is none, the arm of the least outcome.
+    A policy that breaks the limit may therefore have negative regret. The record of a run has ``violation``, 1 where
+    the arm's expected outcome is above the limit, and ``feasible``, the share of arms below it.
+
+    Known beforehand: all that is known of ``TVGPDraws``, the prior and limit of the outcome, and as ``safe_arms`` the
+    arm of the least outcome at step 1.
+
+    Args:
+        limit: of the outcome, whose standard deviation is 1.
+        climb: how far the prior mean rises from the middle arm to the farthest, >= 0.
+        outcome_forgetting_rate: epsilon of the outcome; None: ``forgetting_rate``.
+        outcome_noise_scale: standard deviation of a measurement; None: ``noise_scale``.
+        options: those of ``TVGPDraws``.
+
+    Source: ours, after the model of Bogunovic, Scarlett & Cevher 2016. Raises ValueError for numbers out of range.
+    """
+
+    outcome_names = ("load",)
+    noise_is_added = False  # the noise of the outcome is drawn from the same streams
+
+    def __init__(
+        self,
+        *,
+        limit: float = 0.5,
+        climb: float = 0.0,
+        outcome_forgetting_rate: float | None = None,
+        outcome_noise_scale: float | None = None,
+        **options: Any,
+    ) -> None:
+        self.limit = validation.finite_number("limit", limit)
+        climb = validation.non_negative("climb", climb)
+        super().__init__(**options)
+        known = self.knowledge
+        rate = known.forgetting_rate if outcome_forgetting_rate is None else outcome_forgetting_rate
+        scale = float(self.noise_scale[0]) if outcome_noise_scale is None else outcome_noise_scale
+        validation.probability("outcome_forgetting_rate", rate)
+        source = (
+            options.get("seed", 0) + _OF_OUTCOME,
+            self.replicates,
+            options.get("first_replicate", 0),
+        )
+        self._outcome = DriftingPath(covariance_root(covariance(known.kernel, self.arms)), rate, source)
+        away = (self.arms - self.arms[self.num_arms // 2]).norm(dim=-1)
+        self._level = climb * (away / away.max().clamp_min(1e-12) - 1)
+        self._outcome_scale = validation.positive("outcome_noise_scale", scale)
+        load = OutcomeConstraint(
+            "load",
+            high=self.limit,
+            kernel=known.kernel,
+            noise_variance=self._outcome_scale**2,
+            prior_mean=self._level.clone(),
+            forgetting_rate=rate,
+        )
+        first = self.expected_outcomes(1)[..., 0]
+        least = torch.nn.functional.one_hot(first.argmin(-1), self.num_arms).bool()
+        self.knowledge = replace(known, constraints=(load,), safe_arms=least)
+
+    def expected_outcomes(self, step: int) -> Tensor:
+        """g_step, (replicates, N, 1). For the scorer only."""
+        self.check_step(step)
+        return (self._outcome.at(step, self.arms) + self._level).unsqueeze(-1)
+
+    def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """The outcome with normal noise, (S, 1)."""
+        return (self._at(step, arm) + gaussian_noise(self._outcome_scale, streams)).unsqueeze(-1)
+
+    def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
+        """Expected rewards of what was chosen, and of the best arm within the limit."""
+        outcome = self.expected_outcomes(step)[..., 0]
+        allowed = (outcome <= self.limit) | (outcome == outcome.amin(-1, keepdim=True))
+        if available is not None:
+            inside = outcome.masked_fill(~available, torch.inf)
+            allowed = (allowed & available) | (inside == inside.amin(-1, keepdim=True))
+        chosen, _ = super().score(step, arm, available)
+        return chosen, self.expected_rewards(step).masked_fill(~allowed, -torch.inf).amax(-1)
+
+    def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
+        """``violation`` and ``feasible``, (S,) each."""
+        feasible = (self.expected_outcomes(step)[..., 0] <= self.limit).double().mean(-1)
+        violation = (self._at(step, arm) > self.limit).double()
+        return {"violation": violation, "feasible": feasible.expand_as(violation)}
+
+    def _at(self, step: int, arm: Tensor) -> Tensor:
+        outcome = self.expected_outcomes(step)[..., 0].expand(len(arm), -1)
+        return outcome.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+
+
+# --- contexts ---
+
+_CONTEXTS_AHEAD = 1024  # contexts are drawn in blocks of so many steps
+_CONTEXTS = 7  # keeps their seeds apart from those of ``ReplicateStreams``
+
+
+@named("contextual-gp", random=True)
+class ContextualGPDraws(SimulatedProblem):
+    """Draws over arm x context, Cov = k(x, x') h(z, z') (1 - eps)^{|t - t'|/2}; each step has one of M contexts.
+
+    The simulated setting of Krause & Ong (2011, section 6), with drift. Contexts are points drawn uniformly on
+    [0, 1]^c once, and one of them at every step, uniformly and independently of the rewards, the same in all
+    replicates; ``available`` gives it as an ``ArmContext``. Functions are drawn exactly, from the roots of both
+    covariances.
+
+    Known beforehand: both kernels, c, the noise variance R^2, eps, and a bound on the RKHS norm over arm x context at
+    all steps (up to ``horizon``, or 10 000) with probability 0.9, as for ``TVGPDraws``.
+
+    Args:
+        num_contexts: M.
+        context_dim: c.
+        context_lengthscale: of h, a squared exponential kernel or a Matern kernel, as ``kernel`` says.
+        forgetting_rate: eps per step, in [0, 1); 0 for functions that do not change.
+        horizon: the last step, None for no end.
+        noise_scale: R; 0.1 against functions of standard deviation 1.
+        kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
+
+    Cost: O((N M)^2) a step with drift, O(N) without. Raises ValueError for a ``forgetting_rate`` outside [0, 1),
+    ``noise_scale`` < 0, and numbers below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_contexts: int = 40,
+        context_dim: int = 1,
+        context_lengthscale: float = 0.2,
+        forgetting_rate: float = 0.0,
+        horizon: int | None = None,
+        noise_scale: float = 0.1,
+        kernel: str = "se",
+        lengthscale: float = 0.2,
+        nu: float = 2.5,
+        num_arms: int = 20,
+        dim: int = 1,
+        layout: str = "uniform",
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.positive_integer("num_contexts", num_contexts)
+        validation.positive_integer("context_dim", context_dim)
+        if validation.finite_number("forgetting_rate", forgetting_rate) != 0:
+            validation.probability("forgetting_rate", forgetting_rate)
+        validation.positive("context_lengthscale", context_lengthscale)
+        validation.non_negative("noise_scale", noise_scale)
+        if horizon is not None:
+            validation.positive_integer("horizon", horizon)
+        arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
+        super().__init__(arms, replicates, noise_scale, horizon)
+        h = make_kernel(kernel, context_lengthscale, nu)
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_CONTEXTS,)))
+        self.contexts = torch.from_numpy(rng.uniform(size=(num_contexts, context_dim)))
+        self._seed, self._ahead = seed, (-1, [0])  # block, its contexts
+        root = torch.kron(covariance_root(covariance(k, arms)), covariance_root(covariance(h, self.contexts)))
+        source = (seed, replicates, first_replicate)
+        self._drifting = DriftingPath(root, forgetting_rate, source) if forgetting_rate > 0 else None
+        self._pairs = gp_draws(root, problem_streams(*source).normal(len(root)))  # replicates x N M
+        self.knowledge = Knowledge(
+            kernel=k,
+            noise_variance=float(noise_scale) ** 2,
+            rkhs_bound=likely_norm(root.shape[1], horizon),
+            forgetting_rate=forgetting_rate,
+            context_dim=context_dim,
+            context_kernel=h,
+        )
+
+    def context_of(self, step: int) -> int:
+        """The number, 0 to M - 1, of the context of a step."""
+        self.check_step(step)
+        block, place = divmod(step - 1, _CONTEXTS_AHEAD)
+        if self._ahead[0] != block:
+            sequence = np.random.SeedSequence(self._seed, spawn_key=(_CONTEXTS, block))
+            drawn = np.random.default_rng(sequence).integers(len(self.contexts), size=_CONTEXTS_AHEAD)
+            self._ahead = block, drawn.tolist()
+        return self._ahead[1][place]
+
+    def available(self, step: int) -> ArmContext:
+        """The context of the step, for all arms."""
+        return ArmContext(self.contexts[self.context_of(step)])
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """f_step under the context of the step, (replicates, N)."""
+        number = self.context_of(step)
+        pairs = self._pairs if self._drifting is None else self._drifting.at(step, self.arms)
+        return pairs.reshape(self.replicates, self.num_arms, -1)[..., number].clone()

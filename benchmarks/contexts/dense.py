@@ -16,7 +16,7 @@ from torch import Tensor
 from bandits_torch import make, recipes
 from bandits_torch.arm_context import mask_of
 from bandits_torch.policies import Choice, Observation, Policy
-from bandits_torch.problems.contextual import ContextualGPDraws
+from bandits_torch.problems.tv_gp import ContextualGPDraws
 from bandits_torch.streams import ReplicateStreams
 
 WIDTH, WINDOW, STALE, DRIFT = 2.0, 400, 0.01, 0.02

@@ -22,7 +22,7 @@ from bandits_torch import make, recipes, validation
 from bandits_torch.files import atomic_write
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import ContinuousProblem
-from bandits_torch.problems.dynamic_functions import DynamicFunction
+from bandits_torch.problems.continuous import DynamicFunction
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, has_wdbo, ours
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch, XoptTimeDependent
 

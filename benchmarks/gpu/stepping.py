@@ -15,7 +15,7 @@ from bandits_torch.captured.playing import block
 from bandits_torch.captured.world import World
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.problems.synthetic import StationaryProblem
+from bandits_torch.problems.stationary import StationaryProblem
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.gpu.launches import CountLaunches
 from benchmarks.speed.measuring import clock

@@ -11,7 +11,7 @@ from bandits_torch.models import ArmMembers
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import ModelAveraging
 from bandits_torch.policies.policy import Observation
-from bandits_torch.problems.synthetic import StationaryProblem
+from bandits_torch.problems.stationary import StationaryProblem
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams

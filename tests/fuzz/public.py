@@ -31,7 +31,7 @@ from bandits_torch import (
     save_policy,
     theory,
 )
-from bandits_torch.problems.arm_evidence import draw_tables
+from bandits_torch.problems.forgetting_fit import draw_tables
 from tests.fuzz import bad_values as bad
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N, st
 
@@ -864,7 +864,6 @@ LEFT_OUT = {
     "problems.gaussian_noise": "a formula; what it takes has been checked by the problem that calls it",
     "problems.StandardFunction": "its argument is a BoTorch test function; its options are those of Rosenbrock",
     "problems.RegressionTable": NO_DATA,
-    "problems.fetch": "downloads: tests/problems/test_download.py",
     **dict.fromkeys(
         (f"problems.{name}" for name in ("BeijingPM25", "IntelHumidity", "IntelLight", "IntelTemperature")),
         NO_DATA,

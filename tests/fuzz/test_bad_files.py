@@ -103,8 +103,8 @@ def test_odd_tables_are_read_as_meant_or_refused_by_the_argument_that_decides(tm
 def test_a_wrong_table_would_be_seen(tmp_path, monkeypatch):
     """As the reader was: an index is an arm."""
     chance, verdicts = random.Random(0), []
-    monkeypatch.setattr("bandits_torch.problems.table_reading.refuse_counters", lambda *_, **__: None)
-    monkeypatch.setattr("bandits_torch.problems.table_reading.find_time", lambda *_: None)
+    monkeypatch.setattr("bandits_torch.problems.tables.refuse_counters", lambda *_, **__: None)
+    monkeypatch.setattr("bandits_torch.problems.tables.find_time", lambda *_: None)
     for _ in range(50):
         verdicts.append(judge(draw(chance), tmp_path / "table.csv"))
     assert sum(verdict.startswith("wrong") for verdict in verdicts) > 10

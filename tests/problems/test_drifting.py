@@ -13,7 +13,7 @@ from bandits_torch.problems import (
     make,
     options_of,
 )
-from bandits_torch.problems.moving_peaks import _move
+from bandits_torch.problems.drifting import _move
 from bandits_torch.problems.simulated import covariance, covariance_root, norm_on_arms
 from bandits_torch.recipes import build
 

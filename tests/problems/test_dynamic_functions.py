@@ -5,7 +5,7 @@ import torch
 from botorch.test_functions import Ackley, Griewank, Hartmann, Levy, Shekel, StyblinskiTang
 
 from bandits_torch.problems import PROBLEMS, make
-from bandits_torch.problems.dynamic_functions import DynamicFunction
+from bandits_torch.problems.continuous import DynamicFunction
 from bandits_torch.streams import ReplicateStreams
 
 FUNCTIONS = {

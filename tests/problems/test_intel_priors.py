@@ -6,8 +6,7 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.kernels.arms import estimate_covariance
-from bandits_torch.problems.forgetting_fit import fit_forgetting_rate
-from bandits_torch.problems.joint_fit import without_noise
+from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
 from bandits_torch.streams import ReplicateStreams
 
 DAYS, STEPS, MOTES = 4, 144, 5

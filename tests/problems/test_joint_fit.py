@@ -7,8 +7,7 @@ import torch
 
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.problems import ForgettingFit, Replay, TVGPDraws, fit_forgetting, fit_forgetting_rate
-from bandits_torch.problems.arm_evidence import arm_evidence, draw_tables
-from bandits_torch.problems.joint_fit import without_noise
+from bandits_torch.problems.forgetting_fit import arm_evidence, draw_tables, without_noise
 from tests.reference.dense_arms import dense_arm_evidence
 
 

@@ -48,6 +48,13 @@ def test_points_that_may_separate_thousands_are_refused_until_told(separator, tm
     assert sure.rewards.tolist() == [[1.234, 0.5], [5.678, 7]]
 
 
+def test_points_that_may_separate_thousands_are_refused_however_late_they_come(tmp_path):
+    late = "a;b\n" + "5;7\n" * 20_000 + "1.234;7\n"
+    with pytest.raises(ValueError, match="decimal must be"):
+        read(tmp_path, late)
+    assert read(tmp_path, late, decimal=",").rewards[-1].tolist() == [1234, 7]
+
+
 def test_one_decimal_comma_tells_how_the_other_columns_are_meant(tmp_path):
     table = read(tmp_path, 'a,b\n"1,5",1.234\n"2,5",5.678\n')
     assert table.rewards.tolist() == [[1.5, 1234], [2.5, 5678]]
@@ -249,6 +256,16 @@ def test_tables_under_other_names_are_read_or_refused_for_what_they_are(tmp_path
 def test_rows_longer_than_a_cell_may_be_are_read(tmp_path):
     names = [f"arm {n} {'x' * 1000}" for n in range(150)]  # 150 000 characters a row; a cell may have 131 072
     assert read(tmp_path, rows(names=names, values=np.ones((2, 150)))).arm_names == tuple(names)
+
+
+@pytest.mark.parametrize("cells", [("1.5", "2.5", ","), ("1,5", "2,5", ";")])
+@pytest.mark.parametrize("long", [True, "Arm,reward"])
+def test_names_of_arms_in_a_long_table_are_kept_as_written(cells, long, tmp_path):
+    first, second, separator = cells
+    text = "time,Arm,reward\n1,001,{}\n1,010,{}\n2,001,{}\n".replace(",", separator)
+    table = read(tmp_path, text.format(first, second, first), long=long)
+    assert table.arm_names == ("001", "010")
+    assert table.rewards[0].tolist() == [1.5, 2.5]
 
 
 def test_what_is_left_out_is_told(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import Replay, RewardTable, fit_forgetting, fit_forgetting_rate, make
-from bandits_torch.problems.joint_fit import without_noise
+from bandits_torch.problems.forgetting_fit import without_noise
 from bandits_torch.streams import ReplicateStreams
 
 

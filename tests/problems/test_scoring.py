@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bandits_torch.problems.scoring import ArmScores, available_rewards
+from bandits_torch.problems.problem import ArmScores, available_rewards
 
 F = torch.tensor([[1.0, 5.0, 3.0], [4.0, 2.0, 0.0]], dtype=torch.float64)
 ARM = torch.tensor([0, 1])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bandits_torch.problems import MoleneWind, fetch
-from bandits_torch.problems.download import SOURCES, download
-from tests.problems.raw_files import molene_lines, write_molene
+from bandits_torch.problems import MoleneWind
+from benchmarks.data.download import SOURCES, download, fetch
+from tests.benchmarks.raw_files import molene_lines, write_molene
 
 CONTENT = b"some bytes" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

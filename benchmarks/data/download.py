@@ -1,6 +1,8 @@
-"""Real data sets from their official sources, only when asked for.
+"""Real data sets from their official sources, as the NPZ files that the readers take.
 
-Nothing is downloaded unless ``fetch`` or ``download`` is called. The sources publish no checksums, so the
+    python -m benchmarks.data.download intel molene beijing --into DIR
+
+Nothing is downloaded unless this is called. The sources publish no checksums, so the
 package contains none: pass one as an argument, or trust the first download. Its SHA-256 is written beside it
 (``<file>.sha256``), and later a file that differs is refused. This detects a broken or changed file, but not a wrong
 first download.
@@ -11,6 +13,7 @@ the file nor its checksum is the one published. It also replaces an existing fil
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import http.client
@@ -28,7 +31,7 @@ from pathlib import Path
 from typing import IO
 
 from bandits_torch import validation
-from bandits_torch.problems.raw_formats import convert_beijing, convert_intel, convert_molene
+from benchmarks.data.raw_formats import convert_beijing, convert_intel, convert_molene
 
 _CHUNK = 1 << 20
 _UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error)
@@ -168,7 +171,7 @@ def _receive(url: str, opened: IO[bytes], timeout: float) -> str:
     """Write the answer to an open file and return its SHA-256."""
     digest, size = hashlib.sha256(), 0
     try:
-        with contextlib.closing(urllib.request.urlopen(url, timeout=timeout)) as answer:  # noqa: S310  # http(s) alone
+        with contextlib.closing(urllib.request.urlopen(url, timeout=timeout)) as answer:  # http(s) alone
             announced = answer.headers.get("Content-Length")
             while chunk := answer.read(_CHUNK):
                 digest.update(chunk)
@@ -189,3 +192,19 @@ def _recorded(record: Path) -> str | None:
 def _check(what: str, found: str, expected: str | None) -> None:
     if expected is not None and found != expected:
         raise ValueError(f"SHA-256 of {what} must be {expected}, got {found}")
+
+
+def main() -> None:
+    """Fetch the data sets named, and print the files made."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=SOURCES, help="data sets")
+    parser.add_argument("--into", type=Path, required=True, help="folder for raw and converted files")
+    asked = parser.parse_args()
+    for name in asked.names:
+        print(f"{name}: {SOURCES[name].terms}")
+        for path in fetch(name, asked.into):
+            print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bandits_torch.problems import BeijingPM25, IntelTemperature, MoleneWind
-from bandits_torch.problems.raw_formats import convert_beijing, convert_intel, convert_molene
-from tests.problems.raw_files import (
+from benchmarks.data.raw_formats import convert_beijing, convert_intel, convert_molene
+from tests.benchmarks.raw_files import (
     START,
     beijing_row,
     intel_lines,
