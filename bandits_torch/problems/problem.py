@@ -292,6 +292,7 @@ class NamedProblem:
         return "data" in self.parameters
 
 
+PROBLEMS: dict[str, Callable[..., Problem]] = {}  # by name
 REGISTERED: dict[str, NamedProblem] = {}
 
 
@@ -304,6 +305,7 @@ def named(name: str, **about: Any) -> Callable[[Factory], Factory]:
     def register(factory: Factory) -> Factory:
         validation.require(name not in REGISTERED, "name of a problem", name, "new")
         REGISTERED[name] = NamedProblem(name, factory, **about)
+        PROBLEMS[name] = factory
         return factory
 
     return register

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bandits_torch import validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.problems import continuous, datasets, drifting, many_arms, replay, stationary, tv_gp
-from bandits_torch.problems.problem import REGISTERED, NamedProblem, Problem
+from bandits_torch.problems.problem import PROBLEMS, REGISTERED, NamedProblem, Problem
 
 _LISTED = (stationary, drifting, tv_gp, continuous, many_arms, replay, datasets)
-_MODULES = [module.__name__ for module in _LISTED]
-_IN_ORDER = sorted(REGISTERED.values(), key=lambda one: _MODULES.index(one.factory.__module__))
-PROBLEMS: dict[str, Callable[..., Problem]] = {one.name: one.factory for one in _IN_ORDER}
+# The package's problems are listed in this order, and others after them.
+_PLACE = {module.__name__: place for place, module in enumerate(_LISTED)}
+for _name in sorted(PROBLEMS, key=lambda name: _PLACE.get(PROBLEMS[name].__module__, len(_PLACE))):
+    PROBLEMS[_name] = PROBLEMS.pop(_name)
 
 
 def make(

@@ -84,6 +84,7 @@ class Recipe:
         return (*belief, *(key for key in ("noise_variance", "prior_mean", *_KNOWLEDGE) if key in options))
 
 
+RECIPES: dict[str, Callable[..., Policy]] = {}  # by name
 REGISTERED: dict[str, Recipe] = {}
 
 
@@ -118,6 +119,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
         vars(call)["__signature__"] = signature
         validation.require(name not in REGISTERED, "name of a recipe", name, "new")
         REGISTERED[name] = Recipe(name, call, **about)
+        RECIPES[name] = call
         return call
 
     return register

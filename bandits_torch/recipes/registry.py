@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -23,13 +22,13 @@ from bandits_torch.recipes import (
     sketched,
     unknown_prior,
 )
-from bandits_torch.recipes.registration import REGISTERED, Recipe
+from bandits_torch.recipes.registration import RECIPES, REGISTERED, Recipe
 
-# Recipes are listed in this order.
+# The package's recipes are listed in this order, and others after them.
 _MODULES = (averaging, index_policies, safe, contextual, sketched, unknown_prior, adaptive, classical)
 _PLACE = {module.__name__: place for place, module in enumerate(_MODULES)}
-_IN_ORDER = sorted(REGISTERED.values(), key=lambda one: _PLACE[one.call.__module__])
-RECIPES: dict[str, Callable[..., Policy]] = {one.name: one.call for one in _IN_ORDER}
+for _name in sorted(RECIPES, key=lambda name: _PLACE.get(RECIPES[name].__module__, len(_PLACE))):
+    RECIPES[_name] = RECIPES.pop(_name)
 
 
 def registered(name: str) -> Recipe:

@@ -130,10 +130,13 @@ def test_a_new_recipe_is_registered_once():
     try:
         assert float(wide_gp_ucb(4, torch.eye(4).double(), 0.1).width.value) == 9.0
         assert REGISTERED["wide_gp_ucb"].source == "2026"
+        built = recipes.build("wide_gp_ucb", make("gp", num_arms=5), replicates=1, horizon=9)
+        assert float(built.width.value) == 9.0
+        assert list(recipes.RECIPES)[-1] == "wide_gp_ucb"
         with pytest.raises(ValueError, match="name of a recipe must be new"):
             recipes.recipe()(wide_gp_ucb.__wrapped__)
     finally:
-        del REGISTERED["wide_gp_ucb"]
+        del REGISTERED["wide_gp_ucb"], recipes.RECIPES["wide_gp_ucb"]
 
 
 # -- nothing known is dropped --------------------------------------------------------------------------
