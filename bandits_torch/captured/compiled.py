@@ -13,8 +13,8 @@ from bandits_torch.captured.index_steps import IndexSteps
 from bandits_torch.captured.launching import Block, PlainCalls
 from bandits_torch.captured.steps import CapturedSteps, Given
 from bandits_torch.captured.world import best
-from bandits_torch.models.algebra.posterior_of_counts import FRAIL, REMOVED
 from bandits_torch.models.arms.covariance_form import CovarianceForm
+from bandits_torch.models.arms.posterior_of_counts import FRAIL, REMOVED
 from bandits_torch.theory.widths import Width
 
 _UNSEEN = {  # for what the loop is not given

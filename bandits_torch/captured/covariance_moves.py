@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch.captured.steps import Books, Given
-from bandits_torch.models.algebra.posterior_of_counts import FRAIL, REMOVED
 from bandits_torch.models.arms.belief import ArmBelief
 from bandits_torch.models.arms.covariance_form import CovarianceForm
+from bandits_torch.models.arms.posterior_of_counts import FRAIL, REMOVED
 
 
 class CovarianceMoves:

@@ -15,7 +15,7 @@ from bandits_torch.captured.factor_moves import FactorMoves
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.covariance_form import CovarianceForm
-from bandits_torch.models.arms.state_space_prior import StateSpacePrior
+from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,

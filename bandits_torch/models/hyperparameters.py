@@ -30,8 +30,8 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.settings import SMALLEST_RATIO
-from bandits_torch.models.broadcasting import require_within
+from bandits_torch.models.arms.inputs import SMALLEST_RATIO
+from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior

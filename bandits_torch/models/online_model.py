@@ -1,10 +1,12 @@
-"""The contract of a model that learns one observation at a time and can unlearn it."""
+"""The contract of a model that learns one observation at a time and can unlearn it, and what such models share:
+states that change size, posteriors known by their marginals, checks of batch shapes.
+"""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -13,6 +15,7 @@ from botorch.models.model import FantasizeMixin, Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
+from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -250,3 +253,78 @@ def _changed(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_changed(one, fn) for one in value)
     return {key: _changed(one, fn) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+class MarginalPosterior(GPyTorchPosterior):
+    """``GPyTorchPosterior`` over q = 1 point whose distribution is built only if somebody samples from it.
+
+    Reading ``mean`` and ``variance`` costs nothing: no linear operator, and none of the checks on
+    values with which ``MultivariateNormal`` would make a GPU wait.
+
+    Args:
+        mean, variance: ``batch_shape x 1`` tensors.
+    """
+
+    def __init__(self, mean: Tensor, variance: Tensor) -> None:
+        self._mean, self._variance, self._is_mt = mean, variance, False
+        self._device, self._dtype = mean.device, mean.dtype
+
+    @property
+    def distribution(self) -> MultivariateNormal:  # type: ignore[override]
+        """The same marginals as a GPyTorch distribution."""
+        return MultivariateNormal(self._mean, DiagLinearOperator(self._variance))
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior mean, ``batch_shape x 1 x 1``."""
+        return self._mean.unsqueeze(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variance, ``batch_shape x 1 x 1``."""
+        return self._variance.unsqueeze(-1)
+
+    def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
+        return sample_shape + self._mean.shape + torch.Size([1])
+
+
+def within(batch_shape: torch.Size, shape: torch.Size) -> bool:
+    """Whether ``shape`` broadcasts to ``batch_shape`` without widening it."""
+    try:
+        return torch.broadcast_shapes(batch_shape, shape) == batch_shape
+    except RuntimeError:
+        return False
+
+
+def require_within(batch_shape: torch.Size, shape: torch.Size, name: str) -> None:
+    """ValueError unless ``shape`` broadcasts to ``batch_shape``."""
+    expected = f"a shape that broadcasts to batch_shape {tuple(batch_shape)}"
+    validation.require(within(batch_shape, shape), name, tuple(shape), expected)
+
+
+def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
+    """What the shapes broadcast to; ValueError if they do not."""
+    try:
+        return torch.broadcast_shapes(*map(torch.Size, shapes))
+    except RuntimeError as error:
+        got = [tuple(shape) for shape in shapes]
+        raise ValueError(f"the batches of {name} must broadcast together, got {got}") from error
+
+
+def noise_added(
+    output_indices: list[int] | None, observation_noise: bool | Tensor, noise_variance: Tensor
+) -> float | Tensor:
+    """Variances that a posterior of one output gets, as BoTorch's arguments ask: broadcasting to ``batch x q``."""
+    one = output_indices in (None, [0])
+    validation.require(one, "output_indices", output_indices, "None or [0]: one output")
+    if isinstance(observation_noise, Tensor):
+        return observation_noise.squeeze(-1)
+    return noise_variance.unsqueeze(-1) if observation_noise else 0.0
+
+
+def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
+    """ValueError unless these are booleans, ``batch x n``: which of n rows each member holds."""
+    boolean = isinstance(held, Tensor) and held.dtype == torch.bool
+    validation.require(boolean, "held", held, "a boolean tensor")
+    shape = (*batch_shape, n)
+    validation.shape_is("held", held, held.shape == shape, str(shape))

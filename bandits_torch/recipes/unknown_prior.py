@@ -22,7 +22,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.models.arms import settings
+from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.arms.inputs import features_of
@@ -269,7 +269,7 @@ def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[
     expected = "features (N, d), which a length-scale needs"
     validation.require(isinstance(setup.choices, Tensor), "arms", setup.choices, expected)
     arms = features_of(cast(Tensor, setup.choices), None, None)
-    mean = settings.prior_mean_over(arms, setup.prior_mean)
+    mean = inputs.prior_mean_over(arms, setup.prior_mean)
     scale = math.log(validation.positive_integer("horizon", horizon)) * validation.probability(
         "shrink", shrink
     )

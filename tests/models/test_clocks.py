@@ -21,9 +21,9 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models import ArmGP, AtTime, OnlineGP
-from bandits_torch.models.arms import points_in_time
+from bandits_torch.models.arms import observed_points
 from bandits_torch.models.arms.members import ArmMembers, SmoothMembers
-from bandits_torch.models.arms.points_in_time import PointsInTime
+from bandits_torch.models.arms.observed_points import PointsInTime
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -161,7 +161,7 @@ def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, wind
     def play(deep=None, noises=noises):
         taken = []
         if deep is not None:
-            monkeypatch.setattr(points_in_time, "_DEEP", deep)
+            monkeypatch.setattr(observed_points, "_DEEP", deep)
         whole = PointsInTime._row_since
         monkeypatch.setattr(PointsInTime, "_row_since", lambda *args: taken.append(1) or whole(*args))
         noise = torch.tensor(noises, dtype=torch.float64)

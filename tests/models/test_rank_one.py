@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch.models.algebra.rank_one import remove_row, solve_transposed
+from bandits_torch.models.cholesky import remove_row, solve_transposed
 from bandits_torch.models.points.conditioning import fold
 
 F64 = {"dtype": torch.float64}

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.algebra.posterior_of_counts import (
+from bandits_torch.models.arms.observed_points import PointsInTime
+from bandits_torch.models.arms.posterior_of_counts import (
     FRAIL,
     REMOVED,
     TOLERANCE,
     column_error,
     posterior_of_counts,
 )
-from bandits_torch.models.arms.points_in_time import PointsInTime
 from bandits_torch.models.arms.prior import ArmPrior
 
 

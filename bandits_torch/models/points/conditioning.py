@@ -18,7 +18,7 @@ from gpytorch.settings import lazily_evaluate_kernels
 from linear_operator import to_dense
 from torch import Tensor
 
-from bandits_torch.models.algebra.rank_one import solve_transposed
+from bandits_torch.models.cholesky import solve_transposed
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.rank_one import remove_row, solve_transposed
+from bandits_torch.models.cholesky import remove_row, solve_transposed
 from bandits_torch.models.online_model import ResizableState
 
 FROM = 512  # rows, below which a copy at every row costs little

@@ -10,7 +10,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.online_model import MarginalPosterior
 from bandits_torch.models.points.member_posterior import MemberPosterior
 
 

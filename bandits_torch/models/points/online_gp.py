@@ -19,16 +19,22 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import PeriodKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.settings import (
+from bandits_torch.models.arms.inputs import (
     SMALLEST_RATIO,
     SMALLEST_SPREAD,
     check_ratio,
     noise_over,
     takes_columns,
 )
-from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within, within
-from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.online_model import (
+    MarginalPosterior,
+    OnlineModel,
+    broadcast,
+    check_held,
+    noise_added,
+    require_within,
+    within,
+)
 from bandits_torch.models.points.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.algebra.rank_one import solve_transposed
+from bandits_torch.models.cholesky import solve_transposed
 from bandits_torch.models.points.online_gp import OnlineGP
 
 _NODES = 8  # of Gauss-Laguerre quadrature: exact for a Matern kernel of smoothness up to 7/2 over time

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.algebra.cholesky import bordered, independent, solve_lower
 from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.cholesky import bordered, independent, solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 _ONE_PIECE = 2**26  # bytes

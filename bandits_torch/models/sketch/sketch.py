@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.cholesky import solve_lower
 from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.cholesky import solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding
 from bandits_torch.models.sketch.feature_regression import FeatureRegression

@@ -20,9 +20,7 @@ from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.broadcasting import noise_added
-from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.online_model import put_back
+from bandits_torch.models.online_model import MarginalPosterior, noise_added, put_back
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
