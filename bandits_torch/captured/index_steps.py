@@ -10,8 +10,7 @@ from torch import Tensor
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.captured.covariance_moves import CovarianceMoves
-from bandits_torch.captured.factor_moves import FactorMoves
+from bandits_torch.captured.moves import CovarianceMoves, FactorMoves
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.covariance_form import CovarianceForm

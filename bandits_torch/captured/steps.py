@@ -1,15 +1,11 @@
-"""What the captured steps of a policy are, and which policies have them."""
+"""What the captured steps of a policy are."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from importlib import import_module
 
 from torch import Tensor
-
-from bandits_torch import validation
-from bandits_torch.policies.policy import Policy
 
 Given = dict[str, Tensor]  # what the host lays out for a block, by name; first dimension k
 Pull = Callable[[Tensor], Tensor]  # arms (S,) to rewards (S,)
@@ -66,17 +62,3 @@ class NotCaptured(ValueError):
 def refused(what: str, why: str) -> NotCaptured:
     """The error for a policy or a problem whose steps cannot be captured."""
     return NotCaptured(f"capture=True: {what} cannot be captured: {why}")
-
-
-def captured_steps(policy: Policy) -> CapturedSteps:
-    """The captured steps of ``policy``; ValueError that says why, if it has none."""
-    kinds = {
-        "IndexPolicy": ("index_steps", "IndexSteps"),
-        "ModelAveraging": ("averaging_steps", "AveragingSteps"),
-    }
-    validation.instance("policy", policy, Policy, "a Policy")
-    name = type(policy).__name__
-    if name not in kinds or not type(policy).__module__.startswith("bandits_torch."):
-        raise refused(name, "index policies over an ArmGP and ModelAveraging (auto) can")
-    module, steps = kinds[name]
-    return getattr(import_module(f"bandits_torch.captured.{module}"), steps)(policy)

@@ -24,10 +24,15 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.arms.inputs import features_of
-from bandits_torch.models.candidate_prior import CandidatePrior, check_priors
-from bandits_torch.models.points.candidate_priors import online_gp_of_prior, online_gp_over_priors
+from bandits_torch.models.candidate_priors import (
+    CandidatePrior,
+    arm_gp_of_prior,
+    arm_gp_over_priors,
+    check_priors,
+    online_gp_of_prior,
+    online_gp_over_priors,
+)
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
