@@ -9,7 +9,7 @@ from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prio
 from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling

@@ -61,6 +61,11 @@ def check_priors(priors: Sequence[CandidatePrior]) -> None:
         validation.below_one(f"priors[{p}].forgetting_rate", prior.forgetting_rate)
 
 
+def _noise_of(prior: CandidatePrior, given: Tensor) -> Tensor:
+    """The prior's noise variance; the set's, ``given``, if it has none."""
+    return given if prior.noise_variance is None else torch.full_like(given, prior.noise_variance)
+
+
 def arm_gp_over_priors(
     arms: Tensor | int,
     priors: Sequence[CandidatePrior],
@@ -95,8 +100,7 @@ def arm_gp_over_priors(
         time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
         kernel = SpatioTemporalKernel(kernel, time_kernel)
     given = validation.numbers("noise_variance", noise_variance, features)
-    own = [prior.noise_variance for prior in priors]
-    noise = torch.stack([given if value is None else torch.full_like(given, value) for value in own], -1)
+    noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
     return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(*runs, len(priors)))
 
 
@@ -205,27 +209,16 @@ def online_gp_over_priors(
     kernels = [_kernel_over_points(p, prior) for p, prior in enumerate(priors)]
     if any(isinstance(kernel, SpatioTemporalKernel) for kernel in kernels):
         kernels = [
-            kernel if isinstance(kernel, SpatioTemporalKernel) else _static_over_time(kernel)
+            kernel if isinstance(kernel, SpatioTemporalKernel) else _forgetting(kernel, ALMOST_STATIC)
             for kernel in kernels
         ]
     over_time = isinstance(kernels[0], SpatioTemporalKernel)
     if learn:
         kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
-    like = domain.bounds
-    shape = torch.Size([replicates, len(priors)])
-    given = torch.as_tensor(noise_variance).to(like)
-    own = [given if p.noise_variance is None else torch.full_like(given, p.noise_variance) for p in priors]
-    mean = ConstantMean(batch_shape=shape).to(like)
-    mean.constant.data.copy_(like.new_tensor([_mean_number(p, prior) for p, prior in enumerate(priors)]))
-    return OnlineGP(
-        StackedKernel(kernels),
-        torch.stack(own, -1).expand(shape),
-        prior_mean=mean.requires_grad_(False),
-        input_dim=domain.dim + over_time,
-        batch_shape=shape,
-        dtype=like.dtype,
-        device=like.device,
-    )
+    given = torch.as_tensor(noise_variance).to(domain.bounds)
+    noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
+    means = domain.bounds.new_tensor([_mean_number(p, prior) for p, prior in enumerate(priors)])
+    return _online_gp(domain, StackedKernel(kernels), noise, means, (replicates, len(priors)), over_time)
 
 
 def online_gp_of_prior(
@@ -237,16 +230,24 @@ def online_gp_of_prior(
     """
     check_priors([prior])
     validation.positive_integer("replicates", replicates)
-    kernel, like, shape = _kernel_over_points(0, prior), domain.bounds, torch.Size([replicates])
-    given = torch.as_tensor(noise_variance).to(like)
-    noise = given if prior.noise_variance is None else torch.full_like(given, prior.noise_variance)
+    kernel, like = _kernel_over_points(0, prior), domain.bounds
+    noise, mean = _noise_of(prior, torch.as_tensor(noise_variance).to(like)), _mean_number(0, prior)
+    over_time = isinstance(kernel, SpatioTemporalKernel)
+    return _online_gp(domain, kernel, noise, like.new_tensor(mean), (replicates,), over_time)
+
+
+def _online_gp(
+    domain: Domain, kernel: Kernel, noise: Tensor, means: Tensor, batch: tuple[int, ...], over_time: bool
+) -> OnlineGP:
+    """Of this batch shape, to which noise variances and means broadcast."""
+    shape, like = torch.Size(batch), domain.bounds
     mean = ConstantMean(batch_shape=shape).to(like)
-    mean.constant.data.fill_(_mean_number(0, prior))
+    mean.constant.data.copy_(means)
     return OnlineGP(
         kernel,
         noise.expand(shape),
         prior_mean=mean.requires_grad_(False),
-        input_dim=domain.dim + isinstance(kernel, SpatioTemporalKernel),
+        input_dim=domain.dim + over_time,
         batch_shape=shape,
         dtype=like.dtype,
         device=like.device,
@@ -265,13 +266,12 @@ def _kernel_over_points(p: int, prior: CandidatePrior) -> Kernel:
     validation.require(
         not twice, f"priors[{p}].forgetting_rate", prior.forgetting_rate, "0 with a kernel over time"
     )
-    rate = torch.tensor(prior.forgetting_rate, dtype=torch.float64)
-    return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(rate))
+    return _forgetting(kernel, prior.forgetting_rate)
 
 
-def _static_over_time(kernel: Kernel) -> Kernel:
-    rate = torch.tensor(ALMOST_STATIC, dtype=torch.float64)
-    return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(rate))
+def _forgetting(kernel: Kernel, rate: float) -> Kernel:
+    """The kernel times exponential forgetting at this rate."""
+    return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64)))
 
 
 def _mean_number(p: int, prior: CandidatePrior) -> float:

@@ -66,18 +66,13 @@ def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
-    """lower^{-1} right."""
+    """lower^{-1} right. O(t^2) per column; a factor that is stored as its transpose costs no copy: ``upper.mT``."""
     return torch.linalg.solve_triangular(lower, right, upper=False)
 
 
 def bordered(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
     """[[a, b], [c, d]], matrices or batches of them."""
     return torch.cat([torch.cat([a, b], -1), torch.cat([c, d], -1)], -2)
-
-
-def solve_transposed(upper: Tensor, right: Tensor) -> Tensor:
-    """L^{-1} right for L = upper^T (a factor stored as L^T costs no copy here). O(t^2) per column."""
-    return torch.linalg.solve_triangular(upper.mT, right, upper=False)
 
 
 def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out: Tensor) -> Tensor:
@@ -109,7 +104,7 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
     Returns:
         z'. Cost: O(t^2), one triangular solve and two passes over the factor.
     """
-    p = solve_transposed(upper, row.unsqueeze(-1)).squeeze(-1)
+    p = solve_lower(upper.mT, row.unsqueeze(-1)).squeeze(-1)
     b = 1.0 + p.square().cumsum(-1)
     before = pad(b[..., :-1], (1, 0), value=1.0)
     diagonal, q = (b / before).sqrt(), p / (b * before).sqrt()

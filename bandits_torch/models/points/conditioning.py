@@ -18,7 +18,7 @@ from gpytorch.settings import lazily_evaluate_kernels
 from linear_operator import to_dense
 from torch import Tensor
 
-from bandits_torch.models.cholesky import solve_transposed
+from bandits_torch.models.cholesky import solve_lower
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 
 
@@ -124,7 +124,7 @@ def factor_anew(prior: GaussianPrior, data: GrowingCholesky) -> tuple[Tensor, Te
     covariance = prior.covariance(old.inputs, old.inputs) + prior.noise_variance[..., None, None] * one
     upper = torch.linalg.cholesky(torch.where(both, covariance, one)).mT
     residual = torch.where(old.held, old.targets - prior.mean(old.inputs), 0.0)
-    return upper, solve_transposed(upper, residual.unsqueeze(-1)).squeeze(-1)
+    return upper, solve_lower(upper.mT, residual.unsqueeze(-1)).squeeze(-1)
 
 
 def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.cholesky import remove_row, solve_transposed
+from bandits_torch.models.cholesky import remove_row, solve_lower
 from bandits_torch.models.online_model import ResizableState
 
 FROM = 512  # rows, below which a copy at every row costs little
@@ -66,7 +66,7 @@ class PaddedFactor:
         """L^{-1} right, ``batch x t x n``. O(t^2) a column."""
         wide = right.new_zeros(*right.shape[:-2], self.solid.shape[-1], right.shape[-1])
         wide[..., : self._size, :] = right
-        return solve_transposed(self.solid, wide)[..., : self._size, :]
+        return solve_lower(self.solid.mT, wide)[..., : self._size, :]
 
 
 def _padded(size: int) -> int:
@@ -173,7 +173,7 @@ class GrowingCholesky(ResizableState):
     def solve(self, right: Tensor) -> Tensor:
         """L^{-1} right, ``factor_shape x t x n``. O(t^2) a column."""
         if not pays(self.upper, self.size):
-            return solve_transposed(self.solid(), right)
+            return solve_lower(self.solid().mT, right)
         if self._padded is None:
             self._padded = PaddedFactor(self.upper, self.size)
         self._padded.take(self.upper, self.size)

@@ -50,7 +50,7 @@ class FadingKernels:
     smooth: Tensor
 
     @classmethod
-    def told(cls, forgetting_rate: Tensor, timescale: Tensor) -> FadingKernels:
+    def from_rates(cls, forgetting_rate: Tensor, timescale: Tensor) -> FadingKernels:
         """Exponential forgetting, (1 - eps)^{tau / 2}; where a time-scale T is finite Matern 3/2, c = sqrt(3) / T."""
         smooth = timescale.isfinite()
         exponential = -0.5 * torch.log1p(-forgetting_rate)

@@ -142,7 +142,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         side = self.bounds[1] - self.bounds[0]
         self._side = torch.where(side > 0, side, 1.0)
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
-        self.over_time = FadingKernels.told(self.forgetting_rate, self.timescale)
+        self.over_time = FadingKernels.from_rates(self.forgetting_rate, self.timescale)
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self._begin()
 
