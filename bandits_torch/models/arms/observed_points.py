@@ -17,7 +17,19 @@ _DEEP = 1e4  # so large may the prior variance be, in units of the noise, before
 class ObservedPoints(ResizableState):
     """Points (an arm at a time) of each of b members, with their counts, totals and two matrices among them.
 
-    What ``FactorForm`` keeps its books in. Always float64. A free point has count 0 and null rows.
+    The points of ``FactorForm``. Always float64. A free point has count 0 and null rows.
+
+    Under drift a new row of P is computed from the latest point l of the same arm i, at time s. There
+    f(i, now) = a f(i, s) + g with Var g = c K_ii, and g is independent of everything up to s. Only points after s carry
+    information about g, through covariances k_g of the size of c. So, with D = lambda / count,
+
+        P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
+
+    and the covariance of f(i, now) with any point of row r and z = r / D is a r_l + k_g(its time) - k_g^T z. The prior
+    variance at s, which under a Wiener process grows with the time since its start, appears in none of them.
+
+    While the prior variance is moderate beside the noise, subtracting from it loses few digits. Rows and columns are
+    then computed from the prior, as in ``FactorForm``, which saves O(u n) a step under a Wiener kernel.
 
     Attributes:
         point_arm, point_time, point_count, point_total: (b, capacity).
@@ -33,6 +45,11 @@ class ObservedPoints(ResizableState):
     covariance: Tensor
     prior_covariance: Tensor
     _given: ArmPrior  # in the model's dtype
+    noise_variance: Tensor
+    prior_variance: Tensor
+    _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
+
+    _deep_held: Tensor | None = None  # in a captured step: as the host has seen it before
 
     def __init__(self, prior: ArmPrior, diagonal: Tensor, batch: int, capacity: int) -> None:
         super().__init__()
@@ -122,48 +139,7 @@ class ObservedPoints(ResizableState):
             setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
         self._points_bound = used
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservedPoints:
-        """``model.to(float32)`` leaves what is in here in float64, to the last figure."""
-        exact = [dict(holder.named_buffers(recurse=False)) for holder in (self, self.rows)]
-        super()._apply(fn, recurse)
-        vars(self)["prior"] = self._given.in_double()
-        for holder, buffers in zip((self, self.rows), exact, strict=True):
-            for name, held in buffers.items():
-                setattr(holder, name, held.to(getattr(holder, name).device))
-        return self
-
-    def get_extra_state(self) -> dict[str, int]:
-        """What the tensors alone do not tell."""
-        names = ("_points_bound", "keeps_faint_points", "_dropped_any")
-        return {name: getattr(self, name) for name in names}
-
-    def set_extra_state(self, state: dict[str, int]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        for name, value in state.items():
-            setattr(self, name, value)
-
-
-class PointsInTime(ObservedPoints):
-    """P among points of a function that moves on.
-
-    With s the time of the latest point l of arm i and f(i, now) = a f(i, s) + g, Var g = c K_ii, the part g is
-    independent of all up to s: only points after s tell of it, by covariances k_g of the size of c. So, with
-    D = lambda / count,
-
-        P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
-
-    and the covariance of f(i, now) with any point of row r and z = r / D is a r_l + k_g(its time) - k_g^T z. The prior
-    variance at s, which under a Wiener process is as large as the clock stands high, appears in none of them.
-
-    While the prior variance is not that large beside the noise, a difference with it costs figures nobody misses, and
-    rows and columns are written from the prior, as ``FactorForm`` says: O(u n) less a step under a Wiener kernel.
-    """
-
-    noise_variance: Tensor
-    prior_variance: Tensor
-    _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
-
-    _deep_held: Tensor | None = None  # in a captured step: as the host has seen it before
+    # -- as time passes --------------------------------------------------------------------------------
 
     def _measure_depth(self) -> None:
         depth = self.prior_variance.amax(-1, keepdim=True) / self.noise_variance
@@ -258,3 +234,25 @@ class PointsInTime(ObservedPoints):
         residual = cross - self.prior_covariance @ z - spread * z
         finer = z + (residual - self.covariance @ (residual * precision)) * precision
         return finer if refine is None else torch.where(refine, finer, z)
+
+    # -- device, dtype, state --------------------------------------------------------------------------
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservedPoints:
+        """``model.to(float32)`` leaves what is in here in float64, to the last figure."""
+        exact = [dict(holder.named_buffers(recurse=False)) for holder in (self, self.rows)]
+        super()._apply(fn, recurse)
+        vars(self)["prior"] = self._given.in_double()
+        for holder, buffers in zip((self, self.rows), exact, strict=True):
+            for name, held in buffers.items():
+                setattr(holder, name, held.to(getattr(holder, name).device))
+        return self
+
+    def get_extra_state(self) -> dict[str, int]:
+        """What the tensors alone do not tell."""
+        names = ("_points_bound", "keeps_faint_points", "_dropped_any")
+        return {name: getattr(self, name) for name in names}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        for name, value in state.items():
+            setattr(self, name, value)

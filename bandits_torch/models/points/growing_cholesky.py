@@ -23,11 +23,11 @@ class PaddedFactor:
     """L^T of t rows in the first ones of P = [[L^T, 0], [0, I]], contiguous, of the next multiple of 64 rows above t.
 
     LAPACK takes no view of a larger matrix. A copy of t^2 numbers at every new row, most of it into fresh pages, takes
-    longer than a solve with some 20 columns. Here a new row costs O(t), and a solve at most 128 / t more than without
-    the rows of I, which leave the solution of the others as it is. How many there are hangs on t alone, so that figures
-    do not hang on the past.
+    longer than a solve with some 20 columns. Here a new row costs O(t), and a solve takes at most 128 / t longer than
+    without the rows of I, which do not change the solution of the others. Their number depends on t alone, so that
+    results do not depend on the past.
 
-    Methods are told of L^T as ``upper``, ``batch x c x c``, a buffer of which ``size`` rows and columns count.
+    Methods take L^T as ``upper``, ``batch x c x c``, a buffer of which the first ``size`` rows and columns are in use.
     """
 
     def __init__(self, upper: Tensor, size: int) -> None:
