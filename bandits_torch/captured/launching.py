@@ -17,7 +17,7 @@ from bandits_torch.problems.problem import available_rewards
 from bandits_torch.theory.widths import Width
 
 Block = Callable[[Given], Given]
-_UNSEEN = {  # for what the loop is not given
+_UNSEEN = {  # in place of inputs that a block does not have
     "available": torch.ones(1, 1, 1, dtype=torch.bool),
     **dict.fromkeys(("kept", "gained"), torch.zeros(1, 1, 1, dtype=torch.float64)),
     "leaving_arm": torch.zeros(1, 1, dtype=torch.long),
@@ -27,7 +27,7 @@ _UNSEEN = {  # for what the loop is not given
 
 
 class PlainCalls:
-    """Calls the block. On a CPU launches are cheap, and what is saved is the Python around the kernels."""
+    """Calls the block. On a CPU launches are cheap: blocks save the Python between the kernels."""
 
     block_steps = 32
 
@@ -44,11 +44,11 @@ class PlainCalls:
 class CudaGraphs:
     """Replays CUDA graphs, one for each kind of block.
 
-    The first block of a kind runs as it is on a side stream, which warms up what kernels need; the second is captured,
-    which runs nothing, and replayed from then on. What a block is given is copied to where the graph reads it. The
-    random numbers are among it, so that a graph draws none.
+    The first block of a kind runs on a side stream, as a warm-up. The second is captured, which runs nothing, and is
+    replayed from then on. The inputs of a block are copied to where the graph reads them. They include the random
+    numbers: a graph draws none.
 
-    ``most`` graphs are kept, those used last; a graph's memory is that of the intermediate results of its block.
+    The ``most`` graphs used last are kept. A graph takes the memory of the intermediate results of its block.
     """
 
     block_steps = 32
@@ -101,8 +101,8 @@ class CompiledBlocks(PlainCalls):
     read from memory once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
 
     It plays upper confidence bounds and Thompson sampling over an ``ArmGP`` in the covariance form, in float64, with a
-    width that depends on the step and the information gain alone (``Width.root_of_gain``); windows, restarts at
-    intervals, drift and masks of arms. Any other block is played as ``PlainCalls`` plays it. ``said`` counts both.
+    width that depends on the step and the information gain alone (``Width.root_of_gain``), with windows, restarts at
+    intervals, drift and masks of arms. Any other block is played like those of ``PlainCalls``. ``said`` counts both.
 
     The algebra is that of ``CovarianceForm``, whose state it changes in place. Arms differ from those of plain steps
     only where two indices agree up to rounding.
@@ -131,12 +131,12 @@ class CompiledBlocks(PlainCalls):
 
     @property
     def said(self) -> str:
-        """What was played how."""
+        """How many steps were played which way."""
         return f"{self._compiled} compiled, {self._plain} in plain calls"
 
     def _roots(self, given: Given, count: int) -> list[Tensor] | None:
-        """[A, P, Q] of the widths A + sqrt(P gain + Q) of the steps, (k, S) each; None where the block is not for the
-        loop."""
+        """[A, P, Q] of the widths A + sqrt(P gain + Q) of the steps, (k, S) each; None for a block that the loop cannot
+        play."""
         policy, model, form = self._steps.policy, self._steps.model, self._steps.belief.form
         fits = isinstance(form, CovarianceForm) and form.mean.dtype == torch.float64
         if not fits or policy.width is None or "clock" not in given:
@@ -185,7 +185,7 @@ class CompiledBlocks(PlainCalls):
 
 
 def compiled_blocks(steps: CapturedSteps, device: torch.device) -> CompiledBlocks | None:
-    """What plays compiled blocks of these steps, or None: for other policies, on another device, without numba."""
+    """A launcher of compiled blocks for these steps; None for other policies, on another device, or without numba."""
     if device.type != "cpu" or not isinstance(steps, IndexSteps) or steps.by_mask:
         return None
     try:

@@ -16,19 +16,19 @@ from bandits_torch.models.arms.posterior_of_counts import FRAIL, REMOVED
 from bandits_torch.models.arms.prior import ArmPrior
 
 _PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
-_FEW = 64  # rows to spare that cost little beside those in use
+_FEW = 64  # spare rows that always cost little
 
 
 class CovarianceMoves:
-    """Observations come and go by the form's own algebra. What no step reads, it books once a block: the surprise, what
-    was removed of it, and which removals were frail.
+    """Observations are added and removed with the algebra of the form. What no step reads is booked once a block: the
+    surprise, how much of it was removed, and which removals lost too many digits.
 
-    The gain moves by -1/2 log of lambda / s, for an observation and the one that leaves at once: what log1p would add
-    in figures is below the rounding of the sum.
+    The gain changes by -1/2 log of lambda / s, at once for an observation and the one that leaves. The digits that
+    log1p would add are below the rounding of the sum.
 
     Args:
         restarts: whether members may start anew within a block; the surprise is then booked at every step.
-        static: whether blocks may be replayed, which says nothing to the host.
+        static: whether blocks may be replayed, which does not tell the host anything.
     """
 
     def __init__(self, belief: ArmBelief, restarts: bool = False, static: bool = True) -> None:
@@ -47,10 +47,10 @@ class CovarianceMoves:
         return {}
 
     def key(self) -> Hashable:
-        """How many rows wait; another root, made anew after a restart, lies elsewhere."""
+        """How many rows wait, and where the root lies: one computed after a restart lies elsewhere."""
         return self._filled, None if self.form.root is None else self.form.root.data_ptr()
 
-    def tell(self, given: Given, j: int, arm: Tensor, residual: Tensor, books: Books) -> None:
+    def observe(self, given: Given, j: int, arm: Tensor, residual: Tensor, books: Books) -> None:
         """Observe ``residual`` (b,) of ``arm`` (b,); the oldest observation leaves, if any is given."""
         form = self.form
         column, variance = form.told_by(arm)
@@ -92,7 +92,7 @@ class CovarianceMoves:
             form.frail.logical_or_(small.squeeze(-1) | lost)
 
     def after(self, steps: int, rows: int) -> None:
-        """So many rows wait now, as a replayed block does not tell; ``rows``: of a step."""
+        """Count the rows that wait now, since a replayed block does not; ``rows``: of a step."""
         if self._static:
             self.form.filled = (self._filled + rows * steps) % self.form.waiting
 
@@ -120,14 +120,14 @@ def opaque_rows(prior: ArmPrior) -> Callable[[Tensor], Tensor]:
 
 
 class FactorMoves:
-    """Observations come and go by the form's own ``add`` and ``remove``.
+    """Observations are added and removed with ``add`` and ``remove`` of the form.
 
-    The form grows: a row for every new arm, a point for every new arm (under drift, for every observation). Within a
-    segment its room is fixed and every step works as if all were new, which needs no look at what is; the host looks
-    once a block at what room is left, and moves to a larger one when it is short.
+    The form grows by a row and a point for every new arm (under drift, a point for every observation). Within a segment
+    its room is fixed, and every step works as if all arms were new, so that no value is read. Once a block the host
+    reads how much room is left, and moves to a larger one when it is short.
 
     Args:
-        static: whether no value may be looked at; else, on a CPU, the form looks, and does only what is needed.
+        static: whether no value may be read; else, on a CPU, the form reads values and does only what is needed.
     """
 
     def __init__(self, belief: ArmBelief, static: bool = True) -> None:
@@ -136,10 +136,10 @@ class FactorMoves:
         self.belief, self.static = belief, static
         self._all = torch.ones_like(self.form.frail)
         self._rows_of = opaque_rows(self.form.prior)
-        self.segments = 0  # so often was room made
+        self.segments = 0  # how often room was made
 
     def most(self, wanted: int) -> int:
-        """As many as leave the spare rows few beside those in use; makes room for them."""
+        """So many that there are few spare rows compared with those in use; makes room for them."""
         form, rows, members = self.form, self.form.rows, len(self.form.mean)
         if not self.static:
             return wanted
@@ -149,7 +149,7 @@ class FactorMoves:
         return wanted
 
     def _make_room(self, steps: int) -> None:
-        """Look at what is in use; take a larger room if it leaves too little for so many steps."""
+        """Read what is in use; take a larger room if too little is left for so many steps."""
         form, rows, members = self.form, self.form.rows, len(self.form.mean)
         form._points_bound = int((form.point_count > 0).sum(-1).max())
         if form._points_bound + steps > form.size:
@@ -162,14 +162,14 @@ class FactorMoves:
         form._deep_held = form._deep(self.belief.now or 0.0)
 
     def given(self, times: Sequence[float]) -> Given:
-        """The times, which are part of the points' names."""
+        """The times, by which points are identified."""
         return {"now": torch.tensor(times, dtype=torch.float64, device=self.form.mean.device)}
 
     def key(self) -> Hashable:
-        """Which room: the next may be as large, and lies elsewhere."""
+        """Which room: the next may have the same size, but lies elsewhere."""
         return self.segments, self.form.size, self.form.rows.rows.data_ptr()
 
-    def tell(self, given: Given, j: int, arm: Tensor, residual: Tensor, books: Books) -> None:
+    def observe(self, given: Given, j: int, arm: Tensor, residual: Tensor, books: Books) -> None:
         """Observe ``residual`` (b,) of ``arm`` (b,); the oldest observation leaves, if any is given."""
         form, now = self.form, self._now(given, j)
         if self.static:
@@ -187,7 +187,7 @@ class FactorMoves:
         return now.expand(len(self.form.mean), 1) if self.static else float(now)
 
     def close(self, books: Books) -> None:
-        """Nothing: the form keeps its books at every step."""
+        """Nothing: the form is complete after every step."""
 
     def after(self, steps: int, rows: int) -> None:
         """At most so many points and rows are new."""

@@ -92,7 +92,7 @@ def _stacked(values: list[Tensor]) -> Tensor:
 
 
 def _told_with_noise(kind: type) -> bool:
-    """Whether ``noise_is_added`` is said of the very method ``noise`` that the class has."""
+    """Whether ``noise_is_added`` was declared for the method ``noise`` that the class has, or below it."""
     order = kind.__mro__
     said = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
     return said <= next(i for i, base in enumerate(order) if "noise" in vars(base))
@@ -127,7 +127,7 @@ def captured_steps(policy: Policy) -> CapturedSteps:
 
 
 def may_look(launch: PlainCalls | CudaGraphs) -> bool:
-    """Whether a block launched so may look at values: where that costs nothing, a form that grows does less."""
+    """Whether a block launched this way may read values. Where that is free, a form that grows does less."""
     return isinstance(launch, PlainCalls)
 
 
@@ -143,17 +143,17 @@ def play_captured(
     pause: Callable[[int], int],
     most: int | None = None,
 ) -> str:
-    """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch; how they were launched.
+    """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch. Returns how they were launched.
 
     Args:
         policy, problem, horizon: as of ``run``.
         done: steps played before.
         streams: of the noise.
-        recorder: takes down every block.
-        plain: plays a step as ``run`` does; for those that cannot be captured.
+        recorder: records every block.
+        plain: plays a step like ``run``, where it cannot be captured.
         after: called with the number of the last step of every block.
-        pause: how many steps after this one the host wants to be asked again.
-        most: steps in a launch; None: as many as suit how they are launched.
+        pause: after how many steps from this one the host has to be asked again.
+        most: steps in a launch; None: the number that suits the launcher.
 
     A block has ``most`` steps or a power of two: every length is a graph of its own.
     """

@@ -9,18 +9,18 @@ from torch import Tensor
 
 Given = dict[str, Tensor]  # what the host lays out for a block, by name; first dimension k
 Pull = Callable[[Tensor], Tensor]  # arms (S,) to rewards (S,)
-Books = dict[str, list[Tensor]]  # what steps put down for the end of the block
+Books = dict[str, list[Tensor]]  # what steps leave for the end of the block
 
 
 class CapturedSteps(ABC):
-    """The steps of one policy as functions of tensors. They change the policy's own state in place, so that between
-    blocks it is what it would be after as many plain steps.
+    """The steps of one policy as functions of tensors. They change the state of the policy in place. Between blocks it
+    is the same as after as many plain steps.
 
     The loop asks ``most``, lays out ``given``, launches ``step`` after ``step`` and ``close`` as one block, and then
     calls ``after``.
     """
 
-    static = True  # whether no value may be looked at in a block; a plain call on a CPU may
+    static = True  # whether no value may be read in a block; in a plain call on a CPU it may
 
     def begin(self, steps: int, most: int) -> None:
         """``steps`` are to be played, in blocks of at most ``most``."""
@@ -35,7 +35,7 @@ class CapturedSteps(ABC):
         """What the steps at these times need that the host knows."""
 
     def key(self) -> Hashable:
-        """Tells blocks that are different functions, or work on other tensors."""
+        """Differs between blocks that are different functions, or work on other tensors."""
         return ()
 
     @abstractmethod
@@ -48,10 +48,10 @@ class CapturedSteps(ABC):
 
     @abstractmethod
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """The host's side of the books, after a block whose rows are (k, S)."""
+        """Update what the host keeps, after a block whose rows are (k, S)."""
 
     def finish(self) -> tuple[str, ...]:
-        """Nothing more will be captured. Names of rows that a plain run would have recorded as one number a step."""
+        """The end of the run. Returns the names of rows that a plain run records as one number a step."""
         return ()
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 _BLOCK = 16  # rows multiplied by one small matrix; 8 to 32 took the same time at t = 500, 1000 and 2000
-_PANEL = 256  # rows handled at a time: so many fit a cache, and the zeros beside them are left out
+_PANEL = 256  # rows handled at a time: so many fit in a cache, and zeros on their left are skipped
 
 
 def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
@@ -19,7 +19,7 @@ def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = 
     the diagonal. Waits for the device.
 
     Not linear_operator's ``psd_safe_cholesky``, whose jitter is one number for the whole batch, whatever the scale: a
-    covariance of variances 1e-12 gets 1e-8, ten thousand times its own. It also warns each time.
+    covariance of variances 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
     """
     if matrices.shape[-1] == 0:
         return matrices
@@ -46,8 +46,8 @@ def batched_cholesky(matrices: Tensor) -> Tensor:
 def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
     """Rows of a positive semi-definite matrix that are not within the span of those before, and their Cholesky factor.
 
-    Within: but for ``least``, which must be far above the rounding errors of the matrix. No jitter, which would count
-    as noise where there is next to none. Waits for the device.
+    A row is within the span if less than ``least`` is left of its diagonal entry; that must be far above the rounding
+    errors of the matrix. No jitter is added: it would act as noise. Waits for the device.
     """
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if not bool(failed) and bool((factor.diagonal().square() > least).all()):

@@ -128,10 +128,10 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def expand(self, batch_shape: torch.Size) -> OnlineModel:
-        """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
+        """A copy whose batch shape is ``batch_shape``, to which the shape of the model must broadcast."""
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
-        """A model with these arms, (n, d), after its own (``ArmGP``); ValueError for a model that has none."""
+        """A model with these arms, (n, d), after the present ones (``ArmGP``); ValueError for a model without arms."""
         raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -192,7 +192,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
 @contextmanager
 def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
-    """Within the block deep copies stand for the attributes of ``things``, which get their own back at its end.
+    """Within the block deep copies replace the attributes of ``things``; the originals are put back at its end.
 
     ``shared``: what is not copied, since nothing in the block changes it.
     """

@@ -111,8 +111,8 @@ class ArmGP(ArmModel):
         self.eval()
 
     def _costs(self) -> Costs | None:
-        """By which forms are chosen. None on a device not measured, and where a variance grows with time: there the
-        covariance form of few arms is the exact one."""
+        """The costs by which a form is chosen. None on a device not measured, and where a variance grows with time: for
+        few arms the covariance form is then the exact one."""
         kernel = self.prior.time_kernel
         if isinstance(self.prior, StateSpacePrior) or (kernel is not None and not kernel.is_stationary):
             return None
@@ -172,7 +172,7 @@ class ArmGP(ArmModel):
         """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
 
         b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last. Raises
-        ValueError where rewards have a noise variance of their own.
+        ValueError where rewards came with their noise variances.
         """
         self._belief.check_one_noise()
         return self._belief.observations.held()
@@ -328,11 +328,11 @@ class ArmGP(ArmModel):
 
     @property
     def takes_noise(self) -> bool:
-        """Whether rewards may come with a noise variance of their own: in the covariance form, or where that may be."""
+        """Whether each reward may come with its noise variance: in the covariance form, or if "auto" may choose it."""
         return self.form != "factor" and self._belief.takes_noise and not self._belief.forgets
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """``take``, late rewards too, of rewards with a noise variance of their own, all checked."""
+        """``take`` of rewards with their noise variances, late rewards too, all checked."""
         late = self.drifts and self.now is not None and time < self.now
         flat = [
             value.expand(self._batch_shape).reshape(-1)
@@ -364,7 +364,7 @@ class ArmGP(ArmModel):
         self.rebuild()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """``model.to(...)``: the candidates kept have another dtype or device, and steps cost what they cost there."""
+        """``model.to(...)``: candidates kept have another dtype or device, and steps have the costs of that device."""
         self._candidates = None
         moved = super()._apply(fn, recurse)
         self._belief.costs = self._costs() if self.form == "auto" else None
@@ -484,7 +484,7 @@ class ArmGP(ArmModel):
         return model
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
-        """A model over its own arms and, from index N on, these, exactly as if built with all of them.
+        """A model over the present arms and, from index N on, these, exactly as if built with all of them.
 
         Args:
             arms: features of the new arms, ``(n, d)``.

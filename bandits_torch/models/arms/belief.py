@@ -31,8 +31,8 @@ _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in
 class ArmBelief(torch.nn.Module):
     """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
 
-    ``ArmGP`` gives it shapes and checks; here everything is flat and taken as right. The clock ``now`` stands
-    at the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K,
+    ``ArmGP`` checks arguments and has the shapes; here everything is flat and valid. The clock ``now`` is the time of
+    the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K,
     a and c read off the Markov time kernel, so nothing moves until the next observation comes.
 
     Attributes:
@@ -48,7 +48,7 @@ class ArmBelief(torch.nn.Module):
     drifts: bool
     costs: Costs | None = None  # once the covariance form is cheaper by them, the factor form gives way to it
     _WATCHED = ("_learned", "_pauses", "_looks", "_next_look")
-    takes_noise = True  # whether rewards may have a noise variance of their own
+    takes_noise = True  # whether each reward may have its noise variance
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class ArmBelief(torch.nn.Module):
 
     def check_spread(self, time: float | None, form: str | None = None) -> None:
         """ValueError where nothing would be left of a posterior in ``form`` (this one): where the prior variance at
-        ``time`` has grown too large beside the noise. Not looked at on a GPU, which is not waited for.
+        ``time`` has grown too large beside the noise. Not checked on a GPU, to avoid waiting for it.
         """
         kernel, form = self.prior.time_kernel, form or self.form_name
         if time is None or kernel is None or kernel.is_stationary or form == "covariance":
@@ -115,7 +115,7 @@ class ArmBelief(torch.nn.Module):
             self._look(time)
 
     def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
-        """``learn``, or ``learn_late``, of rewards with a noise variance (b,) of their own.
+        """``learn``, or ``learn_late``, of rewards with noise variances (b,).
 
         The covariance form alone takes them: a form that may change does so here.
         """
@@ -131,7 +131,7 @@ class ArmBelief(torch.nn.Module):
             self.learn(arm, reward, time, None, self._as_form(noise))
 
     def check_one_noise(self) -> None:
-        """Raise ValueError where some of the rewards held have a noise variance of their own."""
+        """Raise ValueError where some of the rewards held have noise variances of their observation."""
         held, expected = self.observations.noise, "the model's for every reward held"
         validation.require(held is None, "noise_variance of single rewards", held, expected)
 
@@ -139,14 +139,14 @@ class ArmBelief(torch.nn.Module):
         return noise.to(self.noise_variance).unsqueeze(-1)
 
     def _look(self, time: float) -> None:
-        """At rounding errors and at the form, if it is time to."""
+        """Check rounding errors and the choice of the form, if that is due."""
         if self._learned >= self._next_look:
             self._mend(time, [look <= self._learned for look in self._looks])
         self.weigh_forms(self._learned - 1)
 
     # -- rounding errors -------------------------------------------------------------------------------
 
-    # They are looked at for each member apart, so that a replicate does not depend on its neighbours.
+    # They are checked for each member separately, so that a replicate does not depend on the others.
 
     def _watch(self, b: int) -> None:
         """Nothing learned yet, by b members."""
@@ -257,7 +257,7 @@ class ArmBelief(torch.nn.Module):
         new.covariance.copy_(full.add_(full.mT.clone()).mul_(0.5))
         new.covariance.diagonal(dim1=-2, dim2=-1).copy_(old.variance)
         new.variance.copy_(old.variance)
-        if not self.drifts:  # among the points P keeps its figures where differences do not
+        if not self.drifts:  # P among the points keeps digits that differences lose
             for m, held in enumerate(old.point_count > 0):
                 arm = old.point_arm[m, held]
                 new.covariance[m, arm.unsqueeze(-1), arm] = self._own(old.covariance[m, held][:, held])
@@ -352,7 +352,7 @@ class ArmBelief(torch.nn.Module):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """Within the block a copy of the form stands for it."""
+        """Within the block a copy of the form takes its place."""
         kept = self.form, self.now
         try:
             self.form = copy.deepcopy(self.form, {id(one): one for one in self.form.lasting})

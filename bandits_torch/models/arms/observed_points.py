@@ -11,7 +11,7 @@ from bandits_torch.models.arms.prior import ArmPrior, PriorRows
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 _NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
-_DEEP = 1e4  # so large may the prior variance be, in units of the noise, before a difference with it costs too much
+_DEEP = 1e4  # largest prior variance, in units of the noise, from which it is safe to subtract
 
 
 class ObservedPoints(ResizableState):
@@ -83,7 +83,7 @@ class ObservedPoints(ResizableState):
 
     @property
     def can_forget(self) -> bool:
-        """An observation can be removed as long as its point is there: gain and likelihood know it, however faint."""
+        """An observation can be removed while its point is held: it is part of gain and likelihood, however faint."""
         return not self._dropped_any
 
     def _match(self, arm: Tensor, time: Tensor | float) -> Tensor:
@@ -248,7 +248,7 @@ class ObservedPoints(ResizableState):
         return self
 
     def get_extra_state(self) -> dict[str, int]:
-        """What the tensors alone do not tell."""
+        """What the tensors do not hold."""
         names = ("_points_bound", "keeps_faint_points", "_dropped_any")
         return {name: getattr(self, name) for name in names}
 

@@ -169,7 +169,7 @@ class ArmPrior(torch.nn.Module):
         super()._load_from_state_dict(*args)
 
     def _by_member(self, value: Tensor, per_point: bool) -> Tensor:
-        """What the time kernel says, (b, 1) or (1, 1), or (..., b, n) of times per point."""
+        """Values of the time kernel, (b, 1) or (1, 1), or (..., b, n) for times per point."""
         assert self.time_kernel is not None
         member_dims = len(self.model_batch_shape)
         if not per_point:
@@ -204,7 +204,7 @@ def prior_over(arms: Tensor, kernel: Kernel) -> ArmPrior:
 class StateSpacePrior(ArmPrior):
     """k((i, s), (j, t)) = sum_c K_c[i, j] k_c(s - t), each k_c with a state space.
 
-    What ``ArmPrior`` tells of K is told of sum_c K_c k_c(0), the covariance at one time.
+    The methods of ``ArmPrior`` for K return those of sum_c K_c k_c(0), the covariance at one time.
 
     Args:
         arms: ``(*arms_batch, N, d)`` features.
@@ -437,7 +437,7 @@ class PriorRows(ResizableState):
             self.rows = self.rows[source[:new_q] % old_q]
 
     def get_extra_state(self) -> int:
-        """What the tensors alone do not tell."""
+        """What the tensors do not hold."""
         return self._bound
 
     def set_extra_state(self, state: int) -> None:

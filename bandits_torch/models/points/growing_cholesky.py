@@ -35,7 +35,7 @@ class PaddedFactor:
         self.take(upper, size)
 
     def take(self, upper: Tensor, size: int) -> None:
-        """Copy what is not held, into the memory that is there if it fits. O(t^2), or nothing to do."""
+        """Copy the rows unless they are held already, into the present memory if it fits. O(t^2)."""
         if self.holds(upper, size):
             return
         shape = (*upper.shape[:-2], _padded(size), _padded(size))
@@ -48,12 +48,12 @@ class PaddedFactor:
         self._seen(upper, size)
 
     def holds(self, upper: Tensor, size: int) -> bool:
-        """Whether it is of these rows of this buffer, which nothing has changed since."""
+        """Whether it holds these rows of this buffer, unchanged since."""
         same = self.solid.shape[-1] > 0 and self._upper is upper
         return same and self._version == upper._version and self._size == size
 
     def append(self, upper: Tensor, size: int) -> None:
-        """Copy the rows behind those that it held until they were written, if there is room. O(t) each."""
+        """Copy the rows written since, if there is room. O(t) each."""
         if _padded(size) == self.solid.shape[-1]:
             old = self._size
             self.solid[..., :size, old:size] = upper[..., :size, old:size]
@@ -84,7 +84,7 @@ class Rows:
 
     inputs: Tensor  # batch x n x d
     targets: Tensor  # batch x n
-    columns: Tensor  # batch x t x n, the new columns of L^T beside those there are
+    columns: Tensor  # batch x t x n, the new columns of L^T to the right of the old ones
     corner: Tensor  # batch x n x n, the new diagonal block of L^T
     whitened: Tensor  # batch x n
     held: Tensor  # batch x n, False for members that do not learn these

@@ -76,7 +76,7 @@ class MemberPosterior:
 
     def likeness(self, X: Tensor, Z: Tensor) -> Tensor:
         """Squared prior correlation of points X (S, b, d) with Z (k, d) at one time, the unknown mean taken off:
-        (S, P, b, k). A level that all points share says nothing of one of them."""
+        (S, P, b, k). A level that all points share carries no information about any one of them."""
         left, right = self.unit_cube(X), self.unit_cube(Z)
         return (covariance(left.unsqueeze(1), right, self.lengthscale) - CONSTANT).square()
 
@@ -105,7 +105,7 @@ class MemberMoments(torch.autograd.Function):
 
     What autograd would do in some sixty operations on small tensors takes a dozen.
 
-    Cost: O(S P b n^2). Gradients of gradients are not there; nothing but points and times has any.
+    Cost: O(S P b n^2). There are no second derivatives, and gradients for points and times alone.
     """
 
     @staticmethod
@@ -227,8 +227,8 @@ class MemberMixture(Model):
         centre = w @ mean
         spread = w @ (self.scale.unsqueeze(-1) * variance + (mean - centre).square())
         if self._pending is not None:
-            told = self._told(points[..., :-1], points[..., -1].double(), mean - centre)
-            spread = (spread - told.unsqueeze(-2)).clamp_min(0.0)
+            explained = self._explained(points[..., :-1], points[..., -1].double(), mean - centre)
+            spread = (spread - explained.unsqueeze(-2)).clamp_min(0.0)
         unit = self.unit.unsqueeze(-1)
         mean = (centre.squeeze(-2) + self.offset.unsqueeze(-1)) / unit  # S x b
         shaped = (
@@ -255,7 +255,7 @@ class MemberMixture(Model):
             self.weights[..., None, None] * (covariance + off.unsqueeze(-1) * off_there.unsqueeze(-2))
         ).sum(1)
 
-    def _told(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
-        """What the rewards that are pending would take off the variance of points, (S, b)."""
+    def _explained(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
+        """By how much the pending rewards would reduce the variance of points, (S, b)."""
         cross = self._between(X, time, off)
         return torch.linalg.solve_triangular(self._root, cross.mT, upper=False).square().sum(-2)

@@ -234,7 +234,7 @@ class OnlineGP(OnlineModel):
             return
         except torch.linalg.LinAlgError:
             if ratio >= SMALLEST_RATIO[Y.dtype]:
-                raise  # the kernel's own fault
+                raise  # the kernel is at fault
         for k in range(X.shape[-2]):
             one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
             yield new_rows(self._prior, self.data, X[..., one, :], Y[..., one], where, own)
@@ -293,8 +293,8 @@ class OnlineGP(OnlineModel):
             self._whiten_anew()
 
     def _whiten_anew(self) -> None:
-        """L^{-1} (y - m) from the targets held: what went may have been a million times what stays, and its rounding
-        errors with it, of which the factor knows nothing. O(t^2)."""
+        """L^{-1} (y - m) from the targets held. Those removed may have been a million times as large, and so may be the
+        rounding errors that they left. O(t^2)."""
         rows = self.data.rows()
         residual = torch.where(rows.held, rows.targets - self._prior.mean(rows.inputs), 0.0)
         rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
@@ -407,7 +407,7 @@ class OnlineGP(OnlineModel):
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:
-        """A copy of shape ``batch_shape``, to which the model's own must broadcast; shares no memory."""
+        """A copy of shape ``batch_shape``, to which the shape of the model must broadcast; shares no memory."""
         require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
         expanded = self.data.expanded(torch.Size(batch_shape))
         return copy.deepcopy(self, {id(self.data): expanded})  # a copy whose data are these

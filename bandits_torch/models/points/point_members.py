@@ -195,7 +195,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
 
     def _least_telling(self, time: float, weights: Tensor) -> list[int]:
-        """The observation of the older half that tells least, of each replicate."""
+        """The observation of the older half with the least information, of each replicate."""
         n = self.inputs.shape[1]
         told = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
         return told.argmin(-1).tolist()

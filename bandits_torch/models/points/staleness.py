@@ -48,7 +48,7 @@ def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
 
 @torch.no_grad()
 def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds (l, b), ``batch_shape`` each, on what the ``count`` oldest observations still tell at ``now``.
+    """Bounds (l, b), ``batch_shape`` each, on what the ``count`` oldest observations still change at ``now``.
 
     With P and P' the posterior covariances of f(., now) with and without them, e the difference of the means,
 

@@ -19,8 +19,8 @@ _ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they
 class GrowingRows:
     """Rows (m, N) in blocks of memory with room for more, a quarter of what there is.
 
-    Up to 64 MiB a block that is full is copied into a larger one, so that products read one matrix; above, the next
-    block stands beside it, so that memory never holds the rows twice.
+    Up to 64 MiB a full block is copied into a larger one, so that products read one matrix. Above that a new block is
+    added, so that memory never holds the rows twice.
 
     Args:
         like: an empty tensor of N columns: dtype and device.
@@ -47,7 +47,7 @@ class GrowingRows:
             self._last += len(rest)
 
     def start(self, size: int) -> None:
-        """``size`` rows to be assigned; what there was is lost, and its memory used again if it is enough."""
+        """Make ``size`` rows, to be assigned. Earlier rows are lost; their memory is used again if it is enough."""
         if len(self._blocks) > 1 or size > len(self._blocks[0]):
             self._blocks, self._last = [self._blocks[0][:0].clone()], 0  # free the old before the new is made
             self._add_room(size)
@@ -176,8 +176,8 @@ class ArmEmbedding(ResizableState):
                 self.rows.assign(arms, self._computed(arms))
 
     def beyond(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[list[int], Tensor, Tensor, Tensor]:
-        """Which of the arms ``new`` (j,) that stand at z (m, j) are outside the span of the dictionary and of those
-        before, the corner that L gains from them, and their covariance with the arms ``arm`` (n,) and with all arms
+        """Which of the arms ``new`` (j,), with features z (m, j), are outside the span of the dictionary and of those
+        before; the corner that L gains from them; and their covariance with the arms ``arm`` (n,) and with all arms
         (without ``rows``: again with ``arm``)."""
         keeps_rows = self.rows is not None
         covariance = self._kernel_with_all(new) if keeps_rows else self.kernel(new, arm)

@@ -40,12 +40,12 @@ class SketchMarginals(ResizableState):
         self.settle(True)
 
     def settle(self, kept: bool) -> None:
-        """The marginals are those of now, or (not ``kept``) must be computed anew."""
+        """The marginals are up to date, or (not ``kept``) must be computed anew."""
         self.kept = kept
         self.settled += 1
         self._falls: list[Tensor] = []  # by pull since: the variance falls by the square of this times z,
         self._steps: list[Tensor] = []  # and the mean moves by this times that
-        self._shift: Tensor | None = None  # of the weights, beside
+        self._shift: Tensor | None = None  # of the weights, in addition
 
     def note_pull(self, fall: Tensor, step: Tensor) -> None:
         """What ``regression.observe`` returned of a pull."""
@@ -111,7 +111,7 @@ class SketchMarginals(ResizableState):
     _PLAIN = ("kept", "settled", *_LOOSE)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers alone do not tell."""
+        """What the buffers do not hold."""
         return {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -226,7 +226,7 @@ class Sketch(ResizableState):
         return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self._in_dictionary)
 
     def _prepare(self, arm: int) -> int:
-        """Where ``arm`` stands among the arms pulled, once the dictionary that a pull of it makes due is there."""
+        """The place of ``arm`` among the arms pulled, after drawing the dictionary that its pull makes due."""
         place = self._place(arm)
         z, start = self.pulled[:, place], self._at_draw
         start = self.regression.covariance if start is None else start
@@ -245,7 +245,7 @@ class Sketch(ResizableState):
         self.observations += 1
 
     def _place(self, arm: int) -> int:
-        """Where ``arm`` stands among the arms pulled; a new one is added."""
+        """The place of ``arm`` among the arms pulled; a new one is added."""
         if arm in self._place_of:
             return self._place_of[arm]
         place = self._place_of[arm] = len(self._place_of)
@@ -376,7 +376,7 @@ class Sketch(ResizableState):
     _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers alone do not tell."""
+        """What the buffers do not hold."""
         plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
         held = sorted(self._in_dictionary)
         return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
@@ -397,7 +397,7 @@ class WatchedArms(HasState):
     """The posterior variance of n arms now, at O(n m) a pull in place of the O(N m) that all arms take.
 
     Args:
-        sketch: that the arms belong to; what it learns in the meantime is followed, another dictionary too.
+        sketch: of the arms. Observations that it learns later, and new dictionaries, are taken into account.
         arms: (n,), by index.
 
     Attributes:
@@ -430,7 +430,7 @@ class WatchedArms(HasState):
         self._era, self._pulls = self._now(), sketch.marginals.pulls
 
     def _now(self) -> tuple[int, int]:
-        """The dictionary, and the last pass over all arms: after another of either, pulls are counted anew."""
+        """The dictionary and the last pass over all arms. After either changes, pulls are counted anew."""
         return self._sketch.draws, self._sketch.marginals.settled
 
     def _up_to_date(self) -> Tensor:
@@ -456,11 +456,11 @@ class WatchedArms(HasState):
         return {"arms": none.long(), "_variance": none, "_era": self._now(), "_pulls": 0}
 
     def state_changed(self) -> None:
-        """The sketch has been put back to the same moment before."""
+        """The state of the sketch has been restored before this one."""
         self._z = self._sketch.embedding.of(self.arms)
 
     def _check_has(self, state: Any, where: str) -> None:
-        """And that they are numbers of arms, and a variance of each."""
+        """Also checks that there are indices of arms, and a variance for each."""
         super()._check_has(state, where)
         n = validation.tensor("arms", state["arms"]).shape
         for name, dtype in (("arms", torch.long), ("variance", self._sketch.prior_variance.dtype)):

@@ -247,7 +247,7 @@ class SketchedGP(ArmModel):
         return self._prior_means().gather(-1, arms) if self.prior_mean.dim() else self.prior_mean
 
     def _prior_means(self) -> Tensor:
-        """(b, N); a view unless the mean has a batch of its own."""
+        """(b, N); a view unless the mean has a batch."""
         return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
 
     def _checked_arm(self, arm: Tensor) -> Tensor:
