@@ -197,8 +197,8 @@ class PointMembers(MemberPosterior, HasState, Described):
     def _least_telling(self, time: float, weights: Tensor) -> list[int]:
         """The observation of the older half with the least information, of each replicate."""
         n = self.inputs.shape[1]
-        told = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
-        return told.argmin(-1).tolist()
+        information = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
+        return information.argmin(-1).tolist()
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
