@@ -24,11 +24,10 @@ from bandits_torch.acquisition.step_context import StepContext, at_arms
 from bandits_torch.acquisition.thompson_sampling import IndependentDraws
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
-from bandits_torch.models.algebra.cholesky import safe_cholesky
-from bandits_torch.models.algebra.rank_one import solve_transposed
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.at_time import with_time
+from bandits_torch.models.cholesky import safe_cholesky, solve_lower
 from bandits_torch.models.points.growing_cholesky import Rows
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
@@ -367,7 +366,7 @@ def _rows_of(model: OnlineGP, member: int) -> tuple[Rows, Tensor]:
 
 def _solve(upper: Tensor, right: Tensor) -> Tensor:
     """(K + lambda I)^{-1} right from L^T."""
-    half = solve_transposed(upper, right.unsqueeze(-1))
+    half = solve_lower(upper.mT, right.unsqueeze(-1))
     return torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.step_context import StepContext, at_arms, over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import width_now
-from bandits_torch.models.algebra.cholesky import batched_cholesky
 from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.cholesky import batched_cholesky
 from bandits_torch.theory.widths import Width
 
 

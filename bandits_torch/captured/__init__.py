@@ -6,16 +6,15 @@ place, no look at a value, and random numbers laid out before, those of the plai
 a GPU and a plain call on a CPU. What only the host can decide (a restart at a fixed interval, room for more points, a
 look at rounding errors) falls between blocks. ``run(..., capture=True)`` uses it.
 
-* ``steps.py``: what a policy's captured steps are, and which policies have them.
+* ``steps.py``: what the captured steps of a policy are.
 * ``index_steps.py``, ``averaging_steps.py``: index policies over ``ArmGP``, and ``ModelAveraging``.
-* ``covariance_moves.py``, ``factor_moves.py``: what moves in the two forms of ``ArmGP``.
-* ``world.py``: the problem's side: rewards, noise, masks, laid out for a block.
-* ``launching.py``: how a block is launched: as it is, or as a CUDA graph.
-* ``compiled.py``, ``compiled_loop.py``: or, on a CPU, as a loop compiled by numba, where that can play it.
-* ``playing.py``: a run in blocks.
+* ``moves.py``: what changes in the two forms of ``ArmGP``.
+* ``launching.py``: how a block is launched: as it is, as a CUDA graph, or, on a CPU, as the loop of
+  ``compiled_loop.py``, which numba compiles, where that can play it.
+* ``playing.py``: rewards, noise and masks laid out for a block, and a run in blocks.
 """
 
-from bandits_torch.captured.playing import play_captured
-from bandits_torch.captured.steps import NotCaptured, captured_steps
+from bandits_torch.captured.playing import captured_steps, play_captured
+from bandits_torch.captured.steps import NotCaptured
 
 __all__ = ["NotCaptured", "captured_steps", "play_captured"]

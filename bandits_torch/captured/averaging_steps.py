@@ -19,8 +19,8 @@ from bandits_torch.state import HasState
 
 
 class AveragingSteps(CapturedSteps):
-    """The steps of ``auto``: members that fall behind are reset by mask, and a step that checks the plausible members
-    is told so by a flag. The first rewards, held until origin and unit of rewards are settled, take plain steps.
+    """The steps of ``auto``. Members that fall behind are reset by mask. A flag says at which steps the plausible
+    members are checked. The first rewards, held until the origin and unit of rewards are fixed, take plain steps.
 
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
@@ -39,7 +39,7 @@ class AveragingSteps(CapturedSteps):
     # -- between blocks --------------------------------------------------------------------------------
 
     def begin(self, steps: int, most: int) -> None:
-        """What the host knows of how far members have faded is read when it is next needed."""
+        """How far members have faded is read again when it is next needed."""
         self._frames: list[Tensor] | None = None
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
@@ -63,7 +63,7 @@ class AveragingSteps(CapturedSteps):
         return 0
 
     def _until_faded(self, gaps: list[float]) -> int:
-        """How many steps there are until a member frames too far."""
+        """How many steps there are until the frame of a member has moved too far."""
         frames = self._frames_now()
         for j, gap in enumerate(gaps):
             frames = self._frames_after(frames, j, gap)
@@ -124,7 +124,7 @@ class AveragingSteps(CapturedSteps):
         """The policy's step, its state in place."""
         policy, model = self.policy, self.model
         if j == 0:
-            policy.scale.state_changed()  # what was read off it in another block lies where that block may write again
+            policy.scale.state_changed()  # what another block read from it lies where that block may write again
         for k, part in enumerate(self.parts):
             part.frame.copy_(given[_kept(k)][j] @ part.frame)
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
@@ -165,7 +165,7 @@ def _kept(part: int) -> str:
 
 
 def _write_back(held: Sequence[tuple[HasState, dict[str, Tensor]]]) -> None:
-    """Have the tensors of before again, with the values of now: one copy for all of a dtype."""
+    """Put the earlier tensors back, with the present values: one copy for all tensors of a dtype."""
     olds: dict[torch.dtype, list[Tensor]] = defaultdict(list)
     news: dict[torch.dtype, list[Tensor]] = defaultdict(list)
     for state, before in held:

@@ -10,12 +10,11 @@ from torch import Tensor
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.captured.covariance_moves import CovarianceMoves
-from bandits_torch.captured.factor_moves import FactorMoves
+from bandits_torch.captured.moves import CovarianceMoves, FactorMoves
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.covariance_form import CovarianceForm
-from bandits_torch.models.arms.state_space_prior import StateSpacePrior
+from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
@@ -30,7 +29,7 @@ _ACQUISITIONS = (UpperConfidenceBound, ThompsonSampling)
 
 
 class IndexSteps(CapturedSteps):
-    """Steps of GP-UCB, GP-TS and their variants: any width, window, restarts at intervals or by mask, drift.
+    """Steps of GP-UCB, GP-TS and their variants: any width, window and drift, restarts at intervals or by mask.
 
     Args:
         policy: an ``IndexPolicy`` over an ``ArmGP``.
@@ -136,7 +135,7 @@ class IndexSteps(CapturedSteps):
     # -- in a block ------------------------------------------------------------------------------------
 
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
-        """Time moves on; the best available arm is pulled; a restart, where the reward refutes the model; learn."""
+        """Advance time, pull the best available arm, restart where the reward refutes the model, and learn."""
         belief = self.belief
         told: Given = {}
         if "kept" in given:
@@ -149,7 +148,7 @@ class IndexSteps(CapturedSteps):
         if self._clock is not None:
             self._clock.add_(1)
         residual = reward if self._centred else reward - self._prior_mean_at(arm)
-        self._moves.tell(given, j, arm, residual, books)
+        self._moves.observe(given, j, arm, residual, books)
         return {"arm": arm} | told | ({} if width is None else {"width": width})
 
     def _width(self, given: Given, j: int) -> Tensor | None:
@@ -193,13 +192,13 @@ class IndexSteps(CapturedSteps):
         return where
 
     def close(self, books: Books) -> None:
-        """The moves' books."""
+        """Book what the moves left for the end of the block."""
         self._moves.close(books)
 
     # -- after a block ---------------------------------------------------------------------------------
 
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """Keep the observations, move the clocks, look at rounding errors when it is time."""
+        """Keep the observations, advance the clocks, and check rounding errors when that is due."""
         belief, policy, k = self.belief, self.policy, len(times)
         store, full = belief.observations, self.window is not None and self._held >= self.window
         reward = rows["reward"].to(belief.prior_mean.dtype)
@@ -232,7 +231,7 @@ class IndexSteps(CapturedSteps):
             rows["restarts"][-1] = policy._restarts
 
     def _look(self, k: int) -> None:
-        """At rounding errors, as often as after plain steps."""
+        """Check rounding errors, as often as after plain steps."""
         belief = self.belief
         belief._learned += k
         look = [at <= belief._learned for at in belief._looks]
@@ -243,7 +242,7 @@ class IndexSteps(CapturedSteps):
         belief.weigh_forms(belief._learned - k)
 
     def finish(self) -> tuple[str, ...]:
-        """A clock that no restart has touched is one number again, and so is a width that goes by it alone."""
+        """A clock that no restart has changed becomes one number again; so does a width that depends on it alone."""
         policy, clock = self.policy, self.policy._clock
         if not (self._even and isinstance(clock, Tensor)) or bool(policy._restarts.any()):
             return ()

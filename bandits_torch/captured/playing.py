@@ -1,4 +1,4 @@
-"""A run in blocks of captured steps."""
+"""A run in blocks of captured steps: what the problem lays out for a block, and the loop over blocks."""
 
 from __future__ import annotations
 
@@ -6,18 +6,96 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bandits_torch.captured.compiled import compiled_blocks
-from bandits_torch.captured.launching import CudaGraphs, PlainCalls, launcher, rows_of
-from bandits_torch.captured.steps import Books, CapturedSteps, Given, captured_steps
-from bandits_torch.captured.world import World, best, pulled
+from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext, mask_of
+from bandits_torch.captured.averaging_steps import AveragingSteps
+from bandits_torch.captured.index_steps import IndexSteps
+from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, compiled_blocks, launcher, rows_of
+from bandits_torch.captured.steps import Books, CapturedSteps, Given, refused
+from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import Recorder
 from bandits_torch.streams import ReplicateStreams
+
+_STEPS: dict[type[Policy], Callable[[Any], CapturedSteps]] = {
+    IndexPolicy: IndexSteps,
+    ModelAveraging: AveragingSteps,
+}
+
+
+class World:
+    """What a problem does in a block of steps.
+
+    Args:
+        problem: one whose noise does not depend on the arms pulled (``noise_is_added``).
+        streams: of the noise: it is drawn as in a plain run, number by number.
+
+    Raises ValueError that says why for a problem that cannot be captured.
+    """
+
+    def __init__(self, problem: Problem, streams: ReplicateStreams) -> None:
+        name = type(problem).__name__
+        if problem.dim:
+            raise refused(name, "arms by index can be, points of a domain cannot")
+        if type(problem).pull is not Problem.pull or type(problem).score is not Problem.score:
+            raise refused(name, "it has a pull or a score of its own")
+        if isinstance(problem.available(1), ArmContext):
+            raise refused(name, "a context comes with every step")
+        if not (problem.noise_is_added and _told_with_noise(type(problem))):
+            raise refused(name, "its noise may depend on the arms pulled (noise_is_added is not declared)")
+        self.problem, self.streams = problem, streams
+        self._none = torch.zeros(streams.replicates, dtype=torch.long, device=problem.arms.device)
+
+    def given(self, first: int, count: int) -> Given:
+        """Expected rewards (k, R, N), noise (k, S) and, if arms are missing, masks (k, 1, N) or (k, S, N); k is 1 for
+        what stays as it is."""
+        steps, problem = range(first, first + count), self.problem
+        given = {
+            "expected": _stacked([problem.expected_rewards(step) for step in steps]),
+            "noise": torch.stack([problem.noise(step, self._none, self.streams) for step in steps]),
+        }
+        masks = [mask_of(problem.available(step)) for step in steps]
+        if any(mask is not None for mask in masks):
+            every = torch.ones(problem.num_arms, dtype=torch.bool, device=problem.arms.device)
+            filled = [(every if mask is None else mask).reshape(-1, problem.num_arms) for mask in masks]
+            given["available"] = _stacked(filled)
+        return given
+
+
+def at_step(values: Tensor, j: int) -> Tensor:
+    """Row j of what may be one row for all steps."""
+    return values[j if len(values) > 1 else 0]
+
+
+def pulled(given: Given, j: int, arm: Tensor) -> tuple[Tensor, Tensor]:
+    """Expected rewards and rewards (S,) of the arms (S,) of step j."""
+    expected = at_step(given["expected"], j).expand(len(arm), -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+    return expected, expected + given["noise"][j]
+
+
+def _stacked(values: list[Tensor]) -> Tensor:
+    first = values[0]
+    same = all(
+        value.data_ptr() == first.data_ptr()
+        and value.shape == first.shape
+        and value.stride() == first.stride()
+        for value in values
+    )
+    return first.unsqueeze(0) if same else torch.stack(values)
+
+
+def _told_with_noise(kind: type) -> bool:
+    """Whether ``noise_is_added`` was declared for the method ``noise`` that the class has, or below it."""
+    order = kind.__mro__
+    said = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
+    return said <= next(i for i, base in enumerate(order) if "noise" in vars(base))
 
 
 def block(steps: CapturedSteps, count: int, given: Given) -> Given:
@@ -33,15 +111,23 @@ def block(steps: CapturedSteps, count: int, given: Given) -> Given:
             return reward
 
         available = given.get("available")
-        mask = None if available is None else available[j if len(available) > 1 else 0]
+        mask = None if available is None else at_step(available, j)
         row = steps.step(given, j, mask, pull, books)
         rows.append(row | {"expected": expected[0], "reward": expected[1]})
     steps.close(books)
     return rows_of(rows) | {"best": best(given)}
 
 
+def captured_steps(policy: Policy) -> CapturedSteps:
+    """The captured steps of ``policy``; ValueError that says why, if it has none."""
+    validation.instance("policy", policy, Policy, "a Policy")
+    if type(policy) not in _STEPS:
+        raise refused(type(policy).__name__, "index policies over an ArmGP and ModelAveraging (auto) can")
+    return _STEPS[type(policy)](policy)
+
+
 def may_look(launch: PlainCalls | CudaGraphs) -> bool:
-    """Whether a block launched so may look at values: where that costs nothing, a form that grows does less."""
+    """Whether a block launched this way may read values. Where that is free, a form that grows does less."""
     return isinstance(launch, PlainCalls)
 
 
@@ -57,17 +143,17 @@ def play_captured(
     pause: Callable[[int], int],
     most: int | None = None,
 ) -> str:
-    """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch; how they were launched.
+    """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch. Returns how they were launched.
 
     Args:
         policy, problem, horizon: as of ``run``.
         done: steps played before.
         streams: of the noise.
-        recorder: takes down every block.
-        plain: plays a step as ``run`` does; for those that cannot be captured.
+        recorder: records every block.
+        plain: plays a step like ``run``, where it cannot be captured.
         after: called with the number of the last step of every block.
-        pause: how many steps after this one the host wants to be asked again.
-        most: steps in a launch; None: as many as suit how they are launched.
+        pause: after how many steps from this one the host has to be asked again.
+        most: steps in a launch; None: the number that suits the launcher.
 
     A block has ``most`` steps or a power of two: every length is a graph of its own.
     """

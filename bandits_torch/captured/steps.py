@@ -1,30 +1,26 @@
-"""What the captured steps of a policy are, and which policies have them."""
+"""What the captured steps of a policy are."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from importlib import import_module
 
 from torch import Tensor
 
-from bandits_torch import validation
-from bandits_torch.policies.policy import Policy
-
 Given = dict[str, Tensor]  # what the host lays out for a block, by name; first dimension k
 Pull = Callable[[Tensor], Tensor]  # arms (S,) to rewards (S,)
-Books = dict[str, list[Tensor]]  # what steps put down for the end of the block
+Books = dict[str, list[Tensor]]  # what steps leave for the end of the block
 
 
 class CapturedSteps(ABC):
-    """The steps of one policy as functions of tensors. They change the policy's own state in place, so that between
-    blocks it is what it would be after as many plain steps.
+    """The steps of one policy as functions of tensors. They change the state of the policy in place. Between blocks it
+    is the same as after as many plain steps.
 
     The loop asks ``most``, lays out ``given``, launches ``step`` after ``step`` and ``close`` as one block, and then
     calls ``after``.
     """
 
-    static = True  # whether no value may be looked at in a block; a plain call on a CPU may
+    static = True  # whether no value may be read in a block; in a plain call on a CPU it may
 
     def begin(self, steps: int, most: int) -> None:
         """``steps`` are to be played, in blocks of at most ``most``."""
@@ -39,7 +35,7 @@ class CapturedSteps(ABC):
         """What the steps at these times need that the host knows."""
 
     def key(self) -> Hashable:
-        """Tells blocks that are different functions, or work on other tensors."""
+        """Differs between blocks that are different functions, or work on other tensors."""
         return ()
 
     @abstractmethod
@@ -52,10 +48,10 @@ class CapturedSteps(ABC):
 
     @abstractmethod
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """The host's side of the books, after a block whose rows are (k, S)."""
+        """Update what the host keeps, after a block whose rows are (k, S)."""
 
     def finish(self) -> tuple[str, ...]:
-        """Nothing more will be captured. Names of rows that a plain run would have recorded as one number a step."""
+        """The end of the run. Returns the names of rows that a plain run records as one number a step."""
         return ()
 
 
@@ -66,17 +62,3 @@ class NotCaptured(ValueError):
 def refused(what: str, why: str) -> NotCaptured:
     """The error for a policy or a problem whose steps cannot be captured."""
     return NotCaptured(f"capture=True: {what} cannot be captured: {why}")
-
-
-def captured_steps(policy: Policy) -> CapturedSteps:
-    """The captured steps of ``policy``; ValueError that says why, if it has none."""
-    kinds = {
-        "IndexPolicy": ("index_steps", "IndexSteps"),
-        "ModelAveraging": ("averaging_steps", "AveragingSteps"),
-    }
-    validation.instance("policy", policy, Policy, "a Policy")
-    name = type(policy).__name__
-    if name not in kinds or not type(policy).__module__.startswith("bandits_torch."):
-        raise refused(name, "index policies over an ArmGP and ModelAveraging (auto) can")
-    module, steps = kinds[name]
-    return getattr(import_module(f"bandits_torch.captured.{module}"), steps)(policy)

@@ -17,7 +17,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.integrations.ranges import Space
 from bandits_torch.models.points.member_kernels import covariance, noisy
-from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.point_members import PointMembers
 
 _DRAWN = 32  # number of priors that are compared

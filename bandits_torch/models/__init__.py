@@ -2,15 +2,14 @@
 
 from bandits_torch.models import botorch_paths  # noqa: F401  # registers
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.arms.members import ArmMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.models.at_time import AtTime
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling

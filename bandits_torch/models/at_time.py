@@ -17,14 +17,14 @@ from bandits_torch.models.online_model import OnlineModel
 
 
 def with_time(X: Tensor, time: float) -> Tensor:
-    """Inputs ``... x d`` with a last column of this time, ``... x (d + 1)``, in float64 whatever X has: of a clock of
-    seconds since 1970 float32 keeps every second minute."""
+    """Inputs ``... x d`` with a last column of this time, ``... x (d + 1)``, in float64 for any dtype of X: float32
+    resolves a clock of seconds since 1970 to two minutes."""
     return torch.cat([X.double(), torch.full_like(X[..., :1], time, dtype=torch.float64)], -1)
 
 
 @validation.names_arguments
 class AtTime(Model, FantasizeMixin):
-    """A BoTorch model whose last input is time, as a model over the other inputs: f( . , time).
+    """A BoTorch model whose last input is time, seen as a model over the other inputs: f( . , time).
 
     Some acquisition functions add the observed inputs to the candidates (max-value entropy, noisy expected improvement
     from ``train_inputs``, proximal weights). Given the model, they evaluate f at the times of observation; given this
@@ -35,7 +35,7 @@ class AtTime(Model, FantasizeMixin):
             or a ``SingleTaskGP`` with one.
         time: the moment. ``ArmGP`` predicts at or after its latest observation only.
 
-    The view follows what the model learns. Raises ValueError for a ``model`` that is not a BoTorch model, an ``ArmGP``
+    The view changes as the model learns. Raises ValueError for a ``model`` that is not a BoTorch model, an ``ArmGP``
     without a time column and a ``time`` that is not finite.
     """
 
@@ -43,23 +43,23 @@ class AtTime(Model, FantasizeMixin):
         super().__init__()
         validation.instance("model", model, Model, "a BoTorch model")
         validation.require(getattr(model, "drifts", True), "model", model, "one whose last input is time")
-        self.model: Any = model  # what was observed is no part of BoTorch's Model
+        self.model: Any = model  # BoTorch's Model does not declare the observations
         self.time = validation.finite_number("time", time)
         self.eval()
 
     @property
     def num_outputs(self) -> int:
-        """The model's."""
+        """As of the model."""
         return self.model.num_outputs
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The model's."""
+        """As of the model."""
         return self.model.batch_shape
 
     @property
     def likelihood(self) -> Any:
-        """The model's."""
+        """As of the model."""
         return self.model.likelihood
 
     @property
@@ -69,7 +69,7 @@ class AtTime(Model, FantasizeMixin):
 
     @property
     def train_targets(self) -> Tensor:
-        """The model's."""
+        """As of the model."""
         return self.model.train_targets
 
     def posterior(  # type: ignore[override]
@@ -95,7 +95,7 @@ class AtTime(Model, FantasizeMixin):
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
     ) -> AtTime:
-        """A view of the model's at X and this moment."""
+        """A view of the fantasies of the model at X and this moment."""
         return AtTime(self.model.fantasize(self._inputs(X), sampler, observation_noise, **kwargs), self.time)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> AtTime:
@@ -103,7 +103,7 @@ class AtTime(Model, FantasizeMixin):
         return self.condition_on_observations(inputs, targets.unsqueeze(-1), **kwargs)
 
     def subset_output(self, idcs: list[int]) -> AtTime:
-        """A view of the model's."""
+        """A view of that subset of the outputs of the model."""
         return AtTime(self.model.subset_output(idcs), self.time)
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:

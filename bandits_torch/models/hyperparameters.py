@@ -30,12 +30,12 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.settings import SMALLEST_RATIO
-from bandits_torch.models.broadcasting import require_within
+from bandits_torch.models.arms.inputs import SMALLEST_RATIO
+from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
-ANISOTROPY = 0.3  # that of a length-scale over the geometric mean of all, unless told otherwise
+ANISOTROPY = 0.3  # default: of the ratio of a length-scale to the geometric mean of all
 _SMALLEST_NOISE = 1e-4  # of the outputscale; BoTorch's floor
 _TINY = 1e-9  # keeps a step of the optimiser from where a prior has no density
 _ROUNDS = 75  # of L-BFGS-B in a fit: it begins where the last one ended

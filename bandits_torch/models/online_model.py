@@ -1,10 +1,12 @@
-"""The contract of a model that learns one observation at a time and can unlearn it."""
+"""The contract of a model that learns one observation at a time and can unlearn it, and what such models share:
+states that change size, posteriors known by their marginals, checks of batch shapes.
+"""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -13,6 +15,7 @@ from botorch.models.model import FantasizeMixin, Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
+from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -125,10 +128,10 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def expand(self, batch_shape: torch.Size) -> OnlineModel:
-        """A copy whose batch shape is ``batch_shape``, to which the model's own must broadcast."""
+        """A copy whose batch shape is ``batch_shape``, to which the shape of the model must broadcast."""
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
-        """A model with these arms, (n, d), after its own (``ArmGP``); ValueError for a model that has none."""
+        """A model with these arms, (n, d), after the present ones (``ArmGP``); ValueError for a model without arms."""
         raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -189,7 +192,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
 @contextmanager
 def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
-    """Within the block deep copies stand for the attributes of ``things``, which get their own back at its end.
+    """Within the block deep copies replace the attributes of ``things``; the originals are put back at its end.
 
     ``shared``: what is not copied, since nothing in the block changes it.
     """
@@ -250,3 +253,78 @@ def _changed(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_changed(one, fn) for one in value)
     return {key: _changed(one, fn) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+class MarginalPosterior(GPyTorchPosterior):
+    """``GPyTorchPosterior`` over q = 1 point whose distribution is built only if somebody samples from it.
+
+    Reading ``mean`` and ``variance`` costs nothing: no linear operator, and none of the checks on
+    values with which ``MultivariateNormal`` would make a GPU wait.
+
+    Args:
+        mean, variance: ``batch_shape x 1`` tensors.
+    """
+
+    def __init__(self, mean: Tensor, variance: Tensor) -> None:
+        self._mean, self._variance, self._is_mt = mean, variance, False
+        self._device, self._dtype = mean.device, mean.dtype
+
+    @property
+    def distribution(self) -> MultivariateNormal:  # type: ignore[override]
+        """The same marginals as a GPyTorch distribution."""
+        return MultivariateNormal(self._mean, DiagLinearOperator(self._variance))
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior mean, ``batch_shape x 1 x 1``."""
+        return self._mean.unsqueeze(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variance, ``batch_shape x 1 x 1``."""
+        return self._variance.unsqueeze(-1)
+
+    def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
+        return sample_shape + self._mean.shape + torch.Size([1])
+
+
+def within(batch_shape: torch.Size, shape: torch.Size) -> bool:
+    """Whether ``shape`` broadcasts to ``batch_shape`` without widening it."""
+    try:
+        return torch.broadcast_shapes(batch_shape, shape) == batch_shape
+    except RuntimeError:
+        return False
+
+
+def require_within(batch_shape: torch.Size, shape: torch.Size, name: str) -> None:
+    """ValueError unless ``shape`` broadcasts to ``batch_shape``."""
+    expected = f"a shape that broadcasts to batch_shape {tuple(batch_shape)}"
+    validation.require(within(batch_shape, shape), name, tuple(shape), expected)
+
+
+def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
+    """What the shapes broadcast to; ValueError if they do not."""
+    try:
+        return torch.broadcast_shapes(*map(torch.Size, shapes))
+    except RuntimeError as error:
+        got = [tuple(shape) for shape in shapes]
+        raise ValueError(f"the batches of {name} must broadcast together, got {got}") from error
+
+
+def noise_added(
+    output_indices: list[int] | None, observation_noise: bool | Tensor, noise_variance: Tensor
+) -> float | Tensor:
+    """Variances that a posterior of one output gets, as BoTorch's arguments ask: broadcasting to ``batch x q``."""
+    one = output_indices in (None, [0])
+    validation.require(one, "output_indices", output_indices, "None or [0]: one output")
+    if isinstance(observation_noise, Tensor):
+        return observation_noise.squeeze(-1)
+    return noise_variance.unsqueeze(-1) if observation_noise else 0.0
+
+
+def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
+    """ValueError unless these are booleans, ``batch x n``: which of n rows each member holds."""
+    boolean = isinstance(held, Tensor) and held.dtype == torch.bool
+    validation.require(boolean, "held", held, "a boolean tensor")
+    shape = (*batch_shape, n)
+    validation.shape_is("held", held, held.shape == shape, str(shape))

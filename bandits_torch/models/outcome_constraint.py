@@ -1,4 +1,4 @@
-"""What is known of a quantity that is measured beside the reward, and within which limits it must stay."""
+"""A quantity that is measured together with the reward: its prior, and the limits within which it must stay."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class OutcomeConstraint:
     """A measured outcome g with low <= g(x, t) <= high, and its prior: a Gaussian process over the arms.
 
     Attributes:
-        name: of the outcome; ``"reward"`` is taken by the reward itself.
+        name: of the outcome; not ``"reward"``, which is the reward itself.
         low, high: limits in the outcome's unit, at least one finite.
-        kernel: prior covariance over the arms, static; None: that of the reward.
-        noise_variance: of a measurement; None: that of the reward.
+        kernel: prior covariance over the arms, static; None: the kernel of the reward.
+        noise_variance: of a measurement; None: the noise variance of the reward.
         prior_mean: a number or (N,).
-        forgetting_rate: epsilon of exponential forgetting, per unit of time; None: that of the reward; 0: no drift.
+        forgetting_rate: epsilon of exponential forgetting, per unit of time; None: the rate of the reward; 0: no drift.
 
     Source: the safety constraints of Berkenkamp, Krause & Schoellig 2016, here with a limit on either side.
 

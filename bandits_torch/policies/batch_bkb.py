@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import put_back
+from bandits_torch.models.sketch.sketch import WatchedArms
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.models.sketch.watched_arms import WatchedArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
 from bandits_torch.theory.widths import Width

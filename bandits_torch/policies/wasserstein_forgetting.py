@@ -11,7 +11,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.models.points.wasserstein import check_has_distances, relevance, time_lengthscale
+from bandits_torch.models.points.staleness import check_has_distances, relevance, time_lengthscale
 from bandits_torch.policies.forgetting import ForgettingRule
 
 _FEWEST = 2

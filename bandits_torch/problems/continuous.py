@@ -18,7 +18,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import SpatioTemporalKernel
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise, named
 from bandits_torch.problems.simulated import SMALLEST_RIDGE, covariance, regularised_norm
 from bandits_torch.streams import ReplicateStreams

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels.arms import estimate_covariance
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
 from bandits_torch.problems.problem import gaussian_noise, named
 from bandits_torch.problems.replay import Replay

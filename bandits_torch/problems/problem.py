@@ -16,7 +16,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.domain import Domain
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.streams import ReplicateStreams
 

@@ -12,7 +12,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.problem import Knowledge, named, per_replicate
 from bandits_torch.problems.simulated import (
     SMALLEST_RIDGE,

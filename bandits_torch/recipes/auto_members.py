@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms import settings
+from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.members import pivoted_root
 from bandits_torch.recipes.setup import Number
 
@@ -65,10 +65,10 @@ def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: N
 
 def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[Family]:
     """Members over the kernel told, over it with an independent part for each arm, and over sharper ones."""
-    n, own = len(features), settings.kernel_over(features, kernel)
+    n, own = len(features), inputs.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
         features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
-    with settings.takes_columns(own, features.shape[-1]):
+    with inputs.takes_columns(own, features.shape[-1]):
         own(features[:2]).to_dense()
     with torch.no_grad():
         variance = own(features, diag=True).expand(n)
@@ -76,8 +76,8 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
         noises = [s * features.new_tensor(share) for share in _NOISES]
         strengths = [_STRENGTH] * len(noises)
         if noise_variance is not None:
-            told = settings.noise_over(features, noise_variance)
-            settings.check_ratio(told, variance)
+            told = inputs.noise_over(features, noise_variance)
+            inputs.check_ratio(told, variance)
             noises = [times * told for times in _TOLD_NOISES]
             strengths = [_FIRM if times == 1 else _STRENGTH for times in _TOLD_NOISES]
         if n > FULL_UP_TO:

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
@@ -103,7 +103,7 @@ def auto(
     told = kernel is not None or _is_zero(prior_mean)
     validation.require(told, "prior_mean", prior_mean, "0 where no kernel is given")
     if noise_variance is not None:
-        noise = settings.noise_over(features, noise_variance)
+        noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
     groups = families(features, kernel, noise_variance)
@@ -188,7 +188,7 @@ def _policy(
     own: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
-    mean = settings.prior_mean_over(features, prior_mean)
+    mean = inputs.prior_mean_over(features, prior_mean)
     n = features.shape[-2]
     validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
     forgetting = [family for family in groups if not family.smooth]

@@ -13,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.policies.learning import LearnedHyperparameters
 
 Number = float | Tensor

@@ -22,12 +22,17 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.models.arms import settings
+from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.candidate_priors import arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.arms.inputs import features_of
-from bandits_torch.models.candidate_prior import CandidatePrior, check_priors
-from bandits_torch.models.points.candidate_priors import online_gp_of_prior, online_gp_over_priors
+from bandits_torch.models.candidate_priors import (
+    CandidatePrior,
+    arm_gp_of_prior,
+    arm_gp_over_priors,
+    check_priors,
+    online_gp_of_prior,
+    online_gp_over_priors,
+)
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
@@ -269,7 +274,7 @@ def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[
     expected = "features (N, d), which a length-scale needs"
     validation.require(isinstance(setup.choices, Tensor), "arms", setup.choices, expected)
     arms = features_of(cast(Tensor, setup.choices), None, None)
-    mean = settings.prior_mean_over(arms, setup.prior_mean)
+    mean = inputs.prior_mean_over(arms, setup.prior_mean)
     scale = math.log(validation.positive_integer("horizon", horizon)) * validation.probability(
         "shrink", shrink
     )

@@ -10,8 +10,7 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.loop import run
-from bandits_torch.models.arms.candidate_priors import arm_gp_over_priors
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
 from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.problems import make
 from bandits_torch.problems.simulated import make_kernel

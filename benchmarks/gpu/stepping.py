@@ -11,8 +11,7 @@ import torch
 
 from bandits_torch.captured import captured_steps
 from bandits_torch.captured.launching import CudaGraphs, launcher
-from bandits_torch.captured.playing import block
-from bandits_torch.captured.world import World
+from bandits_torch.captured.playing import World, block
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.stationary import StationaryProblem

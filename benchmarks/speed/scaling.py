@@ -10,9 +10,8 @@ from typing import Any
 import pandas as pd
 
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arms.candidate_priors import arm_gp_over_priors
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.forgetting import SlidingWindow

@@ -19,7 +19,7 @@ from gpytorch.distributions import MultivariateNormal
 
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, AtTime, OnlineGP
-from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.online_model import MarginalPosterior
 from tests.reference import acquisition_table as table
 from tests.reference import botorch_twins as twins
 from tests.reference.arm_gp_twins import smooth

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from bandits_torch import make, recipes, run
-from bandits_torch.captured import compiled, playing
+from bandits_torch.captured import playing
+from bandits_torch.captured.launching import compiled_blocks
 from bandits_torch.experiments import race
 from bandits_torch.theory import IGPWidth, RealisedGain
 from tests.captured.test_captured_runs import CASES, FACTOR, HORIZON, REPLICATES, books, built, same
@@ -14,7 +15,6 @@ from tests.captured.test_captured_runs import CASES, FACTOR, HORIZON, REPLICATES
 numba = pytest.importorskip("numba", reason="the extra `fast` is not installed")
 
 COMPILED = [name for name in CASES if name not in FACTOR and "et_gp_ucb" not in name]
-compiled_blocks = compiled.compiled_blocks
 
 
 @pytest.fixture(autouse=True)

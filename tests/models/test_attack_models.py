@@ -8,9 +8,9 @@ import torch
 
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
-from bandits_torch.models.algebra.cholesky import independent
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.weighted_gp import WeightedGP
+from bandits_torch.models.cholesky import independent
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.attack_models import MODELS, attack

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch.models.algebra.cholesky import batched_cholesky, safe_cholesky
+from bandits_torch.models.cholesky import batched_cholesky, safe_cholesky
 
 VECTOR = torch.linspace(1, 2, 6, dtype=torch.float64)
 RANK_ONE = VECTOR[:, None] * VECTOR

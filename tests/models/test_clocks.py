@@ -21,9 +21,9 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models import ArmGP, AtTime, OnlineGP
-from bandits_torch.models.arms import points_in_time
+from bandits_torch.models.arms import observed_points
 from bandits_torch.models.arms.members import ArmMembers, SmoothMembers
-from bandits_torch.models.arms.points_in_time import PointsInTime
+from bandits_torch.models.arms.observed_points import ObservedPoints
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -161,9 +161,9 @@ def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, wind
     def play(deep=None, noises=noises):
         taken = []
         if deep is not None:
-            monkeypatch.setattr(points_in_time, "_DEEP", deep)
-        whole = PointsInTime._row_since
-        monkeypatch.setattr(PointsInTime, "_row_since", lambda *args: taken.append(1) or whole(*args))
+            monkeypatch.setattr(observed_points, "_DEEP", deep)
+        whole = ObservedPoints._row_since
+        monkeypatch.setattr(ObservedPoints, "_row_since", lambda *args: taken.append(1) or whole(*args))
         noise = torch.tensor(noises, dtype=torch.float64)
         kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), KERNELS[name](0.0))
         model = ArmGP(N, kernel, noise, form="factor")

@@ -5,14 +5,14 @@ import copy
 import pytest
 import torch
 
-from bandits_torch.models.sketch import feature_rows
-from bandits_torch.models.sketch.feature_rows import GrowingRows
+from bandits_torch.models.sketch import embedding
+from bandits_torch.models.sketch.embedding import GrowingRows
 
 
 @pytest.fixture(params=[0, 10_000, 2**26])
 def limit(request, monkeypatch):
     """How many bytes may stand in one piece: no row, some, all."""
-    monkeypatch.setattr(feature_rows, "_ONE_PIECE", request.param)
+    monkeypatch.setattr(embedding, "_ONE_PIECE", request.param)
     return request.param
 
 

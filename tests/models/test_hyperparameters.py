@@ -24,7 +24,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models import LeverageSampling, SketchedGP, hyperparameters
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
 from bandits_torch.models.points.online_gp import OnlineGP
 

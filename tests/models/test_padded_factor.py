@@ -6,7 +6,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch.models.points import padded_factor
+from bandits_torch.models.points import growing_cholesky
 from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.dense_gp import dense_posterior
 
@@ -23,8 +23,8 @@ def kernel():
 @pytest.fixture
 def small(monkeypatch):
     """Padded from two rows on, in steps of four."""
-    monkeypatch.setattr(padded_factor, "FROM", 2)
-    monkeypatch.setattr(padded_factor, "_STEP", 4)
+    monkeypatch.setattr(growing_cholesky, "FROM", 2)
+    monkeypatch.setattr(growing_cholesky, "_STEP", 4)
 
 
 def rows(count, seed):

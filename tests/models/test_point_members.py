@@ -12,7 +12,7 @@ from gpytorch.kernels import MaternKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.points.member_kernels import covariance
-from bandits_torch.models.points.member_mixture import MemberMixture
+from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.member_refinement import HeldRows, log_posterior, refine
 from bandits_torch.models.points.point_members import PointMembers
 from tests.reference.plain_points import Process

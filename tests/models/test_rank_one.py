@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bandits_torch.models.algebra.rank_one import remove_row, solve_transposed
-from bandits_torch.models.points.candidate_folding import fold
+from bandits_torch.models.cholesky import remove_row, solve_lower
+from bandits_torch.models.points.conditioning import fold
 
 F64 = {"dtype": torch.float64}
 
@@ -47,7 +47,7 @@ def test_residuals_may_have_more_batch_dimensions_than_the_factor():
 def test_solving_with_a_stored_factor_needs_no_copy_of_it():
     _, lower = factor(30)
     right = torch.randn(30, 4, **F64)
-    torch.testing.assert_close(lower @ solve_transposed(lower.mT.contiguous(), right), right)
+    torch.testing.assert_close(lower @ solve_lower(lower.mT.contiguous().mT, right), right)
 
 
 @pytest.mark.parametrize("factors", [(), (3,), (1,), (2, 3), (1, 3), (2, 1)])

@@ -9,8 +9,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from bandits_torch import recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.candidate_priors import arm_gp_over_priors
-from bandits_torch.models.candidate_prior import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
 from bandits_torch.policies import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,

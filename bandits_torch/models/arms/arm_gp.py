@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior, Posterior
@@ -15,18 +17,17 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms import inputs, settings
+from bandits_torch.models.arms import inputs
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief
 from bandits_torch.models.arms.form_costs import COSTS, Costs, first_form
-from bandits_torch.models.arms.observed_arms import ObservedArms
-from bandits_torch.models.arms.state_space_belief import StateSpaceBelief
-from bandits_torch.models.arms.state_space_prior import StateSpacePrior
+from bandits_torch.models.arms.prior import StateSpacePrior
+from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
-from bandits_torch.models.broadcasting import noise_added
-from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.online_model import MarginalPosterior, check_held, noise_added
 
 
-class ArmGP(ObservedArms):
+class ArmGP(ArmModel):
     """Exact GP posterior over N arms, in O(N^2) or O(uN + n^2) per step for any number of steps.
 
     Inputs are arms by index, ``X[..., 0] = 0, ..., N - 1``; with a spatio-temporal kernel the last column
@@ -68,6 +69,9 @@ class ArmGP(ObservedArms):
     broadcast.
     """
 
+    _belief: ArmBelief
+    form: str
+
     def __init__(
         self,
         arms: Tensor | int,
@@ -107,8 +111,8 @@ class ArmGP(ObservedArms):
         self.eval()
 
     def _costs(self) -> Costs | None:
-        """By which forms are chosen. None on a device not measured, and where a variance grows with time: there the
-        covariance form of few arms is the exact one."""
+        """The costs by which a form is chosen. None on a device not measured, and where a variance grows with time: for
+        few arms the covariance form is then the exact one."""
         kernel = self.prior.time_kernel
         if isinstance(self.prior, StateSpacePrior) or (kernel is not None and not kernel.is_stationary):
             return None
@@ -152,7 +156,163 @@ class ArmGP(ObservedArms):
         """Prior mean of every arm, ``batch_shape x N``."""
         return self._belief.prior_mean.reshape(*self._batch_shape, -1)
 
+    @property
+    def train_inputs(self) -> tuple[Tensor]:
+        """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
+        arm, _, time = self._rectangular()
+        columns = [c.to(self.input_dtype) for c in ((arm, time) if self.drifts else (arm,))]
+        return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
+
+    @property
+    def train_targets(self) -> Tensor:
+        """Rewards of the observations held, ``batch_shape x n``."""
+        return self._rectangular()[1].reshape(*self._batch_shape, -1)
+
+    def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
+
+        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last. Raises
+        ValueError where rewards came with their noise variances.
+        """
+        self._belief.check_one_noise()
+        return self._belief.observations.held()
+
+    def _rectangular(self) -> tuple[Tensor, Tensor, Tensor]:
+        arm, reward, time, valid = self._belief.observations.held()
+        same = bool(valid.all())
+        validation.require(
+            same, "num_observations", self.num_observations, "the same in every batch member to list them"
+        )
+        return arm, reward, time
+
     # -- learning --------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in order. X: ``batch x n x 1`` indices (x 2 with time); Y: ``batch x n x 1``.
+
+        Cost: n steps. The time of an observation must be the same for every member of the batch.
+        Raises ValueError on bad input, with nothing changed.
+        """
+        index, rewards, times = inputs.arms_and_rewards(
+            X, Y, self.num_arms, self.drifts, self._batch_shape, self.arms.dtype
+        )
+        moments = inputs.moments(times, index.shape[-1])
+        if self.drifts and moments:
+            self._check_not_past(moments[0])
+            self._belief.check_spread(moments[-1])
+        mask = self._mask(where)
+        for k, moment in enumerate(moments):
+            self._belief.learn(index[:, k], rewards[:, k].to(self.arms.dtype), moment, mask)
+
+    def observe_arms(
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float | None = None,
+        where: Tensor | None = None,
+        *,
+        late: bool = False,
+        noise_variance: Tensor | None = None,
+    ) -> None:
+        """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
+
+        Args:
+            arm: integers (int64) that broadcast to ``batch_shape``.
+            reward: numbers that broadcast to ``batch_shape``.
+            time: the time of the pulls; needed if the model drifts.
+            where: booleans of ``batch_shape``.
+            late: accept a time before the latest observation. Exact, at the cost of learning all observations again;
+                ``forget`` then removes the oldest by time.
+            noise_variance: of these rewards alone, numbers that broadcast to ``batch_shape``, in place of the model's:
+                exact, in the covariance form (which ``form="auto"`` then takes), without ``where``; a model that has
+                learned such rewards cannot ``forget`` single ones.
+
+        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
+        with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
+        (``run`` checks there).
+        """
+        moment = 0.0
+        if self.drifts:
+            validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+            moment = validation.finite_number(
+                "time", time.item() if isinstance(time, Tensor | np.generic) else time
+            )
+            late = late and self.now is not None and moment < self.now
+            if not late:
+                self._check_not_past(moment)
+                self._belief.check_spread(moment)
+        expected = f"int64 from 0 to {self.num_arms - 1}"
+        validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
+        if validation.tensor("reward", reward).is_cpu:
+            validation.rewards("reward", reward, self.arms.dtype)
+            in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
+            validation.require(in_range, "arm", arm, expected)
+        if noise_variance is not None:
+            self._check_own_noise(noise_variance, where)
+            self.take_noisy(arm, reward, moment, noise_variance)
+            return
+        flat_arm = inputs.flat("arm", arm, self._batch_shape)
+        flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
+        if late and self.drifts:
+            self._belief.learn_late(flat_arm, flat_reward, moment, self._mask(where))
+        else:
+            self._belief.learn(flat_arm, flat_reward, moment, self._mask(where))
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """See ``OnlineModel``: O(N^2) to copy, or O(u N + n^2) in the factor form."""
+        with self._belief.provisional():
+            yield
+
+    def expect(self, X: Tensor) -> None:
+        """See ``OnlineModel``. Under drift a pull before the latest observation counts as made with it."""
+        index, times = inputs.split(X, self.num_arms, self.drifts)
+        validation.shape_is("X", X, X.shape[-2] == 1, "batch_shape x 1 x d")
+        self.expect_arms(index.squeeze(-1), 0.0 if times is None else float(times.max()))
+
+    def expect_arms(self, arm: Tensor, time: float) -> None:
+        """``expect`` of one pull per member, integers that broadcast to ``batch_shape``."""
+        self._belief.expect(inputs.flat("arm", arm, self._batch_shape), float(time))
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
+
+        Raises ValueError if this form cannot (covariance form under drift), or, without ``where``, if some
+        member holds fewer than ``count``.
+        """
+        validation.positive_integer("count", count)
+        validation.require(
+            self.can_forget,
+            "form",
+            self.form,
+            "'factor' or 'auto': under drift the covariance form cannot forget",
+        )
+        mask = self._mask(where)
+        if mask is None:
+            held = int(self._belief.observations.count.min())
+            validation.require(count <= held, "count", count, f"at most the {held} observations held")
+            mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
+        self._belief.forget(count, mask)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
+        self._belief.reset(self._mask(where))
+
+    def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
+        """Replace all observations by these: rows with ``held`` True, in members that have any.
+
+        X: ``batch x n x 1`` indices (x 2 with time, the same in every member), Y: ``batch x n x 1``, oldest first;
+        held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
+        Raises ValueError on bad input, with nothing changed.
+        """
+        index, rewards, times = inputs.arms_and_rewards(
+            X, Y, self.num_arms, self.drifts, self._batch_shape, self.arms.dtype
+        )
+        n = index.shape[-1]
+        moments = inputs.moments(times, n, in_order=False)
+        check_held(held, self._batch_shape, n)
+        self._belief.check_spread(max(moments))
+        self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
@@ -168,11 +328,11 @@ class ArmGP(ObservedArms):
 
     @property
     def takes_noise(self) -> bool:
-        """Whether rewards may come with a noise variance of their own: in the covariance form, or where that may be."""
+        """Whether each reward may come with its noise variance: in the covariance form, or if "auto" may choose it."""
         return self.form != "factor" and self._belief.takes_noise and not self._belief.forgets
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """``take``, late rewards too, of rewards with a noise variance of their own, all checked."""
+        """``take`` of rewards with their noise variances, late rewards too, all checked."""
         late = self.drifts and self.now is not None and time < self.now
         flat = [
             value.expand(self._batch_shape).reshape(-1)
@@ -196,7 +356,7 @@ class ArmGP(ObservedArms):
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
             validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
-        settings.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
+        inputs.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
         validation.rewards("prior_mean", prior_mean, self.arms.dtype)
         self.noise_variance.copy_(noise_variance)
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
@@ -204,11 +364,26 @@ class ArmGP(ObservedArms):
         self.rebuild()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """``model.to(...)``: the candidates kept have another dtype or device, and steps cost what they cost there."""
+        """``model.to(...)``: candidates kept have another dtype or device, and steps have the costs of that device."""
         self._candidates = None
         moved = super()._apply(fn, recurse)
         self._belief.costs = self._costs() if self.form == "auto" else None
         return moved
+
+    def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
+        expected = "None for form='factor', for arms with a state, and for a model that forgets"
+        validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
+        validation.require(where is None, "where", where, "None with a noise_variance")
+        validation.own_noise(noise_variance)
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        return None if where is None else inputs.flat_mask(where, self._batch_shape)
+
+    def _check_not_past(self, time: float | None) -> float:
+        moment = validation.finite_number("time", time)
+        ok = self.now is None or moment >= self.now
+        validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
+        return moment
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -309,7 +484,7 @@ class ArmGP(ObservedArms):
         return model
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
-        """A model over its own arms and, from index N on, these, exactly as if built with all of them.
+        """A model over the present arms and, from index N on, these, exactly as if built with all of them.
 
         Args:
             arms: features of the new arms, ``(n, d)``.

@@ -8,10 +8,10 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch.models.algebra.cholesky import batched_cholesky
-from bandits_torch.models.arms import settings
-from bandits_torch.models.arms.state_space_prior import prior_over
+from bandits_torch.models.arms import inputs
+from bandits_torch.models.arms.prior import prior_over
 from bandits_torch.models.at_time import with_time
+from bandits_torch.models.cholesky import batched_cholesky
 from bandits_torch.models.online_model import OnlineModel
 
 
@@ -48,20 +48,20 @@ class ArmModel(OnlineModel):
         Returns noise variance and prior mean, in the arms' dtype and of the shapes that they came in.
         """
         self.register_buffer("arms", arms)
-        self.prior = prior_over(arms, settings.kernel_over(arms, kernel))
-        with settings.takes_columns(self.prior.kernel, arms.shape[-1]):
+        self.prior = prior_over(arms, inputs.kernel_over(arms, kernel))
+        with inputs.takes_columns(self.prior.kernel, arms.shape[-1]):
             self.prior.matrix(torch.arange(min(2, arms.shape[-2]), device=arms.device))
-        noise = settings.noise_over(arms, noise_variance)
-        mean = settings.prior_mean_over(arms, prior_mean)
+        noise = inputs.noise_over(arms, noise_variance)
+        mean = inputs.prior_mean_over(arms, prior_mean)
         over_time = self.prior.time_kernel
-        self._batch_shape = settings.common_batch(
+        self._batch_shape = inputs.common_batch(
             batch_shape=batch_shape,
             kernel_and_arms=self.prior.batch_shape,
             time_kernel=() if over_time is None else over_time.batch_shape,
             noise_variance=noise.shape,
             prior_mean=mean.shape[:-1],
         )
-        settings.check_ratio(noise, self.prior.diagonal())
+        inputs.check_ratio(noise, self.prior.diagonal())
         return noise, mean
 
     @property

@@ -15,25 +15,24 @@ from bandits_torch import validation
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.form_costs import Costs, covariance_pays, time_to_weigh
+from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.arms.rounding_watch import RoundingWatch
-from bandits_torch.models.arms.settings import SMALLEST_SPREAD
 from bandits_torch.models.online_model import held_elsewhere
 
+_FIRST_PAUSE = 64  # observations before the first look
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,
     "factor": FactorForm,
 }
-
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
 
 
-class ArmBelief(RoundingWatch):
+class ArmBelief(torch.nn.Module):
     """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
 
-    ``ArmGP`` gives it shapes and checks; here everything is flat and taken as right. The clock ``now`` stands
-    at the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K,
+    ``ArmGP`` checks arguments and has the shapes; here everything is flat and valid. The clock ``now`` is the time of
+    the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K,
     a and c read off the Markov time kernel, so nothing moves until the next observation comes.
 
     Attributes:
@@ -42,10 +41,14 @@ class ArmBelief(RoundingWatch):
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
 
-    costs: Costs | None = (
-        None  # the factor form gives way to the covariance form once that is cheaper by them
-    )
-    takes_noise = True  # whether rewards may have a noise variance of their own
+    form: CovarianceForm | FactorForm
+    observations: ObservationBuffer
+    prior_mean: Tensor
+    now: float | None
+    drifts: bool
+    costs: Costs | None = None  # once the covariance form is cheaper by them, the factor form gives way to it
+    _WATCHED = ("_learned", "_pauses", "_looks", "_next_look")
+    takes_noise = True  # whether each reward may have its noise variance
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
@@ -81,7 +84,7 @@ class ArmBelief(RoundingWatch):
 
     def check_spread(self, time: float | None, form: str | None = None) -> None:
         """ValueError where nothing would be left of a posterior in ``form`` (this one): where the prior variance at
-        ``time`` has grown too large beside the noise. Not looked at on a GPU, which is not waited for.
+        ``time`` has grown too large beside the noise. Not checked on a GPU, to avoid waiting for it.
         """
         kernel, form = self.prior.time_kernel, form or self.form_name
         if time is None or kernel is None or kernel.is_stationary or form == "covariance":
@@ -112,7 +115,7 @@ class ArmBelief(RoundingWatch):
             self._look(time)
 
     def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
-        """``learn``, or ``learn_late``, of rewards with a noise variance (b,) of their own.
+        """``learn``, or ``learn_late``, of rewards with noise variances (b,).
 
         The covariance form alone takes them: a form that may change does so here.
         """
@@ -128,7 +131,7 @@ class ArmBelief(RoundingWatch):
             self.learn(arm, reward, time, None, self._as_form(noise))
 
     def check_one_noise(self) -> None:
-        """Raise ValueError where some of the rewards held have a noise variance of their own."""
+        """Raise ValueError where some of the rewards held have noise variances of their observation."""
         held, expected = self.observations.noise, "the model's for every reward held"
         validation.require(held is None, "noise_variance of single rewards", held, expected)
 
@@ -136,10 +139,89 @@ class ArmBelief(RoundingWatch):
         return noise.to(self.noise_variance).unsqueeze(-1)
 
     def _look(self, time: float) -> None:
-        """At rounding errors and at the form, if it is time to."""
+        """Check rounding errors and the choice of the form, if that is due."""
         if self._learned >= self._next_look:
             self._mend(time, [look <= self._learned for look in self._looks])
         self.weigh_forms(self._learned - 1)
+
+    # -- rounding errors -------------------------------------------------------------------------------
+
+    # They are checked for each member separately, so that a replicate does not depend on the others.
+
+    def _watch(self, b: int) -> None:
+        """Nothing learned yet, by b members."""
+        self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
+        self._next_look = _FIRST_PAUSE
+
+    def _widen_watch(self, source: list[int]) -> None:
+        self._pauses = [self._pauses[m] for m in source]
+        self._looks = [self._looks[m] for m in source]
+
+    def _mend(self, time: float, look: list[bool]) -> None:
+        """Rebuild members whose rounding errors have grown, and look again sooner; or later, if they have not.
+
+        ``look``: at which members. At most so often that the looks and rebuilds cost no more than the steps. Waits
+        for a GPU. The covariance form under drift is left alone: it keeps no points to rebuild from, and its errors
+        fade.
+        """
+        size = self.form.size
+        shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
+        at = torch.tensor(look, device=self.prior_mean.device)
+        mended: list[int] = []
+        if self.form.can_mend:
+            count, total, squares = self._counts()
+            if isinstance(self.form, FactorForm):
+                total = self._point_totals(self.form, total)
+            mended = self.form.mend(count, total, squares, time, at)
+        for m in (m for m, looked in enumerate(look) if looked):
+            pause = self._pauses[m] // 4 if m in mended else 2 * self._pauses[m]
+            self._pauses[m] = max(shortest, min(longest, pause))
+            self._looks[m] = self._learned + self._pauses[m]
+        self._next_look = min(self._looks)
+
+    def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64.
+
+        An observation of noise variance r counts lambda / r times.
+        """
+        arm, reward, _, valid = self.observations.held()
+        residual = (reward - self.prior_mean.gather(-1, arm)).double() * valid
+        zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
+        times, lam = valid.double(), self.form.noise_variance.double()
+        noise = self.observations.noises(lam)
+        if noise is not None:
+            times = times * lam / noise.double()
+        count = zeros.scatter_add(-1, arm, times)
+        return count, zeros.scatter_add(-1, arm, residual * times), (residual.square() * times).sum(-1)
+
+    def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
+        """Sums of the residuals at each point, (b, n), from what is held; ``total``: by arm. Those that the form counts
+        along keep rounding errors of what was forgotten."""
+        held = form.point_count > 0
+        if not self.drifts:
+            return total.gather(-1, form.point_arm) * held
+        arm, reward, time, valid = self.observations.held()
+        residual = (reward - self.prior_mean.gather(-1, arm)).double()
+        same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
+        same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
+        return (same * residual.unsqueeze(-2)).sum(-1) * held
+
+    def _settle(self, frail: Tensor, emptied: Tensor) -> None:
+        """Learn frail members again; those that hold nothing are as before the first observation, to the last bit.
+
+        A GPU is not waited for: the next look will see to what is frail, and to the covariance of what is empty.
+        """
+        if not frail.is_cpu:
+            for state in (self.form.gain, self.form.surprise, self.form.mean):
+                state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
+            return
+        self.form.reset(self._present(), emptied)
+        if bool((frail & ~emptied).any()):
+            self._mend(self.now or 0.0, (frail & ~emptied).tolist())
+
+    def _present(self) -> Tensor | float:
+        """Prior variance now, in units of that over the arms."""
+        return 1.0 if self.now is None else self.form.prior.present(self.now)
 
     # -- the form --------------------------------------------------------------------------------------
 
@@ -175,7 +257,7 @@ class ArmBelief(RoundingWatch):
         new.covariance.copy_(full.add_(full.mT.clone()).mul_(0.5))
         new.covariance.diagonal(dim1=-2, dim2=-1).copy_(old.variance)
         new.variance.copy_(old.variance)
-        if not self.drifts:  # among the points P keeps its figures where differences do not
+        if not self.drifts:  # P among the points keeps digits that differences lose
             for m, held in enumerate(old.point_count > 0):
                 arm = old.point_arm[m, held]
                 new.covariance[m, arm.unsqueeze(-1), arm] = self._own(old.covariance[m, held][:, held])
@@ -270,7 +352,7 @@ class ArmBelief(RoundingWatch):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """Within the block a copy of the form stands for it."""
+        """Within the block a copy of the form takes its place."""
         kept = self.form, self.now
         try:
             self.form = copy.deepcopy(self.form, {id(one): one for one in self.form.lasting})

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.algebra.posterior_of_counts import (
+from bandits_torch.models.arms.posterior_of_counts import (
     FRAIL,
     REMOVED,
     TOLERANCE,

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.models.algebra.posterior_of_counts import (
+from bandits_torch.models.arms.observed_points import ObservedPoints
+from bandits_torch.models.arms.posterior_of_counts import (
     FRAIL,
     REMOVED,
     TOLERANCE,
     column_error,
     posterior_of_counts,
 )
-from bandits_torch.models.arms.points_in_time import PointsInTime
 from bandits_torch.models.arms.prior import ArmPrior
 
 
@@ -24,7 +24,7 @@ def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
     return gain if where is None else gain * where
 
 
-class FactorForm(PointsInTime):
+class FactorForm(ObservedPoints):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 import torch
 
 ENTRIES = (10_000, 100_000, 1_000_000, 10_000_000)  # numbers that a step passes over, on a CPU
+_UNMEASURED_COVARIANCE_UP_TO = 500  # arms, on a device without figures
+_UNMEASURED_DRIFTING_UP_TO = 1_500  # under drift, where every pull is a point of the factor form
+_LARGEST = 2 * 2**30  # bytes of covariance matrices that "auto" takes
+_FEW = 30  # points that a policy soon has pulled
+# What the first step of the factor form may cost, in those of the covariance form: later ones cost more.
+_CLEARLY = 0.8
 
 
 @dataclass(frozen=True)
@@ -75,14 +81,6 @@ COSTS: dict[tuple[str, torch.dtype, bool, bool], Costs] = {
         (7.09e-04, 7.88e-04, 1.11e-03, 7.06e-03), (2.32e-03, 2.86e-03, 4.59e-03, 1.64e-02), new_row=9.53e-04
     ),
 }
-
-_UNMEASURED_COVARIANCE_UP_TO = 500  # arms, on a device without figures
-_UNMEASURED_DRIFTING_UP_TO = 1_500  # under drift, where every pull is a point of the factor form
-_LARGEST = 2 * 2**30  # bytes of covariance matrices that "auto" takes
-_FEW = 30  # points that a policy soon has pulled
-_CLEARLY = (
-    0.8  # of the covariance form's step: what the factor form's may cost at first, as it will cost more
-)
 
 
 def time_to_weigh(before: int, now: int) -> bool:

@@ -50,7 +50,7 @@ class ObservationBuffer(ResizableState):
         if self._end_bound == self.arm.shape[-1]:
             self._make_room()
         at = self.end.unsqueeze(-1)
-        # A member left out is written to as well, just past its end, where nobody reads.
+        # A member left out is written to as well, just past its end, where nothing is read.
         self.arm.scatter_(-1, at, arm.unsqueeze(-1))
         self.reward.scatter_(-1, at, reward.unsqueeze(-1))
         self.time.scatter_(-1, at, time)
@@ -83,21 +83,21 @@ class ObservationBuffer(ResizableState):
             self._make_room()
         if self.noise is None:
             self.noise = torch.full_like(self.reward, torch.nan)
-        told = noise.to(self.noise)
-        told = told if where is None else torch.where(where, told, torch.nan)
-        self.noise.scatter_(-1, self.end.unsqueeze(-1), told.unsqueeze(-1))
+        noise = noise.to(self.noise)
+        noise = noise if where is None else torch.where(where, noise, torch.nan)
+        self.noise.scatter_(-1, self.end.unsqueeze(-1), noise.unsqueeze(-1))
 
     def noises(self, otherwise: Tensor | float, length: int | None = None) -> Tensor | None:
-        """The noise variances of what is ``held``, (b, n), ``otherwise`` (b, 1) where none was told; None if none ever
+        """The noise variances of what is ``held``, (b, n), ``otherwise`` (b, 1) where none was given; None if none ever
         was."""
         if self.noise is None:
             return None
         length = int(self.count.max()) if length is None else length
         column = torch.arange(length, device=self.end.device)
         at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
-        told = self.noise.gather(-1, at)
-        usual = told.isnan() | (column >= self.count.unsqueeze(-1))
-        return torch.where(usual, torch.as_tensor(otherwise).to(told), told)
+        noise = self.noise.gather(-1, at)
+        usual = noise.isnan() | (column >= self.count.unsqueeze(-1))
+        return torch.where(usual, torch.as_tensor(otherwise).to(noise), noise)
 
     def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Remove the oldest observation of the members with ``where`` True that hold any.
@@ -154,7 +154,7 @@ class ObservationBuffer(ResizableState):
         self._end_bound = length
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservationBuffer:
-        """``model.to(float32)`` leaves times in float64: a clock of seconds has more figures than float32."""
+        """``model.to(float32)`` leaves times in float64: a clock of seconds has more digits than float32."""
         exact = self.time
         super()._apply(fn, recurse)
         self.time = exact.to(self.time.device)

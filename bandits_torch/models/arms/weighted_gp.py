@@ -19,8 +19,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.broadcasting import noise_added
-from bandits_torch.models.marginal_posterior import MarginalPosterior
+from bandits_torch.models.online_model import MarginalPosterior, noise_added
 
 
 class WeightedGP(ArmModel):

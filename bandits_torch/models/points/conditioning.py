@@ -7,7 +7,9 @@ candidates x. Then mean(x) = m(x) + V^T z and cov(x, x') = k(x, x') - V^T V'
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from gpytorch.kernels import Kernel
@@ -16,9 +18,41 @@ from gpytorch.settings import lazily_evaluate_kernels
 from linear_operator import to_dense
 from torch import Tensor
 
-from bandits_torch.models.algebra.rank_one import solve_transposed
-from bandits_torch.models.points.candidate_folding import fold
+from bandits_torch.models.cholesky import solve_lower
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
+
+
+def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Move every batch dimension of X that the factors do not have into the points.
+
+    ``t_batch x q x d`` candidates against factors of shape ``factor_shape x t x t`` would copy each factor
+    once per candidate. The factors see ``factor_shape x (candidates q) x d`` points instead.
+
+    Args:
+        X: ``t_batch x q x d``; ``t_batch`` broadcasts with ``factor_shape``.
+        factor_shape: batch shape of the factors.
+
+    Returns:
+        The points, ``shape x m x d`` with ``shape`` as long as ``factor_shape`` and broadcasting to it; and
+        the way back, from ``factor_shape x t x m`` to ``batch x t x q`` with ``batch`` broadcasting to the
+        broadcast of ``t_batch`` and ``factor_shape``. Both are views where PyTorch allows.
+    """
+    k, (q, d) = len(factor_shape), X.shape[-2:]
+    batch = (1,) * (k - (X.dim() - 2)) + tuple(X.shape[:-2])
+    lead = len(batch) - k
+    kept = [lead + i for i, size in enumerate(factor_shape) if size > 1]
+    free = [i for i in range(len(batch)) if i not in kept]
+    free_sizes = [batch[i] for i in free]
+    points = X.reshape(*batch, q, d).permute(*kept, *free, len(batch), len(batch) + 1)
+    own = [batch[lead + i] if size > 1 else 1 for i, size in enumerate(factor_shape)]
+    points = points.reshape(*own, prod(free_sizes) * q, d)
+
+    def unfold(V: Tensor) -> Tensor:
+        V = V.reshape(*[size for size in factor_shape if size > 1], V.shape[-2], *free_sizes, q)
+        axis = {dim: i for i, dim in enumerate(kept)} | {dim: len(kept) + 1 + i for i, dim in enumerate(free)}
+        return V.permute(*[axis[i] for i in range(len(batch))], len(kept), V.dim() - 1)
+
+    return points, unfold
 
 
 @dataclass(frozen=True)
@@ -90,7 +124,7 @@ def factor_anew(prior: GaussianPrior, data: GrowingCholesky) -> tuple[Tensor, Te
     covariance = prior.covariance(old.inputs, old.inputs) + prior.noise_variance[..., None, None] * one
     upper = torch.linalg.cholesky(torch.where(both, covariance, one)).mT
     residual = torch.where(old.held, old.targets - prior.mean(old.inputs), 0.0)
-    return upper, solve_transposed(upper, residual.unsqueeze(-1)).squeeze(-1)
+    return upper, solve_lower(upper.mT, residual.unsqueeze(-1)).squeeze(-1)
 
 
 def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,12 +10,72 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.rank_one import remove_row, solve_transposed
+from bandits_torch.models.cholesky import remove_row, solve_lower
 from bandits_torch.models.online_model import ResizableState
-from bandits_torch.models.points.padded_factor import PaddedFactor, pays
 
+FROM = 512  # rows, below which a copy at every row costs little
+_STEP = 64  # rows between two copies
 _SMALLEST_CAPACITY = 32
 _FULL = 0.75  # a buffer fuller than this after compaction is doubled
+
+
+class PaddedFactor:
+    """L^T of t rows in the first ones of P = [[L^T, 0], [0, I]], contiguous, of the next multiple of 64 rows above t.
+
+    LAPACK takes no view of a larger matrix. A copy of t^2 numbers at every new row, most of it into fresh pages, takes
+    longer than a solve with some 20 columns. Here a new row costs O(t), and a solve takes at most 128 / t longer than
+    without the rows of I, which do not change the solution of the others. Their number depends on t alone, so that
+    results do not depend on the past.
+
+    Methods take L^T as ``upper``, ``batch x c x c``, a buffer of which the first ``size`` rows and columns are in use.
+    """
+
+    def __init__(self, upper: Tensor, size: int) -> None:
+        self.solid = upper.new_zeros(*upper.shape[:-2], 0, 0)
+        self.take(upper, size)
+
+    def take(self, upper: Tensor, size: int) -> None:
+        """Copy the rows unless they are held already, into the present memory if it fits. O(t^2)."""
+        if self.holds(upper, size):
+            return
+        shape = (*upper.shape[:-2], _padded(size), _padded(size))
+        if self.solid.shape != shape or self.solid.dtype != upper.dtype or self.solid.device != upper.device:
+            self.solid = upper.new_empty(shape)
+        self.solid[..., size:] = 0.0
+        self.solid[..., size:, :size] = 0.0
+        self.solid.diagonal(dim1=-2, dim2=-1)[..., size:] = 1.0
+        self.solid[..., :size, :size] = upper[..., :size, :size]
+        self._seen(upper, size)
+
+    def holds(self, upper: Tensor, size: int) -> bool:
+        """Whether it holds these rows of this buffer, unchanged since."""
+        same = self.solid.shape[-1] > 0 and self._upper is upper
+        return same and self._version == upper._version and self._size == size
+
+    def append(self, upper: Tensor, size: int) -> None:
+        """Copy the rows written since, if there is room. O(t) each."""
+        if _padded(size) == self.solid.shape[-1]:
+            old = self._size
+            self.solid[..., :size, old:size] = upper[..., :size, old:size]
+            self._seen(upper, size)
+
+    def _seen(self, upper: Tensor, size: int) -> None:
+        self._upper, self._version, self._size = upper, upper._version, size
+
+    def solve(self, right: Tensor) -> Tensor:
+        """L^{-1} right, ``batch x t x n``. O(t^2) a column."""
+        wide = right.new_zeros(*right.shape[:-2], self.solid.shape[-1], right.shape[-1])
+        wide[..., : self._size, :] = right
+        return solve_lower(self.solid.mT, wide)[..., : self._size, :]
+
+
+def _padded(size: int) -> int:
+    return _STEP * (size // _STEP + 1)
+
+
+def pays(upper: Tensor, size: int) -> bool:
+    """Whether solves with so many rows of the buffer go by a ``PaddedFactor``: where no gradient is recorded."""
+    return size >= FROM and not torch.is_grad_enabled() and not upper.is_inference()
 
 
 @dataclass
@@ -24,7 +84,7 @@ class Rows:
 
     inputs: Tensor  # batch x n x d
     targets: Tensor  # batch x n
-    columns: Tensor  # batch x t x n, the new columns of L^T beside those there are
+    columns: Tensor  # batch x t x n, the new columns of L^T to the right of the old ones
     corner: Tensor  # batch x n x n, the new diagonal block of L^T
     whitened: Tensor  # batch x n
     held: Tensor  # batch x n, False for members that do not learn these
@@ -113,7 +173,7 @@ class GrowingCholesky(ResizableState):
     def solve(self, right: Tensor) -> Tensor:
         """L^{-1} right, ``factor_shape x t x n``. O(t^2) a column."""
         if not pays(self.upper, self.size):
-            return solve_transposed(self.solid(), right)
+            return solve_lower(self.solid().mT, right)
         if self._padded is None:
             self._padded = PaddedFactor(self.upper, self.size)
         self._padded.take(self.upper, self.size)

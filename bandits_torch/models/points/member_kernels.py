@@ -21,7 +21,7 @@ def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
     """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``.
 
-    Each number comes from its two points alone, to the last bit, whichever others are asked for beside.
+    Each number depends on its two points alone, to the last bit, whichever other points are in the call.
     """
     U, V = U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2)
     squared = torch.zeros((), dtype=U.dtype, device=U.device)
@@ -50,7 +50,7 @@ class FadingKernels:
     smooth: Tensor
 
     @classmethod
-    def told(cls, forgetting_rate: Tensor, timescale: Tensor) -> FadingKernels:
+    def from_rates(cls, forgetting_rate: Tensor, timescale: Tensor) -> FadingKernels:
         """Exponential forgetting, (1 - eps)^{tau / 2}; where a time-scale T is finite Matern 3/2, c = sqrt(3) / T."""
         smooth = timescale.isfinite()
         exponential = -0.5 * torch.log1p(-forgetting_rate)

@@ -118,7 +118,7 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
 
     For each a search (L-BFGS-B, ``rounds`` rounds) begins at its own hyperparameters and another at those of ``like``,
     that of ``like`` itself where it began. It gets the best of both ends and its own. Each search is one of its own,
-    whatever the others are. Where the likelihood has no gradient (all rewards are the same, say), all keep their own.
+    whatever the others are. Where the likelihood has no gradient (all rewards are equal, say), no member changes.
 
     Args:
         chosen: (S, K) members.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,29 +19,34 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import PeriodKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.settings import (
+from bandits_torch.models.arms.inputs import (
     SMALLEST_RATIO,
     SMALLEST_SPREAD,
     check_ratio,
     noise_over,
     takes_columns,
 )
-from bandits_torch.models.broadcasting import broadcast, check_held, noise_added, require_within
-from bandits_torch.models.marginal_posterior import MarginalPosterior
-from bandits_torch.models.points.conditioning import factor_anew, new_rows, predict
+from bandits_torch.models.online_model import (
+    MarginalPosterior,
+    OnlineModel,
+    broadcast,
+    check_held,
+    noise_added,
+    require_within,
+    within,
+)
+from bandits_torch.models.points.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
-from bandits_torch.models.points.held_points import HeldPoints
-from bandits_torch.models.points.inputs import padded, points_and_targets, variances
 
 
-class OnlineGP(HeldPoints):
+class OnlineGP(OnlineModel):
     """Exact GP posterior given t observations: O(t^2) to add or remove one, O(t^2) per predicted point.
 
         mean(x) = m(x) + k(x)^T (K + lambda I)^{-1} (y - m)
         cov(x, x') = k(x, x') - k(x)^T (K + lambda I)^{-1} k(x')
 
     (Rasmussen & Williams 2006, equations 2.25-2.26), from a Cholesky factor of K + lambda I. Rows are appended and
-    removed (``rank_one.remove_row``) without a new factorisation. Unlike GPyTorch's models, it is exact for every t and
+    removed (``remove_row``) without a new factorisation. Unlike GPyTorch's models, it is exact for every t and
     all settings of GPyTorch.
 
     Args:
@@ -75,6 +81,11 @@ class OnlineGP(HeldPoints):
     do not broadcast; TypeError for a ``kernel`` that is not a kernel.
     """
 
+    kernel: Kernel
+    prior_mean: Mean
+    noise_variance: Tensor
+    data: GrowingCholesky
+    _pending = 0  # the last rows, of which no target is known
     _own_noise = False  # whether some observations came with noise variances of their own
 
     def __init__(
@@ -110,6 +121,68 @@ class OnlineGP(HeldPoints):
         check_ratio(noise, self._variance_at_origin())
         self.eval()
 
+    # -- what is held ----------------------------------------------------------------------------------
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the batch of models."""
+        return self.data.batch_shape
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """float64 with a kernel over time, or over periods; else the model's."""
+        return self.data.inputs.dtype
+
+    @property
+    def num_observations(self) -> Tensor:
+        """How many observations each member holds now, ``batch_shape``. O(t)."""
+        return self._learned().held.sum(-1).expand(self.batch_shape)
+
+    @property
+    def information_gain(self) -> Tensor:
+        """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of the data held, ``batch_shape``."""
+        rows = self._learned()
+        log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return (log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()).expand(
+            self.batch_shape
+        )
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """Log marginal likelihood of the data held, ``batch_shape``, from the predictive densities kept. O(t).
+
+        The diagonal of L holds the predictive deviation of each target given those before it, and L^{-1}(y - m)
+        its error in units of that; -1/2 |L^{-1}(y - m)|^2 - sum log L_ii - n/2 log 2 pi, nothing solved anew.
+        """
+        rows = self._learned()
+        log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        constant = 0.5 * math.log(2 * math.pi) * rows.held.sum(-1).to(log_diagonal)
+        return -0.5 * rows.whitened.square().sum(-1) - log_diagonal - constant
+
+    @property
+    def train_inputs(self) -> tuple[Tensor]:
+        """Inputs held, oldest first, ``(batch_shape x n x d,)``; ValueError if numbers held differ."""
+        rows = self._rectangular()
+        return (rows.inputs.expand(*self.batch_shape, *rows.inputs.shape[-2:]),)
+
+    @property
+    def train_targets(self) -> Tensor:
+        """Targets held, oldest first, ``batch_shape x n``; ValueError if numbers held differ."""
+        return self._rectangular().targets
+
+    def _learned(self) -> Rows:
+        """The rows of what has been observed."""
+        return self.data.rows(self.data.size - self._pending)
+
+    def _rectangular(self) -> Rows:
+        if self.data.ragged:
+            self.data.compact()
+        counts = self.num_observations
+        validation.require(
+            not self.data.ragged, "num_observations", counts, "the same in every member to list data"
+        )
+        return self.data.rows()
+
     # -- learning --------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
@@ -124,7 +197,7 @@ class OnlineGP(HeldPoints):
             ValueError: on another shape, or NaN or infinity in X or Y, or where the prior variance at X has grown to
                 more than 1e15 (in float32: 2e6) times the noise variance (on the CPU), with nothing changed.
         """
-        X, Y = points_and_targets(X, Y, self.batch_shape, self.data)
+        X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
         ratio = self._check_spread(X)
         with torch.no_grad():
@@ -161,7 +234,7 @@ class OnlineGP(HeldPoints):
             return
         except torch.linalg.LinAlgError:
             if ratio >= SMALLEST_RATIO[Y.dtype]:
-                raise  # the kernel's own fault
+                raise  # the kernel is at fault
         for k in range(X.shape[-2]):
             one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
             yield new_rows(self._prior, self.data, X[..., one, :], Y[..., one], where, own)
@@ -182,13 +255,79 @@ class OnlineGP(HeldPoints):
         validation.require(not ratio < least, "X", X, expected)
         return ratio
 
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
+
+        Raises:
+            ValueError: if ``count`` is no integer >= 1, or exceeds what a member (with ``where`` True) holds
+                (on the CPU; elsewhere only if all members have always learned and unlearned together).
+        """
+        validation.positive_integer("count", count)
+        where = self._mask(where)
+        if where is None and not self.data.ragged:
+            held = self.data.size
+            validation.require(count <= held, "count", count, f"at most the {held} observations held")
+        elif self.data.held.device.type == "cpu":
+            short = self.num_observations < count
+            ok = not bool((short if where is None else short & where).any())
+            validation.require(
+                ok, "count", count, f"at most the number held, {self.num_observations.tolist()}"
+            )
+        with torch.no_grad():
+            for _ in range(count):
+                self.data.drop_oldest(where)
+            self._whiten_anew()
+
+    def remove(self, row: Tensor, where: Tensor | None = None) -> None:
+        """Unlearn one observation of each member exactly, in place: that of number ``row`` in ``data.rows()``. O(t^2).
+
+        ``row``: integers, ``batch_shape``. Raises ValueError for a number that no row has, and another shape.
+        """
+        fits = validation.tensor("row", row).shape == self.batch_shape and row.dtype == torch.long
+        validation.shape_is("row", row, fits, f"{tuple(self.batch_shape)} and dtype int64")
+        among = not row.is_cpu or bool(((row >= 0) & (row < self.data.size)).all())
+        validation.require(among, "row", row, f"from 0 to {self.data.size - 1}")
+        where = self._mask(where)
+        with torch.no_grad():
+            self.data.drop_row(row, where)
+            self._whiten_anew()
+
+    def _whiten_anew(self) -> None:
+        """L^{-1} (y - m) from the targets held. Those removed may have been a million times as large, and so may be the
+        rounding errors that they left. O(t^2)."""
+        rows = self.data.rows()
+        residual = torch.where(rows.held, rows.targets - self._prior.mean(rows.inputs), 0.0)
+        rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
+        where = self._mask(where)
+        with torch.no_grad():
+            self.data.clear(where)
+
+    @property
+    def _prior(self) -> GaussianPrior:
+        return GaussianPrior(self.kernel, self.prior_mean, self.noise_variance)
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        """``where`` checked, as long as ``batch_shape``; None if all are True (asked on the CPU only)."""
+        if where is None:
+            return None
+        boolean = isinstance(where, Tensor) and where.dtype == torch.bool
+        validation.require(boolean, "where", where, "a boolean tensor")
+        expected = f"a shape that broadcasts to {tuple(self.batch_shape)}"
+        validation.shape_is("where", where, within(self.batch_shape, where.shape), expected)
+        if where.is_cpu and bool(where.all()):
+            return None
+        return where.to(self.data.inputs.device).reshape(_padded(where.shape, self.batch_shape))
+
     def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
         """Replace all observations by these: rows with ``held`` True, in members that have any. O(n t^2).
 
         X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``. Raises ValueError on
         bad input, with nothing changed.
         """
-        points_and_targets(X, Y, self.batch_shape, self.data)
+        _points_and_targets(X, Y, self.batch_shape, self.data)
         check_held(held, self.batch_shape, X.shape[-2])
         self.reset(held.any(-1))
         for k in range(X.shape[-2]):
@@ -200,8 +339,8 @@ class OnlineGP(HeldPoints):
             not self._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance alone"
         )
         with torch.no_grad():
-            self.data.widen(padded(self.kernel.batch_shape, self.batch_shape))
-            self.data.widen(padded(self.noise_variance.shape, self.batch_shape))
+            self.data.widen(_padded(self.kernel.batch_shape, self.batch_shape))
+            self.data.widen(_padded(self.noise_variance.shape, self.batch_shape))
             rows = self.data.rows()
             try:
                 upper, whitened = factor_anew(self._prior, self.data)
@@ -258,17 +397,17 @@ class OnlineGP(HeldPoints):
         ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``.
         """
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
-        X, Y = points_and_targets(X, Y, wide, self.data)
+        X, Y = _points_and_targets(X, Y, wide, self.data)
         ratio = self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
-            noise, model._own_noise = variances(noise, X.shape[-2], wide, Y), True
+            noise, model._own_noise = _variances(noise, X.shape[-2], wide, Y), True
         for new in model._new_rows(X, Y, None, ratio, noise):
             model.data.join(new)
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:
-        """A copy of shape ``batch_shape``, to which the model's own must broadcast; shares no memory."""
+        """A copy of shape ``batch_shape``, to which the shape of the model must broadcast; shares no memory."""
         require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
         expanded = self.data.expanded(torch.Size(batch_shape))
         return copy.deepcopy(self, {id(self.data): expanded})  # a copy whose data are these
@@ -280,7 +419,7 @@ class OnlineGP(HeldPoints):
             return self._prior.variance(origin)
 
     def _widen(self, X: Tensor, where: Tensor | None) -> None:
-        self.data.widen(padded(X.shape[:-2], self.batch_shape))
+        self.data.widen(_padded(X.shape[:-2], self.batch_shape))
         if where is not None:
             self.data.widen(where.shape)
 
@@ -329,3 +468,38 @@ def _constant(value: float, dtype: torch.dtype) -> ConstantMean:
     mean = ConstantMean().to(dtype)  # first, so that the value is not rounded to the default dtype
     mean.constant.data.fill_(value)
     return mean.requires_grad_(False)
+
+
+def _padded(shape: torch.Size, batch_shape: torch.Size) -> torch.Size:
+    """``shape`` with leading ones, as long as ``batch_shape``."""
+    return torch.Size([1] * (len(batch_shape) - len(shape)) + list(shape))
+
+
+def _points_and_targets(
+    X: Tensor, Y: Tensor, batch_shape: torch.Size, data: GrowingCholesky
+) -> tuple[Tensor, Tensor]:
+    """X, ``batch x n x d``, and Y, ``batch x n x 1``, checked; as ``batch x n x d`` and ``batch x n`` with
+    the dtypes and the device of ``data``, whose inputs have d columns. Values are checked on the CPU only."""
+    name, d = tuple(batch_shape), data.inputs.shape[-1]
+    validation.tensor("X", X)
+    validation.tensor("Y", Y)
+    ok = X.dim() >= 2 and X.shape[-1] == d and X.shape[-2] >= 1 and within(batch_shape, X.shape[:-2])
+    validation.shape_is("X", X, ok, f"batch x n x {d} with n >= 1, batch broadcasting to {name}")
+    ok = Y.dim() >= 2 and Y.shape[-2:] == (X.shape[-2], 1) and within(batch_shape, Y.shape[:-2])
+    validation.shape_is("Y", Y, ok, f"batch x {X.shape[-2]} x 1, batch broadcasting to {name}")
+    for label, value in (("X", X), ("Y", Y)):
+        if value.device.type == "cpu":
+            validation.finite_tensor(label, value)
+    if Y.is_cpu:
+        validation.rewards("Y", Y, data.targets.dtype)
+    return X.to(data.inputs), Y.to(data.targets).squeeze(-1)
+
+
+def _variances(noise: Tensor, n: int, batch_shape: torch.Size, like: Tensor) -> Tensor:
+    """Noise variances ``batch x n x 1`` checked, as ``batch x n``."""
+    ok = noise.dim() >= 2 and noise.shape[-2:] == (n, 1) and within(batch_shape, noise.shape[:-2])
+    validation.shape_is("noise", noise, ok, f"batch x {n} x 1, batch broadcasting to {tuple(batch_shape)}")
+    if noise.device.type == "cpu":
+        positive = bool((torch.isfinite(noise) & (noise > 0)).all())
+        validation.require(positive, "noise", noise, "finite and > 0")
+    return noise.to(like).squeeze(-1)

@@ -11,8 +11,35 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.models.points.member_kernels import FadingKernels, covariance, noisy
 from bandits_torch.models.points.member_posterior import MemberPosterior
-from bandits_torch.models.points.moving_tables import moved, without
 from bandits_torch.state import HasState
+
+
+def without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
+    """Values (S, ...) without the entry along ``dim`` that is dropped of each replicate."""
+    if dropped is None:
+        return values
+    rest = values.shape[dim] - 1
+    along, runs = dim - 1, zip(values, dropped, strict=True)
+    kept = [(run.narrow(along, 0, i), run.narrow(along, i + 1, rest - i)) for run, i in runs]
+    return torch.stack([torch.cat(both, along) for both in kept])
+
+
+def moved(matrix: Tensor, dropped: list[int] | None, column: Tensor) -> Tensor:
+    """Symmetric matrices (S, P, n, n) without the row and column dropped of each replicate, with this last column.
+
+    Blocks are copied once: for 14 members of 200 rows 0.5 ms, where gathering rows and columns took 5.
+    """
+    n = column.shape[-2]
+    made = matrix.new_empty(*matrix.shape[:2], n, n)
+    for run, i in enumerate(dropped or []):
+        old, new = matrix[run], made[run]
+        for row, at in ((slice(0, i), slice(0, i)), (slice(i + 1, n), slice(i, n - 1))):
+            new[:, at, :i], new[:, at, i:-1] = old[:, row, :i], old[:, row, i + 1 :]
+    if dropped is None:
+        made[..., :-1, :-1] = matrix
+    made[..., -1:] = column
+    made[..., -1:, :] = column.mT
+    return made
 
 
 class PointMembers(MemberPosterior, HasState, Described):
@@ -115,7 +142,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         side = self.bounds[1] - self.bounds[0]
         self._side = torch.where(side > 0, side, 1.0)
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
-        self.over_time = FadingKernels.told(self.forgetting_rate, self.timescale)
+        self.over_time = FadingKernels.from_rates(self.forgetting_rate, self.timescale)
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self._begin()
 
@@ -168,10 +195,10 @@ class PointMembers(MemberPosterior, HasState, Described):
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
 
     def _least_telling(self, time: float, weights: Tensor) -> list[int]:
-        """The observation of the older half that tells least, of each replicate."""
+        """The observation of the older half with the least information, of each replicate."""
         n = self.inputs.shape[1]
-        told = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
-        return told.argmin(-1).tolist()
+        information = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
+        return information.argmin(-1).tolist()
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.cholesky import bordered, safe_cholesky, solve_lower
+from bandits_torch.models.cholesky import bordered, safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState
 
 _NEWTON_STEPS, _CLOSE = 60, 1e-12  # of the multiplier of a norm: a handful are needed

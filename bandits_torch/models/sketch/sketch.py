@@ -9,14 +9,115 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.algebra.cholesky import solve_lower
 from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.cholesky import solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.marginals import SketchMarginals
+from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
+
+
+class SketchMarginals(ResizableState):
+    """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, kept and changed by what was learned since.
+
+    Cost of ``refresh``: O(q m N) for q pulls since the last, O(m^2 N) after another dictionary, and always where the
+    embedding keeps no rows.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    prior_variance: Tensor
+    _LOOSE = ("_falls", "_steps", "_shift")
+
+    def __init__(self, prior_variance: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("prior_variance", prior_variance, persistent=False)
+        self.register_buffer("mean", torch.zeros_like(prior_variance))
+        self.register_buffer("variance", prior_variance.clone())
+        self.settled = 0  # how often
+        self.settle(True)
+
+    def settle(self, kept: bool) -> None:
+        """The marginals are up to date, or (not ``kept``) must be computed anew."""
+        self.kept = kept
+        self.settled += 1
+        self._falls: list[Tensor] = []  # by pull since: the variance falls by the square of this times z,
+        self._steps: list[Tensor] = []  # and the mean moves by this times that
+        self._shift: Tensor | None = None  # of the weights, in addition
+
+    def note_pull(self, fall: Tensor, step: Tensor) -> None:
+        """What ``regression.observe`` returned of a pull."""
+        self._falls.append(fall)
+        self._steps.append(step)
+
+    def note_shift(self, shift: Tensor) -> None:
+        """What ``regression.correct`` returned."""
+        self._shift = shift if self._shift is None else self._shift + shift
+
+    def append(
+        self, weights: Tensor, schur: Tensor, noise_variance: Tensor, added: Tensor, passed: Tensor
+    ) -> None:
+        """New features: ``regression.append`` gave weights (j,) and H (j, j); ``added`` (j, N) are the features and
+        ``passed`` (j, N) is G^T times the old ones. The marginals must have been refreshed."""
+        change = added - passed
+        self.mean.addmv_(change.mT, weights)
+        self.variance.sub_(added.square().sum(0))
+        lifted = torch.linalg.solve_triangular(schur, change, upper=False).square().sum(0)
+        self.variance.addcmul_(lifted, noise_variance)
+
+    def refresh(self, embedding: ArmEmbedding, regression: FeatureRegression) -> None:
+        """Bring ``mean`` and ``variance`` up to date."""
+        count = len(self._falls)
+        if self.kept and not count and self._shift is None:
+            return
+        if not self.kept or embedding.rows is None or count > max(8, embedding.size):
+            for arms, z in embedding.chunks():
+                self.mean[arms] = regression.weights @ z
+                self.variance[arms] = self._variance(arms, z, regression)
+        else:
+            vectors = self._falls if self._shift is None else [*self._falls, self._shift]
+            passed = embedding.rows.product(torch.stack(vectors))
+            for fall, step in zip(passed[:count], self._steps, strict=True):
+                self.variance.addcmul_(fall, fall, value=-1)
+                self.mean.addcmul_(fall, step)
+            if self._shift is not None:
+                self.mean.add_(passed[-1])
+        self.settle(True)
+
+    def variance_at(self, arms: Tensor, z: Tensor, regression: FeatureRegression) -> Tensor:
+        """Variance now of arms (n,) that stand at z (m, n), without refreshing all: O(n m q), or O(n m^2)."""
+        if not self.kept:
+            return self._variance(arms, z, regression)
+        if not self._falls:
+            return self.variance[arms]
+        return self.variance[arms] - (torch.stack(self._falls) @ z).square().sum(0)
+
+    @property
+    def pulls(self) -> int:
+        """How many have been noted since the marginals were settled."""
+        return len(self._falls)
+
+    def falls_since(self, pull: int) -> list[Tensor]:
+        """Of each pull after the first ``pull`` of them: at features z the variance falls by (fall^T z)^2."""
+        return self._falls[pull:]
+
+    def _variance(self, arms: Tensor | slice, z: Tensor, regression: FeatureRegression) -> Tensor:
+        return self.prior_variance[arms] - (z * (z - regression.covariance @ z)).sum(0)
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _PLAIN = ("kept", "settled", *_LOOSE)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the buffers do not hold."""
+        return {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        for name, value in copy.deepcopy(state).items():
+            setattr(self, name, value)
 
 
 class Sketch(ResizableState):
@@ -125,7 +226,7 @@ class Sketch(ResizableState):
         return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self._in_dictionary)
 
     def _prepare(self, arm: int) -> int:
-        """Where ``arm`` stands among the arms pulled, once the dictionary that a pull of it makes due is there."""
+        """The place of ``arm`` among the arms pulled, after drawing the dictionary that its pull makes due."""
         place = self._place(arm)
         z, start = self.pulled[:, place], self._at_draw
         start = self.regression.covariance if start is None else start
@@ -144,7 +245,7 @@ class Sketch(ResizableState):
         self.observations += 1
 
     def _place(self, arm: int) -> int:
-        """Where ``arm`` stands among the arms pulled; a new one is added."""
+        """The place of ``arm`` among the arms pulled; a new one is added."""
         if arm in self._place_of:
             return self._place_of[arm]
         place = self._place_of[arm] = len(self._place_of)
@@ -275,7 +376,7 @@ class Sketch(ResizableState):
     _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers alone do not tell."""
+        """What the buffers do not hold."""
         plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
         held = sorted(self._in_dictionary)
         return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
@@ -290,3 +391,80 @@ class Sketch(ResizableState):
         self._in_dictionary = set(state["in_dictionary"])
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
+
+
+class WatchedArms(HasState):
+    """The posterior variance of n arms now, at O(n m) a pull in place of the O(N m) that all arms take.
+
+    Args:
+        sketch: of the arms. Observations that it learns later, and new dictionaries, are taken into account.
+        arms: (n,), by index.
+
+    Attributes:
+        arms: (n,), in the order they joined.
+    """
+
+    def __init__(self, sketch: Sketch, arms: Tensor) -> None:
+        self.arms = arms
+        self._sketch = sketch
+        self._look()
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    def join(self, arms: Tensor) -> None:
+        """Watch these arms (j,) too, none of which is watched yet."""
+        more = WatchedArms(self._sketch, arms)
+        self._variance = torch.cat([self._up_to_date(), more._variance])
+        self._z: Tensor = torch.cat([self._z, more._z], 1)
+        self.arms = torch.cat([self.arms, arms])
+
+    def variance(self) -> Tensor:
+        """Of the arms as they stand in ``arms``, (n,)."""
+        return self._up_to_date().clamp_min(0.0)
+
+    def _look(self) -> None:
+        sketch = self._sketch
+        self._z = sketch.embedding.of(self.arms)
+        self._variance = sketch.marginals.variance_at(self.arms, self._z, sketch.regression)
+        self._era, self._pulls = self._now(), sketch.marginals.pulls
+
+    def _now(self) -> tuple[int, int]:
+        """The dictionary and the last pass over all arms. After either changes, pulls are counted anew."""
+        return self._sketch.draws, self._sketch.marginals.settled
+
+    def _up_to_date(self) -> Tensor:
+        marginals = self._sketch.marginals
+        if self._era != self._now():
+            self._look()
+        elif self._pulls < marginals.pulls:
+            for fall in marginals.falls_since(self._pulls):
+                passed = self._z.mT @ fall  # a vector on the left would take twice as long
+                self._variance.addcmul_(passed, passed, value=-1)
+            self._pulls = marginals.pulls
+        return self._variance
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    arms: Tensor
+    _variance: Tensor  # after so many pulls of an era
+    _era: tuple[int, int]
+    _pulls: int
+
+    def _fresh(self) -> dict[str, Any]:
+        none = self._sketch.prior_variance.new_zeros(0)
+        return {"arms": none.long(), "_variance": none, "_era": self._now(), "_pulls": 0}
+
+    def state_changed(self) -> None:
+        """The state of the sketch has been restored before this one."""
+        self._z = self._sketch.embedding.of(self.arms)
+
+    def _check_has(self, state: Any, where: str) -> None:
+        """Also checks that there are indices of arms, and a variance for each."""
+        super()._check_has(state, where)
+        n = validation.tensor("arms", state["arms"]).shape
+        for name, dtype in (("arms", torch.long), ("variance", self._sketch.prior_variance.dtype)):
+            value = validation.tensor(name, state[name])
+            ok = value.dtype == dtype and value.dim() == 1 and value.shape == n
+            validation.shape_is(name, value, ok, f"(n,) and dtype {dtype}")
+        validation.natural("pulls", state["pulls"])

@@ -19,6 +19,13 @@ from torch import Tensor
 
 # Counts may be fractions: an observation of more noise than lambda counts for less than one.
 _TINY = torch.finfo(torch.float64).tiny
+# A column of the posterior that is off by more, in units of the prior variance, calls for a rebuild; so does a mean, in
+# units of the prior deviation plus the largest mean.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
+# So many times the surprise that is left may have been removed from it before its rounding errors call for a rebuild:
+# an extreme reward leaves more than it should when it goes, other rewards after some windows.
+REMOVED = 100.0
 
 
 @dataclass(frozen=True)
@@ -66,18 +73,6 @@ class CountsPosterior:
         """r^T (K_t + lambda I)^{-1} r of residuals r whose squares add up to ``squares``."""
         within = squares - (total.square() / count.clamp_min(_TINY)).sum()
         return within.clamp_min(0.0) / noise.squeeze() + self.whitened.square().sum()
-
-
-# A column of the posterior that is off by more, in units of the prior variance, calls for a rebuild; so does a mean, in
-# units of the prior deviation plus the largest mean.
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
-
-FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
-
-
-# So many times the surprise that is left may have been removed from it before its rounding errors call for a rebuild:
-# an extreme reward leaves more than it should when it goes, other rewards after some windows.
-REMOVED = 100.0
 
 
 def posterior_of_counts(K: Tensor, count: Tensor, total: Tensor, noise: Tensor) -> CountsPosterior:

@@ -1,0 +1,280 @@
+"""Candidate priors, over arms or over points, stacked into the batch dimension of one model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.means import ConstantMean
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.domain import Domain
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    MarkovTimeKernel,
+    SpatioTemporalKernel,
+    StackedKernel,
+)
+from bandits_torch.models.arms import inputs
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
+from bandits_torch.models.points.online_gp import OnlineGP
+
+ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
+
+
+@validation.names_arguments
+@dataclass(frozen=True)
+class CandidatePrior:
+    """A candidate prior of the reward function.
+
+    Attributes:
+        kernel: covariance between the arms' features, any family; or the N x N covariance matrix itself
+            (of a past day, say: ``estimate_covariance``).
+        mean: prior mean reward, a number or (N,).
+        forgetting_rate: epsilon of exponential forgetting per unit of time, 0 for a static function.
+        noise_variance: lambda; None takes the set's.
+        name: for plots and traces.
+    """
+
+    kernel: Kernel | Tensor
+    mean: float | Tensor = 0.0
+    forgetting_rate: float = 0.0
+    noise_variance: float | None = None
+    name: str = ""
+
+
+def check_priors(priors: Sequence[CandidatePrior]) -> None:
+    """Raise ValueError for an empty set or a forgetting rate outside [0, 1)."""
+    validation.instance("priors", priors, Sequence, "a sequence of CandidatePrior")
+    validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
+    for p, prior in enumerate(priors):
+        validation.instance(f"priors[{p}]", prior, CandidatePrior, "a CandidatePrior")
+        validation.instance(
+            f"priors[{p}].kernel", prior.kernel, (Kernel, Tensor), "a gpytorch.kernels.Kernel or a tensor"
+        )
+        validation.below_one(f"priors[{p}].forgetting_rate", prior.forgetting_rate)
+
+
+def _noise_of(prior: CandidatePrior, given: Tensor) -> Tensor:
+    """The prior's noise variance; the set's, ``given``, if it has none."""
+    return given if prior.noise_variance is None else torch.full_like(given, prior.noise_variance)
+
+
+def arm_gp_over_priors(
+    arms: Tensor | int,
+    priors: Sequence[CandidatePrior],
+    noise_variance: float | Tensor,
+    *,
+    replicates: int | None = None,
+    form: str = "auto",
+) -> ArmGP:
+    """One ``ArmGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
+
+    Each prior is an N x N matrix, a mean and a rate, so priors with different kernels share a batch; a kernel common to
+    all priors is stored once. Memory O(S P N^2).
+
+    Args:
+        arms: ``(N, d)`` features, or N.
+        priors: P of them.
+        noise_variance: lambda, a number or (S,), for priors without their own.
+        replicates: S; None for a model of batch shape (P,), for your own BoTorch loop.
+        form: of ``ArmGP``.
+
+    Raises ValueError for an empty set, a mean or a covariance of another arm set, a covariance that is not
+    positive semi-definite, a kernel over time, a rate outside [0, 1).
+    """
+    check_priors(priors)
+    runs = () if replicates is None else (validation.positive_integer("replicates", replicates),)
+    features = _features(arms)
+    means = torch.stack([_mean_over_arms(p, prior, features) for p, prior in enumerate(priors)])
+    kernel: Kernel = _kernel_over_arms(priors, features)
+    rates = [prior.forgetting_rate for prior in priors]
+    if any(rates):
+        positive = features.new_tensor([max(rate, ALMOST_STATIC) for rate in rates]).unsqueeze(-1)
+        time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
+        kernel = SpatioTemporalKernel(kernel, time_kernel)
+    given = validation.numbers("noise_variance", noise_variance, features)
+    noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
+    return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(*runs, len(priors)))
+
+
+def arm_gp_of_prior(
+    arms: Tensor | int,
+    prior: CandidatePrior,
+    noise_variance: float | Tensor,
+    *,
+    replicates: int,
+    form: str = "auto",
+) -> ArmGP:
+    """An ``ArmGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above.
+
+    ``arms``, ``noise_variance``, ``replicates`` and ``form`` as for ``arm_gp_over_priors``. Raises ValueError for
+    ``replicates`` below 1.
+    """
+    validation.instance("prior", prior, CandidatePrior, "a CandidatePrior")
+    validation.positive_integer("replicates", replicates)
+    features = _features(arms)
+    kernel: Kernel = _kernel_over_arms([prior], features)
+    if prior.forgetting_rate:
+        kernel = SpatioTemporalKernel(
+            kernel, ExponentialForgettingKernel(features.new_tensor(prior.forgetting_rate))
+        )
+    noise = noise_variance if prior.noise_variance is None else prior.noise_variance
+    return ArmGP(
+        features,
+        kernel,
+        noise,
+        prior_mean=_mean_over_arms(0, prior, features),
+        form=form,
+        batch_shape=(replicates,),
+    )
+
+
+def _features(arms: Tensor | int) -> Tensor:
+    features = inputs.features_of(arms, None, None)
+    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+    return features
+
+
+def _mean_over_arms(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
+    mean = validation.numbers(f"priors[{p}].mean", prior.mean, arms)
+    n = arms.shape[-2]
+    expected = f"() or ({n},), as many as there are arms"
+    validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), expected)
+    return validation.rewards(f"priors[{p}].mean", mean).expand(n)
+
+
+def _kernel_over_arms(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCovarianceKernel:
+    """The priors' covariances as one kernel of batch shape (P,), or () when all share one kernel object."""
+    shared = all(prior.kernel is priors[0].kernel for prior in priors)
+    matrices = [
+        _covariance(p, prior.kernel, arms) for p, prior in enumerate(priors[:1] if shared else priors)
+    ]
+    return ArmCovarianceKernel(matrices[0] if shared else torch.stack(matrices))
+
+
+def _covariance(p: int, kernel: Kernel | Tensor, arms: Tensor) -> Tensor:
+    """(N, N) over the arms."""
+    name, n = f"priors[{p}].kernel", arms.shape[-2]
+    if isinstance(kernel, Tensor):
+        expected = f"({n}, {n}), a row for each arm"
+        validation.shape_is(name, kernel, kernel.shape == (n, n), expected)
+        try:
+            return ArmCovarianceKernel(kernel.to(arms)).covariance
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    parts = list(kernel.modules())
+    over_time = any(isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in parts)
+    validation.require(not over_time, name, kernel, "a kernel over arms alone; time is its forgetting_rate")
+    with torch.no_grad():
+        by_index = any(isinstance(part, ArmCovarianceKernel) for part in parts)
+        index = torch.arange(n, dtype=arms.dtype, device=arms.device).unsqueeze(-1)
+        matrix = copy.deepcopy(kernel).to(arms)(index if by_index else arms).to_dense()
+    validation.shape_is(name, matrix, matrix.shape == (n, n), f"({n}, {n}) when called with the arms")
+    return (matrix + matrix.mT) / 2
+
+
+def online_gp_over_priors(
+    domain: Domain,
+    priors: Sequence[CandidatePrior],
+    noise_variance: float | Tensor,
+    *,
+    replicates: int = 1,
+    learn: bool = False,
+    anisotropy: float = ANISOTROPY,
+) -> OnlineGP:
+    """One ``OnlineGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
+
+    If any prior is over time (a forgetting rate, or a ``SpatioTemporalKernel`` of any time kernel), all are, and time
+    is the last input.
+
+    Args:
+        domain: of the points.
+        priors: P of them, kernels over points and numbers for means.
+        noise_variance: lambda, a number or (S,), for priors without their own.
+        replicates: S.
+        learn: make the kernels ``learnable``, each replicate's its own.
+        anisotropy: of ``learnable``.
+
+    Raises ValueError for an empty set, a matrix for a kernel, a mean of arms, a rate outside [0, 1).
+    """
+    check_priors(priors)
+    validation.positive_integer("replicates", replicates)
+    kernels = [_kernel_over_points(p, prior) for p, prior in enumerate(priors)]
+    if any(isinstance(kernel, SpatioTemporalKernel) for kernel in kernels):
+        kernels = [
+            kernel if isinstance(kernel, SpatioTemporalKernel) else _forgetting(kernel, ALMOST_STATIC)
+            for kernel in kernels
+        ]
+    over_time = isinstance(kernels[0], SpatioTemporalKernel)
+    if learn:
+        kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
+    given = torch.as_tensor(noise_variance).to(domain.bounds)
+    noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
+    means = domain.bounds.new_tensor([_mean_number(p, prior) for p, prior in enumerate(priors)])
+    return _online_gp(domain, StackedKernel(kernels), noise, means, (replicates, len(priors)), over_time)
+
+
+def online_gp_of_prior(
+    domain: Domain, prior: CandidatePrior, noise_variance: float | Tensor, *, replicates: int
+) -> OnlineGP:
+    """An ``OnlineGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above.
+
+    ``domain``, ``noise_variance`` and ``replicates`` as for ``online_gp_over_priors``.
+    """
+    check_priors([prior])
+    validation.positive_integer("replicates", replicates)
+    kernel, like = _kernel_over_points(0, prior), domain.bounds
+    noise, mean = _noise_of(prior, torch.as_tensor(noise_variance).to(like)), _mean_number(0, prior)
+    over_time = isinstance(kernel, SpatioTemporalKernel)
+    return _online_gp(domain, kernel, noise, like.new_tensor(mean), (replicates,), over_time)
+
+
+def _online_gp(
+    domain: Domain, kernel: Kernel, noise: Tensor, means: Tensor, batch: tuple[int, ...], over_time: bool
+) -> OnlineGP:
+    """Of this batch shape, to which noise variances and means broadcast."""
+    shape, like = torch.Size(batch), domain.bounds
+    mean = ConstantMean(batch_shape=shape).to(like)
+    mean.constant.data.copy_(means)
+    return OnlineGP(
+        kernel,
+        noise.expand(shape),
+        prior_mean=mean.requires_grad_(False),
+        input_dim=domain.dim + over_time,
+        batch_shape=shape,
+        dtype=like.dtype,
+        device=like.device,
+    )
+
+
+def _kernel_over_points(p: int, prior: CandidatePrior) -> Kernel:
+    of_points = isinstance(prior.kernel, Kernel)
+    validation.require(
+        of_points, f"priors[{p}].kernel", prior.kernel, "a kernel over points, not a matrix of arms"
+    )
+    kernel = copy.deepcopy(prior.kernel)
+    if not prior.forgetting_rate:
+        return kernel
+    twice = isinstance(kernel, SpatioTemporalKernel)
+    validation.require(
+        not twice, f"priors[{p}].forgetting_rate", prior.forgetting_rate, "0 with a kernel over time"
+    )
+    return _forgetting(kernel, prior.forgetting_rate)
+
+
+def _forgetting(kernel: Kernel, rate: float) -> Kernel:
+    """The kernel times exponential forgetting at this rate."""
+    return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64)))
+
+
+def _mean_number(p: int, prior: CandidatePrior) -> float:
+    number = not isinstance(prior.mean, Tensor) or prior.mean.dim() == 0
+    validation.require(number, f"priors[{p}].mean", prior.mean, "a number: there are no arms")
+    return float(prior.mean)
