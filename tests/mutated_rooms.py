@@ -39,7 +39,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/over_priors.py": "policies/test_unknown_prior.py",
         "policies/forgetting.py": "policies/test_forgetting.py",
         "policies/index.py": "policies/test_index.py policies/test_index_state.py",
-        "policies/doubling.py": "policies/test_doubling.py",
+        "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
         "policies/improvement.py": "policies/test_improvement.py",
         "policies/length_scales.py": "policies/test_length_scales.py",
         "policies/master.py": "policies/test_master.py",

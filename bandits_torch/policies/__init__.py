@@ -2,10 +2,8 @@
 
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
-from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import LatentRewards
-from bandits_torch.policies.doubling import DoublingTrick
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -40,8 +38,8 @@ from bandits_torch.policies.safe import SafePolicy
 from bandits_torch.policies.safe_points import SafePointPolicy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.policies.standardised import StandardisedPolicy
 from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
+from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, StandardisedPolicy
 
 __all__ = [
     "OPKB",
