@@ -34,7 +34,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/opkb/reward_units.py": "policies/test_reward_units.py",
         "policies/averaging.py": "policies/test_averaging.py",
         "policies/sharing.py": "policies/test_averaging.py claims/test_fixed_share_bound.py",
-        "policies/member_scale.py": "policies/test_averaging.py policies/test_point_averaging.py",
+        "policies/learned_units.py": "policies/test_averaging.py policies/test_point_averaging.py",
         "policies/reward_range.py": "policies/test_reward_range.py",
         "policies/over_priors.py": "policies/test_unknown_prior.py",
         "policies/forgetting.py": "policies/test_forgetting.py",

@@ -8,16 +8,16 @@ from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
     KeepEverything,
+    LikelihoodWindow,
     PeriodicRestart,
     SlidingWindow,
 )
 from bandits_torch.policies.improvement import RewardImprovementPolicy
 from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.learning import LearnedHyperparameters
-from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.master import Master, MasterThresholds
-from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
@@ -37,8 +37,7 @@ from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.policies.safe import SafePolicy
 from bandits_torch.policies.safe_points import SafePointPolicy
 from bandits_torch.policies.sharing import FixedShare
-from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
+from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
 from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, StandardisedPolicy
 
 __all__ = [

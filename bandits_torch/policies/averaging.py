@@ -14,14 +14,11 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
-from bandits_torch.policies.first_rewards import HELD, FirstRewards
+from bandits_torch.policies.learned_units import HELD, FirstRewards, MemberScale, RewardFrame, TypicalClock
 from bandits_torch.policies.looking_again import LookingAgain
-from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
-from bandits_torch.policies.reward_frame import RewardFrame
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
-from bandits_torch.policies.typical_clock import TypicalClock
 from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two

@@ -1,10 +1,14 @@
-"""What policies within limits share: a model of the reward and of each outcome, limits, and how all of them learn."""
+"""What policies within limits share: which arms or points are certainly within them, and how all models learn.
+
+A bound is a posterior mean plus or minus ``width`` posterior standard deviations, and there is no Lipschitz constant:
+Berkenkamp, Krause & Schoellig 2016/2021 (GP-SafeOpt), after Sui et al. 2015.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,8 +20,43 @@ from bandits_torch.models.outcome_constraint import check_limits
 from bandits_torch.policies.choices import ModelChoices
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Observation, Policy
-from bandits_torch.policies.safe_sets import Bounded, Limits
 from bandits_torch.theory.widths import Width
+
+Limits = tuple[float, float]  # low, high; one may be infinite
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A function that must stay within limits: posterior moments (S, N) and the width (S, 1) of its bounds."""
+
+    mean: Tensor
+    deviation: Tensor
+    width: Tensor
+    limits: Limits
+
+    @property
+    def certain(self) -> Tensor:
+        """Where both confidence bounds lie within the limits, (S, N) booleans."""
+        low, high = self.limits
+        half = self.width * self.deviation
+        return (self.mean - half >= low) & (self.mean + half <= high)
+
+    @property
+    def margin(self) -> Tensor:
+        """Posterior deviations from the nearest limit, negative outside, (S, N)."""
+        low, high = self.limits
+        room = torch.minimum(self.mean - low, high - self.mean)
+        return room / self.deviation.clamp_min(torch.finfo(room.dtype).tiny)
+
+
+def safe_set(functions: list[Bounded]) -> Tensor:
+    """Arms whose functions are all certainly within their limits, (S, N) booleans."""
+    return torch.stack([one.certain for one in functions]).all(0)
+
+
+def least_margin(functions: list[Bounded]) -> Tensor:
+    """The smallest margin of any function, (S, N)."""
+    return torch.stack([one.margin for one in functions]).amin(0)
 
 
 class NoSafeArmError(RuntimeError):

@@ -17,12 +17,11 @@ from bandits_torch.models.at_time import with_time
 from bandits_torch.models.points.member_mixture import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.policies.learned_units import MemberScale, TypicalClock
 from bandits_torch.policies.looking_again import LookingAtPoints
-from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, heaviest
-from bandits_torch.policies.typical_clock import TypicalClock
 from bandits_torch.state import only_where
 
 _LIGHT = 0.01  # of all weight: members that have less together are left out of a search

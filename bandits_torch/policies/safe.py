@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
@@ -12,16 +13,16 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.policies.choices.arms import ModelArms, best_available
-from bandits_torch.policies.limited import LimitedPolicy, NoSafeArmError, one_of
-from bandits_torch.policies.policy import Choice, Expect, Pending
-from bandits_torch.policies.safe_sets import (
+from bandits_torch.policies.limited import (
     Bounded,
+    LimitedPolicy,
     Limits,
-    expanders,
+    NoSafeArmError,
     least_margin,
-    maximisers,
+    one_of,
     safe_set,
 )
+from bandits_torch.policies.policy import Choice, Expect, Pending
 from bandits_torch.theory.widths import Width
 
 
@@ -205,3 +206,35 @@ class SafePolicy(LimitedPolicy):
         some = bool(safe_arms.any(-1).all())
         validation.require(some, "safe_arms", safe_arms, "a mask with an arm in every replicate")
         return safe_arms.to(device).expand(shape).clone()
+
+
+def expanders(
+    safe: Tensor, functions: list[Bounded], joint: list[Tensor], noise_variance: list[Tensor]
+) -> Tensor:
+    """Safe arms whose most favourable outcome would make an arm safe that is not, (S, N) booleans.
+
+    Of arm x the outcome favourable to a lower limit is u(x), to an upper limit l(x); after it, each function's bounds
+    at x' are those of the posterior with that observation (Berkenkamp et al., equation of G_n). O(S N^2) a limit.
+
+    Args:
+        safe: (S, N).
+        joint: posterior covariance (S, N, N) of each function.
+        noise_variance: (S, 1) of each function.
+    """
+    reached = ~safe.unsqueeze(-2)  # x in rows, x' in columns
+    for one, covariance, noise in zip(functions, joint, noise_variance, strict=True):
+        variance = covariance.diagonal(dim1=-2, dim2=-1)
+        gain = covariance / (variance + noise).unsqueeze(-1)  # C(x, x') / (C(x, x) + lambda)
+        left = (variance.unsqueeze(-2) - gain * covariance).clamp_min(0).sqrt()
+        half, width = (one.width * one.deviation).unsqueeze(-1), one.width.unsqueeze(-1)
+        for limit, sign in zip(one.limits, (1.0, -1.0), strict=True):
+            if math.isfinite(limit):
+                bound = one.mean.unsqueeze(-2) + sign * (gain * half - width * left)
+                reached = reached & (sign * (bound - limit) >= 0)
+    return safe & reached.any(-1)
+
+
+def maximisers(safe: Tensor, mean: Tensor, half: Tensor) -> Tensor:
+    """Safe arms whose upper bound ``mean + half`` is at least the best lower bound of a safe arm, (S, N) booleans."""
+    best = (mean - half).masked_fill(~safe, -torch.inf).amax(-1, keepdim=True)
+    return safe & (mean + half >= best)

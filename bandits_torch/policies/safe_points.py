@@ -15,9 +15,15 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices.points import ModelPoints
 from bandits_torch.policies.forgetting import ForgettingRule
-from bandits_torch.policies.limited import LimitedPolicy, NoSafeArmError, one_of
+from bandits_torch.policies.limited import (
+    LimitedPolicy,
+    Limits,
+    NoSafeArmError,
+    least_margin,
+    one_of,
+    safe_set,
+)
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
-from bandits_torch.policies.safe_sets import Limits, least_margin, safe_set
 from bandits_torch.theory.widths import Width
 
 _KEPT = 32  # of the latest points played, each of which may be played again
