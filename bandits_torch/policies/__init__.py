@@ -12,18 +12,15 @@ from bandits_torch.policies.forgetting import (
     PeriodicRestart,
     SlidingWindow,
 )
-from bandits_torch.policies.improvement import RewardImprovementPolicy
-from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.index import IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.master import Master, MasterThresholds
-from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
-from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
-from bandits_torch.policies.opkb.neural import NeuralFeatures
-from bandits_torch.policies.opkb.opkb import OPKB
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,

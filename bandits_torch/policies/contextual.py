@@ -16,8 +16,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices import ModelChoices
-from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms
-from bandits_torch.policies.choices.listed_contexts import ListedContexts
+from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms, ListedContexts
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
