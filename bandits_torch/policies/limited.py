@@ -60,7 +60,7 @@ def least_margin(functions: list[Bounded]) -> Tensor:
 
 
 class NoSafeArmError(RuntimeError):
-    """No arm (or no point found) is certainly within the limits, and the policy was told to stop then."""
+    """No arm, or no point found, is certainly within the limits, and ``when_empty`` is ``"raise"``."""
 
 
 class LimitedPolicy(Policy):
@@ -71,6 +71,8 @@ class LimitedPolicy(Policy):
 
     choices: ModelChoices
     model: OnlineModel
+    trust: str
+    when_empty: str
     _clock: int | Tensor
 
     def _set_up(
@@ -109,6 +111,14 @@ class LimitedPolicy(Policy):
     def needs_unit(self) -> str:  # type: ignore[override]
         """Limits of the reward are told in units of reward."""
         return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
+
+    def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
+        """How long the initial safe set (the argument ``name``) counts, and what is played where nothing is safe."""
+        one_of("trust", trust, "start", "always")
+        one_of("when_empty", when_empty, "likeliest", name, "raise")
+        missing = when_empty == name and initial is None
+        validation.require(not missing, name, None, f"given where when_empty is {name!r}")
+        self.trust, self.when_empty = trust, when_empty
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -168,6 +178,12 @@ class LimitedPolicy(Policy):
     def _first(self) -> Tensor:
         """Replicates that have learned nothing yet, (S, 1)."""
         return self._column(torch.as_tensor(self._clock == 0, device=self.model.noise_variance.device))
+
+    def _check_not_lost(self, lost: Tensor, what: str) -> None:
+        """NoSafeArmError for replicates that are ``lost``, (S,) booleans, if they are not to play on."""
+        if self.when_empty == "raise" and bool(lost.any()):
+            where = lost.nonzero().flatten().tolist()[:8]
+            raise NoSafeArmError(f"no {what} is certainly within the limits, in replicates {where}")
 
     def _tell(self, safe: Tensor, lost: Tensor) -> None:
         width = self._safety_of(next(iter(self.limits))).squeeze(-1)

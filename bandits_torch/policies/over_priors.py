@@ -200,13 +200,8 @@ class PriorElimination(UnknownPriorPolicy):
     ) -> None:
         super().__init__(model, width, choices=choices, search=search, seed=seed)
         self.delta, self.xi = validation.probability("delta", delta), xi
-        if noise_scale is None:
-            noise_scale = model.noise_variance.sqrt()
-        scale = validation.numbers("noise_scale", noise_scale, model.noise_variance)
-        validation.require(
-            bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
-        )
-        self._noise_scale = scale.expand(model.batch_shape)
+        usual = model.noise_variance.sqrt()
+        self._noise_scale = checked_noise_scale(noise_scale, usual).expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
         self._sides = 2 if xi == "two-sided" else 1
 
@@ -304,9 +299,8 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
 
     def followed(self) -> Tensor:
         """The member of the coming step, (S,)."""
-        return (
-            (self._factors < self._growth().unsqueeze(-1) - _ROUNDING).sum(-1).clamp(max=self.num_priors - 1)
-        )
+        passed = self._factors < self._growth().unsqueeze(-1) - _ROUNDING
+        return passed.sum(-1).clamp(max=self.num_priors - 1)
 
     def _over(self, base: UpperConfidenceBound) -> OverPriors:
         over = OptimisticOverPriors(base)
@@ -363,17 +357,13 @@ class LengthScaleBalancing(ShrinkingLengthScale):
     ) -> None:
         super().__init__(model, width, factors, shrink)
         validation.positive("lengthscale", lengthscale)
-        self.dim_of_arms, self.delta = (
-            validation.positive_integer("dim", dim),
-            validation.probability("delta", delta),
-        )
+        self.dim_of_arms = validation.positive_integer("dim", dim)
+        self.delta = validation.probability("delta", delta)
         noise = model.noise_variance
         bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
         validation.require(bool((bound >= 0).all()), "rkhs_bound", bound, "numbers >= 0")
-        scale = validation.numbers("noise_scale", noise.sqrt() if noise_scale is None else noise_scale, noise)
-        right = bool((scale.isfinite() & (scale > 0)).all())
-        validation.require(right, "noise_scale", scale, "finite and > 0")
-        self._bound, self._noise_scale = bound, scale.expand(model.batch_shape)
+        self._bound = bound
+        self._noise_scale = checked_noise_scale(noise_scale, noise.sqrt()).expand(model.batch_shape)
         self._density = (self._factors.to(noise) / lengthscale) ** dim
 
     def in_play(self) -> Tensor:
@@ -390,10 +380,8 @@ class LengthScaleBalancing(ShrinkingLengthScale):
     def learn_checked(self, observation: Observation) -> None:
         """Every member observes the reward; then the records of those in play are compared."""
         told, playing = observation.why, self.in_play()
-        at, deviation = (
-            told["prior"].unsqueeze(-1),
-            self._under(told["prior"], observation.arm, observation.time)[1],
-        )
+        at = told["prior"].unsqueeze(-1)
+        _, deviation = self._under(told["prior"], observation.arm, observation.time)
         super().learn_checked(observation)
         self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, (told["width"] * deviation).unsqueeze(-1))
@@ -419,3 +407,11 @@ class LengthScaleBalancing(ShrinkingLengthScale):
         zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
         records = {name: zeros.clone() for name in ("_rewards", "_bounds", "_plays")}
         return super()._fresh() | {"surviving": zeros == 0} | records
+
+
+def checked_noise_scale(noise_scale: float | Tensor | None, usual: Tensor) -> Tensor:
+    """R, of the dtype of ``usual``, which is taken for None; ValueError unless all are finite and > 0."""
+    scale = validation.numbers("noise_scale", usual if noise_scale is None else noise_scale, usual)
+    right = bool((scale.isfinite() & (scale > 0)).all())
+    validation.require(right, "noise_scale", scale, "finite and > 0")
+    return scale

@@ -17,7 +17,6 @@ from bandits_torch.policies.limited import (
     Bounded,
     LimitedPolicy,
     Limits,
-    NoSafeArmError,
     least_margin,
     one_of,
     safe_set,
@@ -84,16 +83,12 @@ class SafePolicy(LimitedPolicy):
             expected = (model.num_arms, tuple(model.batch_shape))
             same = found == expected and len(found[1]) <= 1
             validation.require(same, f"model of {name!r}", found, f"of arms and batch shape {expected}")
-        one_of("trust", trust, "start", "always")
-        one_of("when_empty", when_empty, "likeliest", "safe_arms", "raise")
+        self._set_fallback(trust, when_empty, "safe_arms", safe_arms)
         one_of("explore", explore, "ucb", "safeopt")
         self._set_up(
             model, outcomes, limits, (width, safety_width), lambda one: ModelArms(cast(ArmModel, one))
         )
-        self.trust, self.when_empty, self.explore = trust, when_empty, explore
-        self.safe_arms = self._checked_arms(safe_arms)
-        needed = when_empty == "safe_arms" and safe_arms is None
-        validation.require(not needed, "safe_arms", None, "given where when_empty is 'safe_arms'")
+        self.explore, self.safe_arms = explore, self._checked_arms(safe_arms)
         models = {"reward": model, **outcomes}  # with nothing observed yet
         self._scale = {name: one.marginals()[1].amax().sqrt() for name, one in models.items()}
         self._learned: dict[str, Bounded] | None = None
@@ -147,9 +142,7 @@ class SafePolicy(LimitedPolicy):
 
     def _fallback(self, functions: dict[str, Bounded], available: Tensor | None, lost: Tensor) -> Tensor:
         """Arms (S, N) to play where no arm is safe."""
-        if self.when_empty == "raise" and bool(lost.any()):
-            where = lost.nonzero().flatten().tolist()[:8]
-            raise NoSafeArmError(f"no arm is certainly within the limits, in replicates {where}")
+        self._check_not_lost(lost, "arm")
         margin = least_margin(list(functions.values()))
         if available is not None:
             margin = margin.masked_fill(~available, -torch.inf)

@@ -18,22 +18,14 @@ from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.limited import (
     LimitedPolicy,
     Limits,
-    NoSafeArmError,
     least_margin,
-    one_of,
     safe_set,
 )
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
 from bandits_torch.theory.widths import Width
 
 _KEPT = 32  # of the latest points played, each of which may be played again
-_RADII = (
-    0.3,
-    0.1,
-    0.03,
-    0.01,
-    0.003,
-)  # of the box's sides: how far around the best so far the next are drawn
+_RADII = (0.3, 0.1, 0.03, 0.01, 0.003)  # of the box's sides: how far from the best so far the next are drawn
 _PER_RADIUS = 48
 
 
@@ -99,16 +91,12 @@ class SafePointPolicy(LimitedPolicy):
             found, expected = tuple(one.batch_shape), tuple(model.batch_shape)
             same = found == expected and len(found) <= 1
             validation.require(same, f"model of {name!r}", found, f"of batch shape {expected}, () or (S,)")
-        one_of("trust", trust, "start", "always")
-        one_of("when_empty", when_empty, "likeliest", "safe_points", "raise")
+        self._set_fallback(trust, when_empty, "safe_points", safe_points)
         self.raw_samples = validation.positive_integer("raw_samples", raw_samples)
         self._seed = validation.natural("seed", seed)
         widths = (width, safety_width)
         self._set_up(model, outcomes, limits, widths, lambda one: ModelPoints(one, domain), forgetting)
-        self.trust, self.when_empty = trust, when_empty
         self.safe_points = self._checked_points(safe_points)
-        needed = when_empty == "safe_points" and safe_points is None
-        validation.require(not needed, "safe_points", None, "given where when_empty is 'safe_points'")
         self._settled: ModelPoints | None = None
 
     # -- one step --------------------------------------------------------------------------------------
@@ -124,9 +112,7 @@ class SafePointPolicy(LimitedPolicy):
         domain = self.choices.domain if available is None else available
         best, certain, share = self._searched(domain, time)
         lost = ~certain
-        if self.when_empty == "raise" and bool(lost.any()):
-            where = lost.nonzero().flatten().tolist()[:8]
-            raise NoSafeArmError(f"no point found is certainly within the limits, in replicates {where}")
+        self._check_not_lost(lost, "point found")
         if self.when_empty == "safe_points" and bool(lost.any()):
             told = domain.fix(self.safe_points.movedim(1, 0))
             index, _, _ = self._scored(told, time)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -72,23 +72,13 @@ class ContextualArms(ListedArms):
         shape = torch.broadcast_shapes(rows.shape[:-1], context.shape[:-1])
         return torch.cat([rows.expand(*shape, d), context.expand(*shape, c)], -1), step.available
 
-    @contextmanager
-    def at_step(self, rows: Tensor) -> Iterator[None]:
+    def at_step(self, rows: Tensor) -> AbstractContextManager[None]:
         """Within the block these are the inputs of the arms, without time: see ``read``."""
-        before, self._of_step = self._of_step, rows
-        try:
-            yield
-        finally:
-            self._of_step = before
+        return _with_value(self, "_of_step", rows)
 
-    @contextmanager
-    def as_chosen(self, inputs: Tensor) -> Iterator[None]:
+    def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
         """Within the block these are the inputs of what was chosen, (S, d + c), whatever the arm."""
-        before, self._of_choice = self._of_choice, inputs
-        try:
-            yield
-        finally:
-            self._of_choice = before
+        return _with_value(self, "_of_choice", inputs)
 
     def check(self, observation: Observation, *told: str) -> None:
         """See ``Choices``; the inputs of the choice, too."""
@@ -125,6 +115,17 @@ class ContextualArms(ListedArms):
         validation.require(rows is not None, "context", rows, expected)
         assert rows is not None
         return rows
+
+
+@contextmanager
+def _with_value(arms: Arms, name: str, value: Tensor) -> Iterator[None]:
+    """Within the block an attribute has this value."""
+    before = getattr(arms, name)
+    setattr(arms, name, value)
+    try:
+        yield
+    finally:
+        setattr(arms, name, before)
 
 
 def step_over(available: Any, arms: Arms) -> ArmContext:
@@ -210,23 +211,13 @@ class ListedContexts(ModelArms):
         validation.require(listed, name, context, f"one of the {len(self.contexts)} contexts given")
         return found.to(torch.uint8).argmax(-1).expand(self.replicates)
 
-    @contextmanager
-    def at_step(self, rows: Tensor) -> Iterator[None]:
+    def at_step(self, rows: Tensor) -> AbstractContextManager[None]:
         """Within the block the context has this number, (S,): see ``read``."""
-        before, self._of_step = self._of_step, rows
-        try:
-            yield
-        finally:
-            self._of_step = before
+        return _with_value(self, "_of_step", rows)
 
-    @contextmanager
-    def as_chosen(self, inputs: Tensor) -> Iterator[None]:
+    def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
         """Within the block the context is that of what was chosen, whose inputs these are, (S, d + c)."""
-        before, self._of_choice = self._of_choice, self._number_in(inputs)
-        try:
-            yield
-        finally:
-            self._of_choice = before
+        return _with_value(self, "_of_choice", self._number_in(inputs))
 
     def _number_in(self, inputs: Tensor) -> Tensor:
         return self._number("why['inputs']", inputs.to(self.contexts)[..., self.arms.shape[-1] :])

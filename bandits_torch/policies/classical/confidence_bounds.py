@@ -177,10 +177,8 @@ class GLRKLUCB(ArmPolicy):
         reward_range: Range | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        T, N = (
-            validation.positive_integer("horizon", horizon),
-            validation.positive_integer("num_arms", num_arms),
-        )
+        T = validation.positive_integer("horizon", horizon)
+        N = validation.positive_integer("num_arms", num_arms)
         usual = min(0.1, math.sqrt(N * math.log(T) / T))
         self.delta = min(0.5, 1 / math.sqrt(T)) if delta is None else validation.probability("delta", delta)
         self.exploration = usual if exploration is None else validation.share("exploration", exploration)

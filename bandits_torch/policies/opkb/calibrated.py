@@ -144,10 +144,8 @@ class CalibratedOPKB(Policy):
         validation.require(len(shape) == 1, "model.batch_shape", shape, "(S,), replicates alone")
         validation.require(not model.drifts, "model", model, "one whose kernel has no time part")
         self.price, self.first = validation.positive("price", price), validation.positive("first", first)
-        self.width, self.growth = (
-            validation.non_negative("width", width),
-            validation.positive("growth", growth),
-        )
+        self.width = validation.non_negative("width", width)
+        self.growth = validation.positive("growth", growth)
         validation.require(growth > 1, "growth", growth, "a number > 1")
         self.design = validation.non_negative("design", design)
         self.model, self.replicates, self.num_arms = model, shape[0], model.num_arms
