@@ -116,11 +116,11 @@ class ContextualPolicy(IndexPolicy):
         """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""
         with super().expecting(time) as expect:
 
-            def told(pending: Pending) -> None:
+            def expect_in_context(pending: Pending) -> None:
                 with self.choices.as_chosen(pending.why[INPUTS]):
                     expect(pending)
 
-            yield told
+            yield expect_in_context
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor | ArmContext | None = None) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What an index policy forgets, and when. Each rule is small: the model knows how to forget, the rule knows when."""
+"""What an index policy forgets, and when: the model knows how to forget, the rule knows when."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ForgettingRule(Described, HasState):
         """The model's hyperparameters have changed in the replicates with ``where`` (S,) True."""
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What of a step is worth keeping, (S,) each."""
+        """What to record of a step, (S,) each."""
         return {}
 
 
@@ -210,7 +210,7 @@ class LikelihoodWindow(SlidingWindow):
         self.margin = validation.non_negative("margin", margin)
 
     def check(self, model: OnlineModel) -> None:
-        """As a window; and the model must be one whose prior the scores can be told from."""
+        """As for ``SlidingWindow``; the model must also be one that ``WindowDensities`` can score."""
         validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
         super().check(model)
 
@@ -259,7 +259,7 @@ class LikelihoodWindow(SlidingWindow):
         return self._densities.densities.sum(-2)
 
     def _grow(self, model: OnlineModel, due: Tensor) -> None:
-        """Learn anew what replicates hold whose window has outgrown it."""
+        """Where the window is now longer than what the model holds, let the model learn the whole window again."""
         record = self._densities
         age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest of those that are held
         wanted = record.held & (age <= self.length.unsqueeze(-1))
@@ -273,7 +273,7 @@ class LikelihoodWindow(SlidingWindow):
 
     @torch.no_grad()
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
-        """Score the record anew in these replicates."""
+        """Score the record again in these replicates."""
         self._densities.rescore(model, where.reshape(model.batch_shape))
 
     def trace(self) -> dict[str, Tensor | float]:

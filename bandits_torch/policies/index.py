@@ -58,7 +58,7 @@ class IndexPolicy(Policy):
     acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
     """
 
-    told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
+    needed: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class IndexPolicy(Policy):
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
-        """The model conditions on pending pulls, and the width stays that of what has been learned.
+        """The model conditions on pending pulls; the width counts only what has been learned.
 
         Acquisitions that draw (``is_draw``: Thompson sampling) take the model as it is, and another draw for each.
         """
@@ -148,8 +148,8 @@ class IndexPolicy(Policy):
 
     def _learn_noisy(self, observation: Observation) -> None:
         """A reward with a noise variance of its own, by a model that takes it and forgets nothing."""
-        told = observation
-        self.choices.observe_noisy(told.arm, told.reward, told.time, cast(Tensor, told.noise_variance))
+        noise = cast(Tensor, observation.noise_variance)
+        self.choices.observe_noisy(observation.arm, observation.reward, observation.time, noise)
         self._clock = self._clock + 1
 
     def learn_checked(self, observation: Observation) -> None:
@@ -184,7 +184,7 @@ class IndexPolicy(Policy):
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
-        """Whether the model tells of the past, and of all that was learned nothing is forgotten or counts less."""
+        """Whether the model predicts the past, and every observation is still held with its full weight."""
         held = (self.model.num_observations == self._clock) & (self._restarts == 0)
         return self.model.tells_past and bool(held.all())
 
@@ -194,7 +194,7 @@ class IndexPolicy(Policy):
         return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The width used, the number of restarts so far, what the forgetting rule tells, and what the model does."""
+        """The width used, the number of restarts so far, and the traces of the forgetting rule and the model."""
         trace: dict[str, Tensor | float] = {"restarts": self._restarts, **self.forgetting.trace()}
         if self._width is not None:
             trace["width"] = self._width

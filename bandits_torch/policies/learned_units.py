@@ -1,4 +1,4 @@
-"""What is learned on line of units: the origin and the unit of rewards, the scale of each member, the unit of time."""
+"""Units that are learned on line: origin and unit of rewards, the scale of each member, and the unit of time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HELD = 5  # first rewards, of which the median is the origin
 
 
 class RewardFrame(Described, HasState):
-    """Rewards as y' = (y - o) / u, with an origin o and a unit u of their own in every replicate.
+    """Rewards as y' = (y - o) / u, with an origin o and a unit u for each replicate.
 
     The origin is the first reward, and the unit the least power of two above the first difference from it that is not 0
     (1 until then), so that numbers within are near 1 whatever the unit of rewards, and the same, bit for bit, when
@@ -220,7 +220,7 @@ class MemberScale(Described, HasState):
     _scale: Tensor | None = None
 
     def state_changed(self) -> None:
-        """Of another state the scale is another."""
+        """The scale is computed again from the new state."""
         self._scale = None
 
     def _scale_now(self) -> Tensor:
@@ -266,7 +266,7 @@ class MemberScale(Described, HasState):
         return constant - (dof + 1) * _log_hypot(residual / (dof * spread).sqrt())
 
     def _vague(self, residual: Tensor, variance: Tensor) -> Tensor:
-        """The density of a member that knows no scale beside members that do: Cauchy's, of ten times their unit."""
+        """The density of a member without a scale, among members with one: a Cauchy density of ten times their unit."""
         width = 10.0 * variance.sqrt()
         return -(math.pi * width).log() - 2 * _log_hypot(residual / width)
 

@@ -1,4 +1,4 @@
-"""What policies within limits share: which arms or points are certainly within them, and how all models learn.
+"""The common part of policies within limits: which arms or points are certainly within them, and how models learn.
 
 A bound is a posterior mean plus or minus ``width`` posterior standard deviations, and there is no Lipschitz constant:
 Berkenkamp, Krause & Schoellig 2016/2021 (GP-SafeOpt), after Sui et al. 2015.
@@ -66,7 +66,7 @@ class NoSafeArmError(RuntimeError):
 class LimitedPolicy(Policy):
     """A reward and measured outcomes with a model each, and limits on some of them.
 
-    ``_set_up`` takes them, ``learn`` teaches every model its own. What is chosen, a subclass says.
+    ``_set_up`` takes them, and ``learn`` gives every model its own measurements. A subclass defines ``choose``.
     """
 
     choices: ModelChoices
@@ -95,11 +95,11 @@ class LimitedPolicy(Policy):
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
         self.dim = self.choices.dim
         self.outcome_names = tuple(self.outcomes)
-        models, told = {"reward": model, **self.outcomes}, dict(forgetting or {})
-        for name, rule in told.items():
+        models, given = {"reward": model, **self.outcomes}, dict(forgetting or {})
+        for name, rule in given.items():
             validation.require(name in models, "forgetting", name, f"rules of {tuple(models)}")
             validation.instance("forgetting", rule, ForgettingRule, "ForgettingRules by name")
-        rules = {name: told.get(name, KeepEverything()).begin(one) for name, one in models.items()}
+        rules = {name: given.get(name, KeepEverything()).begin(one) for name, one in models.items()}
         self._rules = list(rules.values())
         width, self.safety_width = widths
         self.width = width.bind(model, self._rules[0])
@@ -109,7 +109,7 @@ class LimitedPolicy(Policy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Limits of the reward are told in units of reward."""
+        """Not empty where the reward has limits, which are in units of reward."""
         return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
 
     def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
@@ -124,7 +124,7 @@ class LimitedPolicy(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Every model learns its own; ValueError, with nothing changed, without an outcome for each."""
+        """Every model learns its measurement. ValueError, with nothing changed, unless there is one for each."""
         measured = observation.outcomes
         self.choices.check(replace(observation, outcomes=None))
         shape = (self.replicates, len(self.outcome_names))

@@ -1,4 +1,4 @@
-"""Policies for an unknown prior: UCB over candidate priors or length-scales, and what is done about the wrong ones."""
+"""Policies for an unknown prior: UCB over candidate priors or length-scales, and how wrong candidates are dropped."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class UnknownPriorPolicy(Policy):
     Raises ValueError for a model of another kind or batch shape.
     """
 
-    told: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
+    needed: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward."""
-        self.choices.check(observation, *self.told)
+        self.choices.check(observation, *self.needed)
         self.learn_checked(observation)
 
     def learn_checked(self, observation: Observation) -> None:
@@ -202,7 +202,7 @@ class PriorElimination(UnknownPriorPolicy):
         self.delta, self.xi = validation.probability("delta", delta), xi
         usual = model.noise_variance.sqrt()
         self._noise_scale = checked_noise_scale(noise_scale, usual).expand(model.batch_shape)
-        elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
+        elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
         self._sides = 2 if xi == "two-sided" else 1
 
     _JUDGED = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")
@@ -228,10 +228,10 @@ class PriorElimination(UnknownPriorPolicy):
 
     def learn_checked(self, observation: Observation) -> None:
         """Every prior observes the reward; then the prior played is judged by what it had predicted."""
-        told = observation.why
-        mean, deviation = self._under(told["prior"], observation.arm, observation.time)
+        why = observation.why
+        mean, deviation = self._under(why["prior"], observation.arm, observation.time)
         super().learn_checked(observation)
-        error, bound = observation.reward.to(mean) - mean, told["width"] * deviation
+        error, bound = observation.reward.to(mean) - mean, why["width"] * deviation
         at = self._prior.unsqueeze(-1)
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
@@ -260,11 +260,11 @@ class PriorElimination(UnknownPriorPolicy):
         return torch.zeros_like(self._prior)
 
     def refitted(self, where: Tensor) -> None:
-        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True: every prior is
-        back, its record empty, since they are others than those that were judged."""
+        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True. The records
+        belong to other priors, so all priors come back, with empty records."""
         self._renew(where, *self._JUDGED)
 
-    told = ("prior", "width")
+    needed = ("prior", "width")
 
 
 class ShrinkingLengthScale(UnknownPriorPolicy):
@@ -340,7 +340,7 @@ class LengthScaleBalancing(ShrinkingLengthScale):
     0 < ``delta`` < 1.
     """
 
-    told = ("prior", "width")
+    needed = ("prior", "width")
 
     def __init__(
         self,
@@ -379,12 +379,12 @@ class LengthScaleBalancing(ShrinkingLengthScale):
 
     def learn_checked(self, observation: Observation) -> None:
         """Every member observes the reward; then the records of those in play are compared."""
-        told, playing = observation.why, self.in_play()
-        at = told["prior"].unsqueeze(-1)
-        _, deviation = self._under(told["prior"], observation.arm, observation.time)
+        why, playing = observation.why, self.in_play()
+        at = why["prior"].unsqueeze(-1)
+        _, deviation = self._under(why["prior"], observation.arm, observation.time)
         super().learn_checked(observation)
         self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
-        self._bounds.scatter_add_(-1, at, (told["width"] * deviation).unsqueeze(-1))
+        self._bounds.scatter_add_(-1, at, (why["width"] * deviation).unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
         xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, 2)
         plays = self._plays.clamp_min(1.0)

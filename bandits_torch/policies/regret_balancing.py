@@ -64,7 +64,9 @@ class RegretBalancing(Policy):
         each = [policy.model.noise_variance.sqrt().expand(self.replicates) for policy in self.policies]
         usual = torch.stack(each, -1)
         self._noise_scale = checked_noise_scale(noise_scale, usual).expand_as(usual)
-        elimination_xi(1, len(self.policies), self._noise_scale, self.delta, xi)  # is there such a form?
+        elimination_xi(
+            1, len(self.policies), self._noise_scale, self.delta, xi
+        )  # ValueError for another ``xi``
         self._begin()
 
     # Of each policy's choices, with what was learned alone: where pulls are pending.

@@ -1,4 +1,4 @@
-"""Policies that play only where what is measured stays within limits, with high probability."""
+"""A policy that plays only arms whose measurements stay within limits, with high probability."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class SafePolicy(LimitedPolicy):
 
     Args:
         model: of the reward, an ``ArmModel`` of batch shape () or (S,).
-        outcomes: models of what is measured beside it, by name, of the same arms and batch shape.
+        outcomes: models of the other measurements, by name, of the same arms and batch shape.
         limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
         width: of the reward's bounds in choosing.
         safety_width: w_t; ``PosteriorSafetyWidth`` has the theorem.
         safe_arms: (N,) or (S, N) booleans, an initial safe set S_0. It is part of S_t before the first reward
-            (``trust="start"``), or always (``trust="always"``: somebody vouches for it).
+            (``trust="start"``), or always (``trust="always"``: it is known to be safe).
         when_empty: what is played when S_t is empty: ``"likeliest"``, the arm with the most posterior deviations to its
             nearest limit; ``"safe_arms"``, the best of those by upper bound, whatever the models say of them; or
             ``"raise"``, ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
@@ -122,7 +122,7 @@ class SafePolicy(LimitedPolicy):
         return Choice(arm, {"index": index, "certain": ~lost})
 
     def safe_set(self, time: float) -> Tensor:
-        """S_t, (S, N) booleans: arms within all limits by the bounds at ``time``, without those vouched for."""
+        """S_t, (S, N) booleans: arms within all limits by the bounds at ``time``, without the initial safe set."""
         with torch.no_grad():
             return safe_set(list(self._functions(time).values()))
 
@@ -135,7 +135,7 @@ class SafePolicy(LimitedPolicy):
         return functions
 
     def _vouched(self) -> Tensor:
-        """Arms that are safe because somebody says so, (S, N)."""
+        """Arms of the initial safe set, where it counts now, (S, N)."""
         if self.trust == "always":
             return self.safe_arms
         return self.safe_arms & self._first()
@@ -147,8 +147,8 @@ class SafePolicy(LimitedPolicy):
         if available is not None:
             margin = margin.masked_fill(~available, -torch.inf)
         if self.when_empty == "safe_arms":
-            told = self.safe_arms if available is None else self.safe_arms & available
-            margin = torch.where(told.any(-1, keepdim=True), told.to(margin), margin)
+            initial = self.safe_arms if available is None else self.safe_arms & available
+            margin = torch.where(initial.any(-1, keepdim=True), initial.to(margin), margin)
         return margin == margin.amax(-1, keepdim=True)
 
     def _worth_a_look(
@@ -165,8 +165,8 @@ class SafePolicy(LimitedPolicy):
         shape = (self.replicates, self.num_arms, self.num_arms)
         joint = [model.joint(time)[1].reshape(shape) for model in models]
         noise = [self._column(model.noise_variance) for model in models]
-        telling = expanders(safe, list(functions.values()), joint, noise)
-        return played & (maximisers(played, mean, half) | telling)
+        expanding = expanders(safe, list(functions.values()), joint, noise)
+        return played & (maximisers(played, mean, half) | expanding)
 
     def _uncertainty(self, functions: dict[str, Bounded], deviation: Tensor) -> Tensor:
         """The widest of an arm's bounds, in prior standard deviations, (S, N)."""

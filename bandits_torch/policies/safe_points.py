@@ -1,4 +1,4 @@
-"""Points of a domain that are played only where what is measured stays within limits, with high probability."""
+"""A policy that plays only points whose measurements stay within limits, with high probability."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SafePointPolicy(LimitedPolicy):
 
     Args:
         model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
-        outcomes: models of what is measured beside it, by name, alike.
+        outcomes: models of the other measurements, by name, of the same kind.
         limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
         domain: where points are played.
         width: of the reward's bounds in choosing.
@@ -58,8 +58,8 @@ class SafePointPolicy(LimitedPolicy):
     Cost: that of the models' predictions at ``raw_samples`` + 270 points, O(n^2) each. ``trace``: safe, the share of
     Sobol points within the limits, fallback, safety_width.
 
-    Source: as ``SafePolicy``; the search is ours. Raises ValueError as it does, for a domain of another dimension, and
-    ``safe_points`` outside of it.
+    Source: as for ``SafePolicy``; the search is ours. Raises ValueError as ``SafePolicy`` does, for a domain of another
+    dimension, and for ``safe_points`` outside of the domain.
     """
 
     model: OnlineGP
@@ -114,10 +114,10 @@ class SafePointPolicy(LimitedPolicy):
         lost = ~certain
         self._check_not_lost(lost, "point found")
         if self.when_empty == "safe_points" and bool(lost.any()):
-            told = domain.fix(self.safe_points.movedim(1, 0))
-            index, _, _ = self._scored(told, time)
-            index = index.masked_fill(~domain.contains(told).mT, torch.finfo(index.dtype).min)
-            best = torch.where(lost.unsqueeze(-1), _taken(told, index.argmax(-1)), best)
+            initial = domain.fix(self.safe_points.movedim(1, 0))
+            index, _, _ = self._scored(initial, time)
+            index = index.masked_fill(~domain.contains(initial).mT, torch.finfo(index.dtype).min)
+            best = torch.where(lost.unsqueeze(-1), _taken(initial, index.argmax(-1)), best)
         self._tell(share, lost)
         index, _, _ = self._scored(best.unsqueeze(0), time)
         return Choice(best, {"index": index.squeeze(-1), "certain": ~lost})
@@ -127,10 +127,10 @@ class SafePointPolicy(LimitedPolicy):
         seed = (1_000_003 * self._seed + self.choices.steps) % 2**31
         S, low, high = self.replicates, *domain.bounds
         raw = domain.fix(domain.sample(self.raw_samples, seed).unsqueeze(1).repeat(1, S, 1))
-        told = domain.fix(self.safe_points.movedim(1, 0))
-        X = torch.cat([raw, told, domain.fix(self._played.movedim(1, 0))])
+        initial = domain.fix(self.safe_points.movedim(1, 0))
+        X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
         vouched = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
-        vouched[:, len(raw) : len(raw) + len(told)] = self._first() | (self.trust == "always")
+        vouched[:, len(raw) : len(raw) + len(initial)] = self._first() | (self.trust == "always")
         inside = domain.contains(X).mT
         generator = torch.Generator().manual_seed(seed)
         share, best, kept = None, X[0], vouched[:, 0]
@@ -168,7 +168,7 @@ class SafePointPolicy(LimitedPolicy):
 
     @torch.no_grad()
     def within_limits(self, time: float, points: Tensor) -> Tensor:
-        """Which points (n, d) are within all limits by the bounds at ``time``, without those vouched for: (S, n)."""
+        """Which points (n, d) are within all limits by the bounds at ``time``, without the initial safe set: (S, n)."""
         return self._scored(points.unsqueeze(1).expand(-1, self.replicates, -1), time)[1]
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Rules that drop the observations that tell least of what is to come, with a bound or a budget on what is lost."""
+"""Rules that drop the observations of least influence on later predictions, within a bound or a budget on the loss."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Dropping(ForgettingRule):
 
 
 class StaleObservations(_Dropping):
-    """Drops the oldest observations of an ``OnlineGP`` under exponential forgetting once they tell nothing any more.
+    """Drops the oldest observations of an ``OnlineGP`` under exponential forgetting once they carry no information.
 
     Every ``every`` observations the oldest ``every`` are tried, and dropped where both accounts below stay within
     ``tolerance``. The rule keeps two numbers, L and B, for which at all points x and all times t from the latest
@@ -73,13 +73,13 @@ class StaleObservations(_Dropping):
     Args:
         tolerance: of L and of B.
         every: observations that are tried together.
-        capacity: at most so many are held, whatever they still tell; the accounts then exceed ``tolerance``, and
+        capacity: at most so many are held, whatever their influence; the accounts then exceed ``tolerance``, and
             ``trace`` says so. None: no such limit.
 
     Cost: O(n^2) an observation on average, n observations held. ``trace``: dropped, stale_mean (L), stale_variance
     (B).
 
-    A refit changes what dropped observations would tell: the accounts begin anew then and hold for the new
+    A refit changes the influence of dropped observations: the accounts then start again from 0 and hold for the new
     hyperparameters over what was held. Rewards that come late are learned, but the bound does not cover them.
 
     Source: derived here. Raises ValueError for numbers out of range, a ``capacity`` below ``every``, and for a model
@@ -145,7 +145,7 @@ class StaleObservations(_Dropping):
             model.forget(self.every, where=None if bool(due.all()) else due)
 
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
-        """The accounts begin anew."""
+        """The accounts start again from 0."""
         mask = where.reshape(self.since.shape)
         self.mean, self.variance = self.mean.masked_fill(mask, 0.0), self.variance.masked_fill(mask, 0.0)
 
@@ -159,7 +159,7 @@ class StaleObservations(_Dropping):
 
 
 class WassersteinForgetting(_Dropping):
-    """Drops the observations of an ``OnlineGP`` with the least part in all predictions to come (W-DBO).
+    """Drops the observations of an ``OnlineGP`` of least influence on all later predictions (W-DBO).
 
     The budget b is 1 at first. With R_i the ``relevance`` of observation i, a ratio of integrated 2-Wasserstein
     distances, after each observation
@@ -167,12 +167,12 @@ class WassersteinForgetting(_Dropping):
         b <- b (1 + alpha)^{tau / l_T},
         while more than 2 are held and 1 + min R < b: drop the observation of least R, b <- b / (1 + min R),
 
-    tau the time that has gone by and l_T the length-scale over time. So what is lost in a time l_T is at most the
-    factor 1 + alpha, in the sense of those distances. There is no bound on a single prediction: ``StaleObservations``
-    has one, and holds more. The integrals over space are over all of R^d, as in the paper's approximation.
+    tau the time since the observation before and l_T the length-scale over time. So the loss in a time l_T is at most
+    the factor 1 + alpha in those distances. There is no bound on a single prediction: ``StaleObservations`` has one,
+    and holds more. The integrals over space are over all of R^d, as in the paper's approximation.
 
     Args:
-        alpha: what may be lost in a length-scale over time.
+        alpha: the loss allowed in a length-scale over time.
         capacity: at most so many are held, whatever the budget; None: no such limit.
 
     Cost: O(n^3) an observation and one more for each that is dropped. ``trace``: dropped, budget.

@@ -16,7 +16,7 @@ from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, 
 
 
 class WrappingPolicy(Policy):
-    """A policy around ``policy``, which chooses; what is learned, and all that differs, is the subclass's."""
+    """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
 
     _parts = ("policy",)
     policy: Policy
@@ -56,21 +56,21 @@ class WrappingPolicy(Policy):
             yield expect
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """What the policy inside believes, if it tells: mean and variance, (S, N) each."""
+        """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""
         return self.policy.marginals(time, points)  # type: ignore[attr-defined]
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What the policy inside tells."""
+        """The trace of the policy inside."""
         return self.policy.trace()
 
 
 class CentredPolicy(WrappingPolicy):
     """The policy inside learns reward - ``prior_mean``: exact for a policy over rewards of prior mean zero.
 
-    One number for all arms, since a policy that is told differences alone cannot tell which arm's mean it was.
+    It is one number for all arms: a policy that sees only differences cannot know which arm's mean was subtracted.
 
     Args:
-        policy: over arms; it chooses, and learns the difference.
+        policy: over arms; it chooses, and learns the differences.
         prior_mean: in units of reward.
 
     Source: no paper's, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no finite number.
@@ -87,7 +87,7 @@ class CentredPolicy(WrappingPolicy):
         self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """What the policy inside believes, if it tells, and the prior mean."""
+        """``marginals`` of the policy inside, shifted by the prior mean."""
         mean, variance = super().marginals(time, points)
         return mean + self.prior_mean, variance
 
@@ -96,12 +96,12 @@ class StandardisedPolicy(WrappingPolicy):
     """The policy inside learns (reward - ``offset``) / ``scale``, the mean and standard deviation of the first rewards.
 
     After rewards number 1, 2, 4, ..., ``warm_up`` the two are computed anew from all rewards so far, and the policy is
-    reset and learns those again in the new unit; then they stay. So what it believes is at every moment exactly that of
-    a policy built with the prior mean offset + scale m, the covariance scale^2 k and the noise variance scale^2 lambda
-    (m, k, lambda its own), told of the rewards as they are, and choices do not depend on unit and origin of rewards.
-    While all rewards are equal, ``scale`` is 1. Each replicate has its own.
+    reset and learns those again in the new unit; after that both stay. With m, k and lambda the prior mean, covariance
+    and noise variance of the policy, its belief is always exactly that of a policy with prior mean offset + scale m,
+    covariance scale^2 k and noise variance scale^2 lambda that learns the rewards as they are. So choices do not depend
+    on the unit and the origin of rewards. While all rewards are equal, ``scale`` is 1. Replicates differ in both.
 
-    A level or spread that changes later is not followed: take ``recipes.auto``, which learns both for good.
+    A level or spread that changes later is not followed: ``recipes.auto`` follows both.
 
     Args:
         policy: any that learns an observation anew after ``reset`` in another unit. Those that cannot say why
@@ -142,11 +142,11 @@ class StandardisedPolicy(WrappingPolicy):
         return {"offset": offset, "scale": torch.ones_like(offset), "_told": [], "_count": 0}
 
     def state_changed(self) -> None:
-        """Observations are observations again."""
+        """Make observations of the mappings in a loaded state."""
         self._told = [one if isinstance(one, Observation) else Observation(**one) for one in self._told]
 
     def _restarted(self, where: Tensor | None) -> None:
-        """With all replicates the unit is learned anew, with some it stays."""
+        """If all replicates restart, the unit is learned anew; if only some do, it stays."""
         if where is None or bool(where.all()):
             self._begin()
         else:
@@ -158,23 +158,23 @@ class StandardisedPolicy(WrappingPolicy):
         fits = reward.shape == (self.replicates,)
         validation.shape_is("reward", reward, fits, f"({self.replicates},)")
         count = self._count + 1
-        told = []
+        first = []
         if count <= self.warm_up:
             validation.rewards("reward", reward)
-            told = [*self._told, observation]
-        if told and (count & (count - 1) == 0 or count == self.warm_up):
-            self._learn_anew(told)
+            first = [*self._told, observation]
+        if first and (count & (count - 1) == 0 or count == self.warm_up):
+            self._learn_anew(first)
         else:
             self.policy.learn(_standard(observation, self.offset, self.scale))
-        self._count, self._told = count, told if count < self.warm_up else []
+        self._count, self._told = count, first if count < self.warm_up else []
 
-    def _learn_anew(self, told: list[Observation]) -> None:
+    def _learn_anew(self, observations: list[Observation]) -> None:
         """Learn all of these in the unit that follows from them; nothing is changed where one is refused."""
-        offset, scale = _unit_of(torch.stack([one.reward.double() for one in told]))
+        offset, scale = _unit_of(torch.stack([one.reward.double() for one in observations]))
         before = self.policy.state_dict()
         try:
             self.policy.reset()
-            for one in told:
+            for one in observations:
                 self.policy.learn(_standard(one, offset, scale))
         except Exception:
             self.policy.load_state_dict(before)
@@ -182,13 +182,13 @@ class StandardisedPolicy(WrappingPolicy):
         self.offset, self.scale = offset, scale
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance in units of reward, (S, N) each, of what the policy inside tells them of."""
+        """Posterior mean and variance in units of reward, (S, N) each, if the policy inside has ``marginals``."""
         mean, variance = super().marginals(time, points)
         offset, scale = self.offset.to(mean).unsqueeze(-1), self.scale.to(mean).unsqueeze(-1)
         return offset + scale * mean, scale.square() * variance
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What the policy inside tells, ``offset`` and ``scale``."""
+        """The trace of the policy inside, ``offset`` and ``scale``."""
         return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
 
 
@@ -208,15 +208,16 @@ def _standard(observation: Observation, offset: Tensor, scale: Tensor) -> Observ
 
 
 class DoublingTrick(WrappingPolicy):
-    """Anytime play: phase k = 0, 1, ... is a new policy, told the horizon T_k = ``first`` 2^k, for T_k observations.
+    """Anytime play: phase k = 0, 1, ... is a new policy for the horizon T_k = ``first`` 2^k, played T_k times.
 
-    At the end of a phase all it learned is forgotten. If the policy's regret is at most c T^a for every horizon T it is
-    told, that of the phases together is at most
+    At the end of a phase all it learned is forgotten. If the regret of the policy for a horizon T is at most c T^a for
+    every T, the regret of all phases together is at most
 
         c 2^a / (2^a - 1) (T + first)^a    after T steps:
 
     3.4 times as much for a = 1/2, 2.5 times for a = 3/4 (the trick keeps polynomial bounds, not logarithmic ones). That
-    holds for any reward functions, changing ones too, with the bound of the whole run's change told to every phase.
+    holds for any reward functions. If they change, build the policy of every phase with the bound on the change of the
+    whole run.
 
     A reward of a choice made in an earlier phase is ignored: the phase's end has forgotten it already.
 
@@ -229,8 +230,8 @@ class DoublingTrick(WrappingPolicy):
     Cost: that of the policies, made anew log2(T / ``first``) times.
 
     Source: Auer, Cesa-Bianchi, Freund & Schapire 2002; Besson & Kaufmann 2018 (arXiv 1803.06971), the geometric trick.
-    Raises ValueError for a ``base`` that is no function or makes no
-    policy, or others in number of arms or replicates than before, and a ``first`` below 1.
+    Raises ValueError for a ``base`` that is no function, makes no policy, or makes one with other numbers of arms or
+    replicates than before, and for a ``first`` below 1.
     """
 
     def __init__(self, base: Callable[[int], Policy], *, first: int = 64) -> None:
@@ -283,7 +284,7 @@ class DoublingTrick(WrappingPolicy):
             self._begin_phase(self.phase + 1)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What the phase's policy tells, and the number of the ``phase``."""
+        """The trace of the phase's policy, and the number of the ``phase``."""
         return self.policy.trace() | {"phase": float(self.phase)}
 
     phase: int

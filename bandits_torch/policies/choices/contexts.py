@@ -25,9 +25,9 @@ INPUTS = "inputs"  # in ``Choice.why``
 class ContextualArms(ListedArms):
     """Arms given by features, with a context of c numbers at every step, for a model over d + c inputs and time.
 
-    A choice is told with the inputs that its arm had, features and context, (S, d + c), so that a reward is learned
-    with those of its own question, however late. Whoever chooses or learns says which they are by ``at_step`` and
-    ``as_chosen``; outside of both there is no context, and asking for inputs is a ValueError (unless c = 0).
+    A choice carries the inputs that its arm had, features and context, (S, d + c), so that a reward is learned with the
+    inputs of its choice, however late. The policy sets them by ``at_step`` when it chooses and ``as_chosen`` when it
+    learns; outside of both there is no context, and asking for inputs is a ValueError (unless c = 0).
 
     Args:
         model: an ``OnlineModel`` over d + c inputs, or one more, with the time the last; batch shape () or (S,).
@@ -80,9 +80,9 @@ class ContextualArms(ListedArms):
         """Within the block these are the inputs of what was chosen, (S, d + c), whatever the arm."""
         return _with_value(self, "_of_choice", inputs)
 
-    def check(self, observation: Observation, *told: str) -> None:
+    def check(self, observation: Observation, *needed: str) -> None:
         """See ``Choices``; the inputs of the choice, too."""
-        super().check(observation, *told)
+        super().check(observation, *needed)
         check_inputs(observation, (self.replicates, self._told))
 
     # -- inputs ----------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class ListedContexts(ModelArms):
     """N arms whose steps come with one of M contexts, for an ``ArmModel`` over the N M pairs of both.
 
     Every pair has its marginals in the model, so a step costs what one of N M arms costs, however many observations
-    there are. Beside that like ``ContextualArms``, with ``at_step``, ``as_chosen`` and what ``choose`` is told.
+    there are. Otherwise it is like ``ContextualArms``, with the same ``at_step``, ``as_chosen`` and ``read``.
 
     Args:
         model: over the pairs, in the order of ``pairs_of``.
@@ -222,9 +222,9 @@ class ListedContexts(ModelArms):
     def _number_in(self, inputs: Tensor) -> Tensor:
         return self._number("why['inputs']", inputs.to(self.contexts)[..., self.arms.shape[-1] :])
 
-    def check(self, observation: Observation, *told: str) -> None:
+    def check(self, observation: Observation, *needed: str) -> None:
         """See ``Choices``; the context of the choice, too."""
-        super().check(observation, *told)
+        super().check(observation, *needed)
         self._number_in(check_inputs(observation, (self.replicates, self._pairs.shape[-1])))
 
     # -- pairs -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""ADA-OPKB without tuning: changes are detected on residuals, and every scale is that of the Gaussian process."""
+"""ADA-OPKB without tuning: changes are detected on residuals, and the Gaussian process gives every scale."""
 
 from __future__ import annotations
 

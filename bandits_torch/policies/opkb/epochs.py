@@ -58,7 +58,7 @@ class Epoch(HasState):
         return min([i.end for i in self.active] + [i.start for i in self.pending])
 
     def state_changed(self) -> None:
-        """Intervals are intervals again."""
+        """Make intervals of the mappings in a loaded state."""
         for name in ("pending", "active"):
             each = getattr(self, name)
             setattr(self, name, [one if isinstance(one, Interval) else Interval(**one) for one in each])
@@ -83,10 +83,10 @@ class Epoch(HasState):
 class RewardUnits(HasState):
     """Rewards y become (y - centre) / scale, for each replicate.
 
-    Told: centre 0 and a given scale. Learnt (``"warm-up"``): block 0 of an epoch plays the optimal design whatever the
-    rewards are, so it is the warm-up and costs nothing. When it ends, the centre is the mean of all rewards since
-    the last reset, the scale their largest distance from it; both stay until the next epoch. Later rewards may exceed
-    what was seen, so |y| <= 1 holds of the past alone.
+    With a number as scale, the centre is 0. Learnt (``"warm-up"``): block 0 of an epoch plays the optimal design
+    whatever the rewards are, so it is the warm-up and costs nothing. When it ends, the centre is the mean of all
+    rewards since the last reset, the scale their largest distance from it; both stay until the next epoch. Later
+    rewards may exceed what was seen, so |y| <= 1 holds only for the past.
 
     Args:
         scale: a number > 0, or ``"warm-up"``.

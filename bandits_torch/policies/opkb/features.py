@@ -28,7 +28,7 @@ class FeatureSource(Described, ABC):
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
         """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each.
 
-        Features that did not change are told by the very tensor of ``initial``: nothing is then designed anew.
+        Features that did not change are returned as the same tensor as by ``initial``: the designs are then kept.
         """
 
 
@@ -60,7 +60,7 @@ class FixedFeatures(FeatureSource):
         return self._of_replicate[replicate]
 
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi, (N, p): nothing is learnt."""
+        """phi, (N, p), unchanged."""
         return self.initial(replicate)
 
 
