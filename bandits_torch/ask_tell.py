@@ -19,8 +19,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
-from bandits_torch.policies.standardised import StandardisedPolicy
-from bandits_torch.policies.wrapping import WrappingPolicy
+from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
 

@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmContext, AskTell, Domain, recipes
-from bandits_torch.policies.centred import CentredPolicy
+from bandits_torch.policies.wrapping import CentredPolicy
 
 ARMS = torch.linspace(0, 1, 5).double().unsqueeze(-1)
 CONTEXTS = torch.tensor([[0.1], [0.5], [0.9]]).double()

@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, Domain, recipes
-from bandits_torch.policies.doubling import DoublingTrick
+from bandits_torch.policies.wrapping import DoublingTrick
 from tests.reference import all_recipes
 
 DOMAIN = Domain(torch.tensor([[0.0], [1.0]]).double())

@@ -11,7 +11,7 @@ from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.counted import as_gaussian, in_rewards
-from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.policy_files import load_policy, save_policy
 
 N = 7

@@ -17,7 +17,7 @@ from bandits_torch.experiments.engines import play
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Policy
 from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.state_files import read_state
 from tests.reference.stubs import TableProblem
 

@@ -14,7 +14,7 @@ from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refu
 from bandits_torch.models.arms.members import PENDING, RecursiveMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.first_rewards import HELD
+from bandits_torch.policies.learned_units import HELD
 from bandits_torch.state import HasState
 
 

@@ -17,7 +17,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.policies.wrapping import StandardisedPolicy
 
 _CLIMBS = 20  # most rounds of one-step moves
 

@@ -2,30 +2,25 @@
 
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
-from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import LatentRewards
-from bandits_torch.policies.doubling import DoublingTrick
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
     KeepEverything,
+    LikelihoodWindow,
     PeriodicRestart,
     SlidingWindow,
 )
-from bandits_torch.policies.improvement import RewardImprovementPolicy
-from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.index import IndexPolicy, RewardImprovementPolicy
+from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.learning import LearnedHyperparameters
-from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.master import Master, MasterThresholds
-from bandits_torch.policies.member_scale import MemberScale
-from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
-from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
-from bandits_torch.policies.opkb.neural import NeuralFeatures
-from bandits_torch.policies.opkb.opkb import OPKB
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
@@ -39,9 +34,8 @@ from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.policies.safe import SafePolicy
 from bandits_torch.policies.safe_points import SafePointPolicy
 from bandits_torch.policies.sharing import FixedShare
-from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.policies.standardised import StandardisedPolicy
-from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
+from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
+from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, StandardisedPolicy
 
 __all__ = [
     "OPKB",

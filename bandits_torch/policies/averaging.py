@@ -14,14 +14,11 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
-from bandits_torch.policies.first_rewards import HELD, FirstRewards
+from bandits_torch.policies.learned_units import HELD, FirstRewards, MemberScale, RewardFrame, TypicalClock
 from bandits_torch.policies.looking_again import LookingAgain
-from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
-from bandits_torch.policies.reward_frame import RewardFrame
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, mixture_moments
-from bandits_torch.policies.typical_clock import TypicalClock
 from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
@@ -45,17 +42,17 @@ class ModelAveraging(Policy):
     Where all members are right, the width can still be too small ever to look where rewards have risen unseen. With
     ``wide`` every tenth arm is that of a bound of at least this width.
 
-    All that is about arms that are played. With ``look_again`` an arm that is taken to be settled and was not examined
-    for too long is played whatever the members believe of it: after t observations for more than ``look_again``
-    sqrt(t + 300), half or double of it by how much worse the arm is believed to be (``LookingAgain``, which says what
-    settled and examined mean).
+    This concerns arms that are played. With ``look_again`` an arm that is taken to be settled is played, whatever the
+    members believe of it, if it was not examined for more than ``look_again`` sqrt(t + 300) after t observations, or
+    half to double as many, by how much worse it is believed to be (``LookingAgain``, which says what settled and
+    examined mean).
 
-    Origin and unit of rewards are learned by the members that ``scale`` says (``learn_offset``): such a member predicts
+    The members with ``scale.learn_offset`` learn the origin and the unit of rewards: such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
     members learn the five again from there (``FirstRewards``); their weights stay. An ``ArmGP`` keeps the first reward.
 
-    Outliers: a reward far outside the range of all others is in doubt, and nothing is learned of it: neither by the
-    members nor of their weights and scales, and the arm does not count as tried. If it is high, the arm is played again
+    Outliers: a reward far outside the range of all others is in doubt, and nothing is learned from it: members, weights
+    and scales stay as they were, and the arm does not count as tried. If it is high, the arm is played again
     at once; borne out by a second as far, rewards are learned as they are (``RewardRange``, which says what is far).
 
     Args:
@@ -67,12 +64,12 @@ class ModelAveraging(Policy):
         plausible: nats; 0: no checks.
         wide: the least width after 10, 20, ... observations; 0: ``width``, as always.
         try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have:
-            what keeps the index from arms never played is a scale learned from the others. For arms that are few, or
-            that tell nothing of each other.
+            the index may avoid arms never played because of a scale learned from the others. For arms that are few, or
+            that are uncorrelated.
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never, and then an arm that becomes best while
             nobody plays it, or one like it, may never be found.
         at_once: of ``LookingAgain``.
-        forgetting_rate: (P,) of the members, for the trace alone; default: the model's own.
+        forgetting_rate: (P,) of the members, for the trace alone; default: those of the model.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
     Cost: a step of the model and O(S P N). Whether a member is reset is looked at in every step, so a GPU waits.
@@ -82,7 +79,7 @@ class ModelAveraging(Policy):
     weight), resets (members reset so far), doubted (rewards that were in doubt so far), longest_unseen (observations;
     only with ``look_again``).
 
-    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds, of the rewards believed.
+    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds for the rewards believed.
 
     Source: Herbster & Warmuth 1998 for the weights; UCB of a mixture as in the fully Bayesian baseline of Ziomek et al.
     2024, section 7, which averages upper confidence bounds instead.
@@ -151,11 +148,11 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def _expected_range(self) -> float:
-        """The range of rewards that members whose unit is told expect: of prior means, and a deviation."""
-        told = self.scale.strength > 0
-        if not bool(told.any()):
+        """The range of rewards that members of known unit expect: of prior means, and a deviation."""
+        known = self.scale.strength > 0
+        if not bool(known.any()):
             return 0.0
-        mean, variance = (moment[:, told] for moment in self.model.marginals())
+        mean, variance = (moment[:, known] for moment in self.model.marginals())
         return float(mean.max() - mean.min() + variance.max().sqrt())
 
     # -- one step --------------------------------------------------------------------------------------
@@ -231,8 +228,8 @@ class ModelAveraging(Policy):
         learned from i, too. Mean and weights wait. The next check counts pending pulls, and arms are
         examined by them. O(S P N) each.
         """
-        told = self._pending_columns or []
-        self._pending_columns = [*told, self._learned_from(pending.arm, time, told)]
+        before = self._pending_columns or []
+        self._pending_columns = [*before, self._learned_from(pending.arm, time, before)]
         self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
         self._examine(pending.arm)
         self.range.latest = torch.zeros_like(self.range.latest)
@@ -259,7 +256,7 @@ class ModelAveraging(Policy):
         if self.looks is not None:
             self.looks.examine(arm, self.sharing.weights)
 
-    def _learned_from(self, arm: Tensor, time: float, told: list[Tensor]) -> Tensor:
+    def _learned_from(self, arm: Tensor, time: float, before: list[Tensor]) -> Tensor:
         """u, (S, N): the covariance of every arm with this one (S,) over the deviation of its reward."""
         weights, scale = self.sharing.weights, self._factors()
         mean, _ = self.members(time)
@@ -268,7 +265,7 @@ class ModelAveraging(Policy):
         at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
         column = (weights.unsqueeze(-2) @ (column + off * off.gather(-1, at))).squeeze(-2)
         at = arm.unsqueeze(-1)
-        for u in told:
+        for u in before:
             column = column - u * u.gather(-1, at)
         noise = (weights * scale * self.model.noise_variance).sum(-1, keepdim=True)
         return column / (column.gather(-1, at).clamp_min(0.0) + noise).sqrt()
@@ -287,7 +284,7 @@ class ModelAveraging(Policy):
         where = None if believed is None else believed.unsqueeze(-1)
         holding = self.count < HELD
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
-        mean, variance = self.model.at(arm, time)  # the members' own
+        mean, variance = self.model.at(arm, time)  # in the units of the members
         due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt)
         if bool(due.any()):
             self.model.reset(due)
@@ -368,14 +365,14 @@ class ModelAveraging(Policy):
             return seen
         return torch.where(self._framed, (seen - self.frame.offset) / self.frame.factor, seen)
 
-    # -- what it tells ---------------------------------------------------------------------------------
+    # -- trace -----------------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Tensor | float]:
         """What is believed of the change, the noise and the scale, (S,) each."""
         weights, scale = self.sharing.weights, self._factors()
         unit = self.frame.factor.squeeze(-1) if self._all_framed else 1.0  # a square of it may overflow
         noise = (weights * scale * self.model.noise_variance).sum(-1)
-        told: dict[str, Tensor | float] = {
+        trace: dict[str, Tensor | float] = {
             "effective_rate": (weights * self.forgetting_rate).sum(-1),
             "effective_members": self.sharing.effective_members,
             "noise_scale": noise.sqrt() * unit,
@@ -384,8 +381,8 @@ class ModelAveraging(Policy):
             "doubted": self.range.doubted,
         }
         if self.looks is not None:
-            told["longest_unseen"] = self.looks.longest
-        return told
+            trace["longest_unseen"] = self.looks.longest
+        return trace
 
     # -- state -----------------------------------------------------------------------------------------
 

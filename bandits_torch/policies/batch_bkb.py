@@ -122,7 +122,7 @@ class BatchBKB(Policy):
         self._draws = [None] * self.replicates
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Width, what the model tells, and how many arms were scored for the last choice."""
+        """Width, the trace of the model, and how many arms were scored for the last choice."""
         scored = torch.tensor([len(self._watched.get(k, ())) for k in range(self.replicates)])
         return {"width": self._width, **self.model.trace(), "arms_scored": scored}
 

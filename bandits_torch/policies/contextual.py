@@ -16,8 +16,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices import ModelChoices
-from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms
-from bandits_torch.policies.choices.listed_contexts import ListedContexts
+from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms, ListedContexts
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
@@ -117,11 +116,11 @@ class ContextualPolicy(IndexPolicy):
         """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""
         with super().expecting(time) as expect:
 
-            def told(pending: Pending) -> None:
+            def expect_in_context(pending: Pending) -> None:
                 with self.choices.as_chosen(pending.why[INPUTS]):
                     expect(pending)
 
-            yield told
+            yield expect_in_context
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor | ArmContext | None = None) -> tuple[Tensor, Tensor]:

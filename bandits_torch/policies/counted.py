@@ -20,20 +20,20 @@ _REACH = 9.0  # deviations to both sides that an expectation is taken over
 
 
 class LatentRewards(WrappingPolicy):
-    """An index policy over f, told of y ~ Bernoulli(1 / (1 + exp(-f))), or y ~ Poisson(exp f), in place of f + noise.
+    """An index policy over f that learns y ~ Bernoulli(1 / (1 + exp(-f))), or y ~ Poisson(exp f), instead of f + noise.
 
-    Assumed density filtering: with N(m, v) what is believed of f at the arm played, the reward is learned as the
-    Gaussian observation (z, r), of noise variance r of its own, after which mean and variance of f there are those of
+    Assumed density filtering: with N(m, v) the belief about f at the arm played, the reward is learned as a Gaussian
+    observation z of noise variance r. After it the mean m' and the variance v' of f there are those of
     N(f; m, v) p(y | f), by quadrature about the mode:
 
         1/r = 1/v' - 1/v,    z = r (m'/v' - m/v).
 
-    What an observation does to f at the arm played is so exact up to quadrature, and to other arms by the prior's
-    correlations; that the belief is Gaussian again before the next is the approximation. Both functions of f grow, so
-    the best arm is that of the largest f.
+    So the update at the arm played is exact up to quadrature, and reaches other arms by the prior's correlations. The
+    approximation is that the belief is Gaussian again before the next reward. The expected reward grows with f, so the
+    best arm has the largest f.
 
-    Kernel, prior mean and widths of the policy are those of f, a log-odds or a logarithm of a rate, and its
-    ``noise_variance`` is not used. No theorem for the policy's width covers it.
+    Kernel, prior mean and widths of the policy describe f, a log-odds or a logarithm of a rate, and its
+    ``noise_variance`` is not used. The theorem for the policy's width does not cover this policy.
 
     A pending reward counts as one of noise ``noise_variance``. ``marginals`` are of the expected reward, a probability
     or a rate; ``latent_marginals`` are of f.
@@ -59,7 +59,7 @@ class LatentRewards(WrappingPolicy):
         self._around(policy)
 
     def learn(self, observation: Observation) -> None:
-        """Learn what the reward tells of f."""
+        """Learn the Gaussian observation of f that stands for the reward."""
         self.policy.choices.check(observation)
         y = observation.reward
         noise = observation.noise_variance
@@ -101,7 +101,7 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
     share = torch.softmax(log_density + torch.cosh(u).log(), -1)
     after = (share * f).sum(-1)
     narrowed = (share * (f - after.unsqueeze(-1)).square()).sum(-1)
-    # A reward that tells nothing to the last figure is one of very much noise.
+    # A reward that changes nothing to rounding becomes an observation of very large noise.
     precision = (1 / narrowed - 1 / variance).clamp_min(1e-12 / variance)
     return (after / narrowed - mean / variance) / precision, 1 / precision
 

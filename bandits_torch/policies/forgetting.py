@@ -1,21 +1,26 @@
-"""What an index policy forgets, and when. Each rule is small: the model knows how to forget, the rule knows when."""
+"""What an index policy forgets, and when: the model knows how to forget, the rule knows when."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import Described
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models.window_densities import WindowDensities
 from bandits_torch.state import HasState
 
 Prediction = Callable[[], tuple[Tensor, Tensor]]
+
+CANDIDATES = (8, 16, 32, 64, 128, 256)  # windows of ``LikelihoodWindow``
 
 
 class ForgettingRule(Described, HasState):
@@ -28,6 +33,12 @@ class ForgettingRule(Described, HasState):
 
     def check(self, model: OnlineModel) -> None:
         """Raise ValueError if the rule cannot work with this model."""
+
+    def _check_empty(self, model: OnlineModel) -> None:
+        """ValueError for a model that holds observations: the rule must see all of them arrive."""
+        held = int(model.num_observations.max())
+        expected = f"0 where {type(self).__name__} begins"
+        validation.require(held == 0, "model.num_observations", held, expected)
 
     _zeros: Tensor  # of the model's batch shape, dtype and device
 
@@ -59,7 +70,7 @@ class ForgettingRule(Described, HasState):
         """The model's hyperparameters have changed in the replicates with ``where`` (S,) True."""
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What of a step is worth keeping, (S,) each."""
+        """What to record of a step, (S,) each."""
         return {}
 
 
@@ -86,8 +97,7 @@ class SlidingWindow(ForgettingRule):
                 "SlidingWindow needs a model that can forget; this one cannot "
                 "(an ArmGP that drifts can in form='factor' or form='auto')"
             )
-        held = int(model.num_observations.max())
-        validation.require(held == 0, "model.num_observations", held, "0 where a SlidingWindow begins")
+        self._check_empty(model)
 
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
         """Drop the oldest observation of the replicates that hold more than the window."""
@@ -144,3 +154,128 @@ class EventTriggeredRestart(ForgettingRule):
         noise = model.noise_variance if self.noise_scale is None else self.noise_scale**2
         threshold = torch.sqrt(2 * log_term) * (deviation + noise**0.5)
         return (reward - mean).abs() > threshold
+
+
+class LikelihoodWindow(SlidingWindow):
+    """Holds the last w observations, with w of greatest predictive likelihood for the latest rewards.
+
+    After every ``every`` observations each replicate scores the candidates w by the one-step-ahead (prequential)
+    log-likelihood of its last h = ``memory`` rewards,
+
+        score_t(w) = sum_{s = t-h+1}^{t} log N(y_s; mu_{s-1}^{(w)}(x_s), sigma_{s-1}^{(w)}(x_s)^2 + lambda),
+
+    where the posterior of s - 1 uses the w observations before s. It takes the longest w whose score is within
+    ``margin`` nats of the best: only noise separates such windows, and the longest holds the most information. Source:
+    Dawid 1984, whose prequential score chooses among models; here it chooses among windows of one model.
+
+    The window can shrink or grow in a single step: the rule keeps the last M observations, M the largest candidate, and
+    the model learns them again when the window grows. To keep all observations of a run of T steps, include the
+    candidate T. Older observations than M are lost, so neither cost nor memory grows with the horizon.
+
+    Args:
+        candidates: lengths w, different integers >= 1.
+        every: observations between choices.
+        memory: h.
+        margin: nats, >= 0.
+
+    Cost: O(M^3) per observation and replicate for the scores of all candidates (``WindowDensities``), in addition to
+    the model's steps; growing to w costs w steps of the model (under drift of an ``ArmGP``, of all observations).
+    Memory: O(M d) per replicate. Synchronises with the device once per step.
+
+    A refit of hyperparameters (``LearnedHyperparameters``) rescores the h rewards in one pass of O(h M^3). A reset also
+    clears the record. A policy uses a copy of the rule, so one rule may serve several policies.
+
+    Raises ValueError for candidates that are not such integers, counts that are no integers >= 1, a negative
+    ``margin``, and for a model that is not an ``ArmGP`` or ``OnlineGP``, cannot forget or holds observations.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[int] = CANDIDATES,
+        *,
+        every: int = 10,
+        memory: int = 30,
+        margin: float = 2.0,
+    ) -> None:
+        several = isinstance(candidates, Sequence) and not isinstance(candidates, str) and len(candidates) > 0
+        expected = "different integers >= 1, at least one"
+        validation.require(several, "candidates", candidates, expected)
+        for candidate in candidates:
+            validation.positive_integer("candidates", candidate)
+        validation.require(len(set(candidates)) == len(candidates), "candidates", candidates, expected)
+        self.candidates = tuple(sorted(candidates, reverse=True))  # so that ties go to the longest
+        super().__init__(self.candidates[0])
+        self.every = validation.positive_integer("every", every)
+        self.memory = validation.positive_integer("memory", memory)
+        self.margin = validation.non_negative("margin", margin)
+
+    def check(self, model: OnlineModel) -> None:
+        """As for ``SlidingWindow``; the model must also be one that ``WindowDensities`` can score."""
+        validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
+        super().check(model)
+
+    _parts = ("_densities",)
+    _densities: WindowDensities
+    _choice: Tensor  # of candidates, batch
+    _since: Tensor  # observations since a choice was made, batch
+
+    def begin(self, model: OnlineModel) -> Self:
+        """A copy that has seen nothing."""
+        rule = super().begin(model)
+        rule._densities = WindowDensities(model, self.candidates, self.memory)
+        return rule
+
+    def _fresh(self) -> dict[str, Any]:
+        first = torch.zeros_like(self._zeros, dtype=torch.long)
+        return {"_choice": first, "_since": first.clone()}
+
+    def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
+        """Score the reward under every candidate; choose, where it is time."""
+        self._densities.observe(model, point(), reward.reshape(model.batch_shape))
+        self._since += 1
+        due = self._since >= self.every
+        if not bool(due.any()):
+            return
+        self._since.masked_fill_(due, 0)
+        scores = self.scores
+        good = scores >= scores.amax(-1, keepdim=True) - self.margin
+        self._choice = torch.where(due, good.to(torch.uint8).argmax(-1), self._choice)
+        self._grow(model, due)
+
+    def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
+        """Drop the oldest observations of the replicates that hold more than their window."""
+        while bool((over := model.num_observations > self.length).any()):
+            model.forget(1, where=over)
+        return False
+
+    @property
+    def length(self) -> Tensor:
+        """The window of each replicate now, ``batch_shape``."""
+        return torch.tensor(self.candidates, device=self._choice.device)[self._choice]
+
+    @property
+    def scores(self) -> Tensor:
+        """score_t(w) of each candidate now, ``batch_shape x W``, in the order of ``candidates``."""
+        return self._densities.densities.sum(-2)
+
+    def _grow(self, model: OnlineModel, due: Tensor) -> None:
+        """Where the window is now longer than what the model holds, let the model learn the whole window again."""
+        record = self._densities
+        age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest of those that are held
+        wanted = record.held & (age <= self.length.unsqueeze(-1))
+        grows = due & (wanted.sum(-1) > model.num_observations)
+        if not bool(grows.any()):
+            return
+        wanted = wanted & grows.unsqueeze(-1)
+        first = int(wanted.reshape(-1, wanted.shape[-1]).any(0).to(torch.uint8).argmax())
+        inputs, rewards = record.inputs[..., first:, :], record.rewards[..., first:].unsqueeze(-1)
+        cast(ArmGP | OnlineGP, model).hold(inputs, rewards, wanted[..., first:])
+
+    @torch.no_grad()
+    def refitted(self, model: OnlineModel, where: Tensor) -> None:
+        """Score the record again in these replicates."""
+        self._densities.rescore(model, where.reshape(model.batch_shape))
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The window of each replicate."""
+        return {"window": self.length.reshape(-1)}

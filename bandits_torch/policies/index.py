@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -16,6 +17,7 @@ from bandits_torch.acquisition.step_context import AtStep
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import ModelChoices, choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
@@ -56,7 +58,7 @@ class IndexPolicy(Policy):
     acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
     """
 
-    told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
+    needed: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class IndexPolicy(Policy):
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
-        """The model conditions on pending pulls, and the width stays that of what has been learned.
+        """The model conditions on pending pulls; the width counts only what has been learned.
 
         Acquisitions that draw (``is_draw``: Thompson sampling) take the model as it is, and another draw for each.
         """
@@ -146,8 +148,8 @@ class IndexPolicy(Policy):
 
     def _learn_noisy(self, observation: Observation) -> None:
         """A reward with a noise variance of its own, by a model that takes it and forgets nothing."""
-        told = observation
-        self.choices.observe_noisy(told.arm, told.reward, told.time, cast(Tensor, told.noise_variance))
+        noise = cast(Tensor, observation.noise_variance)
+        self.choices.observe_noisy(observation.arm, observation.reward, observation.time, noise)
         self._clock = self._clock + 1
 
     def learn_checked(self, observation: Observation) -> None:
@@ -182,7 +184,7 @@ class IndexPolicy(Policy):
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
-        """Whether the model tells of the past, and of all that was learned nothing is forgotten or counts less."""
+        """Whether the model predicts the past, and every observation is still held with its full weight."""
         held = (self.model.num_observations == self._clock) & (self._restarts == 0)
         return self.model.tells_past and bool(held.all())
 
@@ -192,7 +194,7 @@ class IndexPolicy(Policy):
         return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The width used, the number of restarts so far, what the forgetting rule tells, and what the model does."""
+        """The width used, the number of restarts so far, and the traces of the forgetting rule and the model."""
         trace: dict[str, Tensor | float] = {"restarts": self._restarts, **self.forgetting.trace()}
         if self._width is not None:
             trace["width"] = self._width
@@ -264,3 +266,62 @@ def _check_needs_no_width(acquisition: object, model: OnlineModel) -> None:
         raise ValueError(
             f"width must be a Width where acquisition needs more than the model, got None: {error}"
         ) from error
+
+
+class RewardImprovementPolicy(IndexPolicy):
+    """argmax of ``acquisition(model, best_f=)``, best_f the largest reward learned so far in each replicate.
+
+    The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays:
+    the policy keeps exploring where one whose incumbent is the largest posterior mean settles. Before the first reward
+    best_f is the largest prior mean.
+
+    Args:
+        model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1), BoTorch's of one output.
+
+    Source: f(x+) of Kushner 1964 and Mockus 1975, which have no noise, with rewards in place of values.
+    """
+
+    _largest: Tensor | None  # (S,), -inf in a replicate that was reset
+
+    def learn_checked(self, observation: Observation) -> None:
+        """Learn, and keep the largest reward."""
+        super().learn_checked(observation)
+        reward = observation.reward.to(self.model.noise_variance)
+        self._largest = reward.clone() if self._largest is None else torch.maximum(self._largest, reward)
+
+    def _acquisition_now(self, time: float) -> AcquisitionFunction:
+        return self.acquisition(self.model, best_f=self._incumbent())
+
+    def _incumbent(self) -> Tensor:
+        model = cast(ArmGP | OnlineGP, self.model)
+        if self._largest is None:
+            return largest_mean(model)
+        largest = self._largest.unsqueeze(-1)
+        empty = (self._clock == 0) if isinstance(self._clock, Tensor) else None
+        return largest if empty is None else torch.where(empty.unsqueeze(-1), largest_mean(model), largest)
+
+    def _fresh(self) -> dict[str, Any]:
+        return super()._fresh() | {"_largest": None}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        super()._restarted(where)
+        if where is not None and self._largest is not None:
+            self._largest = self._largest.masked_fill(where, -torch.inf)
+
+
+def largest_mean(model: ArmGP | OnlineGP) -> Tensor:
+    """Largest posterior mean of any arm or observed point; ``batch_shape x 1``, BoTorch's shape of one output.
+
+    The prior mean without observations.
+    """
+    if isinstance(model, ArmGP):
+        return model.marginals()[0].amax(-1, keepdim=True)
+    rows = model.data.rows()
+    if not model.data.size:
+        zeros = model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)
+        return model.prior_mean(zeros).to(model.noise_variance)
+    inputs = rows.inputs.expand(*model.batch_shape, *rows.inputs.shape[-2:])
+    posterior = cast(GPyTorchPosterior, model.posterior(inputs.movedim(-2, 0).unsqueeze(-2)))
+    mean = posterior.mean[..., 0, 0].movedim(0, -1)
+    empty = ~rows.held.any(-1, keepdim=True)
+    return mean.masked_fill(~rows.held & ~empty, -torch.inf).amax(-1, keepdim=True)

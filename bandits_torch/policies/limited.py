@@ -1,10 +1,14 @@
-"""What policies within limits share: a model of the reward and of each outcome, limits, and how all of them learn."""
+"""The common part of policies within limits: which arms or points are certainly within them, and how models learn.
+
+A bound is a posterior mean plus or minus ``width`` posterior standard deviations, and there is no Lipschitz constant:
+Berkenkamp, Krause & Schoellig 2016/2021 (GP-SafeOpt), after Sui et al. 2015.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,22 +20,59 @@ from bandits_torch.models.outcome_constraint import check_limits
 from bandits_torch.policies.choices import ModelChoices
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Observation, Policy
-from bandits_torch.policies.safe_sets import Bounded, Limits
 from bandits_torch.theory.widths import Width
+
+Limits = tuple[float, float]  # low, high; one may be infinite
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A function that must stay within limits: posterior moments (S, N) and the width (S, 1) of its bounds."""
+
+    mean: Tensor
+    deviation: Tensor
+    width: Tensor
+    limits: Limits
+
+    @property
+    def certain(self) -> Tensor:
+        """Where both confidence bounds lie within the limits, (S, N) booleans."""
+        low, high = self.limits
+        half = self.width * self.deviation
+        return (self.mean - half >= low) & (self.mean + half <= high)
+
+    @property
+    def margin(self) -> Tensor:
+        """Posterior deviations from the nearest limit, negative outside, (S, N)."""
+        low, high = self.limits
+        room = torch.minimum(self.mean - low, high - self.mean)
+        return room / self.deviation.clamp_min(torch.finfo(room.dtype).tiny)
+
+
+def safe_set(functions: list[Bounded]) -> Tensor:
+    """Arms whose functions are all certainly within their limits, (S, N) booleans."""
+    return torch.stack([one.certain for one in functions]).all(0)
+
+
+def least_margin(functions: list[Bounded]) -> Tensor:
+    """The smallest margin of any function, (S, N)."""
+    return torch.stack([one.margin for one in functions]).amin(0)
 
 
 class NoSafeArmError(RuntimeError):
-    """No arm (or no point found) is certainly within the limits, and the policy was told to stop then."""
+    """No arm, or no point found, is certainly within the limits, and ``when_empty`` is ``"raise"``."""
 
 
 class LimitedPolicy(Policy):
     """A reward and measured outcomes with a model each, and limits on some of them.
 
-    ``_set_up`` takes them, ``learn`` teaches every model its own. What is chosen, a subclass says.
+    ``_set_up`` takes them, and ``learn`` gives every model its own measurements. A subclass defines ``choose``.
     """
 
     choices: ModelChoices
     model: OnlineModel
+    trust: str
+    when_empty: str
     _clock: int | Tensor
 
     def _set_up(
@@ -54,11 +95,11 @@ class LimitedPolicy(Policy):
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
         self.dim = self.choices.dim
         self.outcome_names = tuple(self.outcomes)
-        models, told = {"reward": model, **self.outcomes}, dict(forgetting or {})
-        for name, rule in told.items():
+        models, given = {"reward": model, **self.outcomes}, dict(forgetting or {})
+        for name, rule in given.items():
             validation.require(name in models, "forgetting", name, f"rules of {tuple(models)}")
             validation.instance("forgetting", rule, ForgettingRule, "ForgettingRules by name")
-        rules = {name: told.get(name, KeepEverything()).begin(one) for name, one in models.items()}
+        rules = {name: given.get(name, KeepEverything()).begin(one) for name, one in models.items()}
         self._rules = list(rules.values())
         width, self.safety_width = widths
         self.width = width.bind(model, self._rules[0])
@@ -68,14 +109,22 @@ class LimitedPolicy(Policy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Limits of the reward are told in units of reward."""
+        """Not empty where the reward has limits, which are in units of reward."""
         return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
+
+    def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
+        """How long the initial safe set (the argument ``name``) counts, and what is played where nothing is safe."""
+        one_of("trust", trust, "start", "always")
+        one_of("when_empty", when_empty, "likeliest", name, "raise")
+        missing = when_empty == name and initial is None
+        validation.require(not missing, name, None, f"given where when_empty is {name!r}")
+        self.trust, self.when_empty = trust, when_empty
 
     # -- learning --------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Every model learns its own; ValueError, with nothing changed, without an outcome for each."""
+        """Every model learns its measurement. ValueError, with nothing changed, unless there is one for each."""
         measured = observation.outcomes
         self.choices.check(replace(observation, outcomes=None))
         shape = (self.replicates, len(self.outcome_names))
@@ -129,6 +178,12 @@ class LimitedPolicy(Policy):
     def _first(self) -> Tensor:
         """Replicates that have learned nothing yet, (S, 1)."""
         return self._column(torch.as_tensor(self._clock == 0, device=self.model.noise_variance.device))
+
+    def _check_not_lost(self, lost: Tensor, what: str) -> None:
+        """NoSafeArmError for replicates that are ``lost``, (S,) booleans, if they are not to play on."""
+        if self.when_empty == "raise" and bool(lost.any()):
+            where = lost.nonzero().flatten().tolist()[:8]
+            raise NoSafeArmError(f"no {what} is certainly within the limits, in replicates {where}")
 
     def _tell(self, safe: Tensor, lost: Tensor) -> None:
         width = self._safety_of(next(iter(self.limits))).squeeze(-1)

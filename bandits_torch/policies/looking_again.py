@@ -24,18 +24,18 @@ _BEFORE = 300.0  # observations without a change that are imagined before the fi
 
 
 class LookingAgain(Described, HasState):
-    """When to play an arm again because too much can have happened to it unseen.
+    """When to play an arm again because it may have changed unseen.
 
-    A model that learns one rate of change for all arms learns it from the arms that are played. That these stood still
-    says nothing of an arm that nobody looked at. So every arm has a clock: the observations since it was last
-    examined. It is examined when an arm is played that is alike: squared prior correlation at least 1/2, averaged over
-    the members by weight, once the mean over all arms is taken off. After t observations arm i is due when its clock
-    reaches
+    A model that learns one rate of change for all arms learns it from the arms that are played. If these did not
+    change, another arm may have changed all the same. So every arm has a clock: the observations since it was last
+    examined. An arm is examined when it is played, or an arm like it: squared prior correlation at least 1/2, averaged
+    over the members by weight, once the mean over all arms is taken off. After t observations arm i is due when its
+    clock reaches
 
         tau_i(t) = c sqrt(t + 300) min(max(sqrt(g_i / g), 1/2), 2),
 
-    if it is taken to be settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, w_p and eps_p the members' weights and rates. Of
-    one that is not the members know that they know little, and the bound on it decides, as it is meant to.
+    if it is taken to be settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, w_p and eps_p the members' weights and rates.
+    Of an arm that is not settled the members are uncertain, and its upper bound decides when it is played.
     g_i = max_j m_j - m_i is the gap in posterior mean and g its mean over arms. If any available arm is due, that of
     the largest clock over tau is played. So no available arm that is taken to be settled goes unexamined for longer
     than 2 c sqrt(t + 300) observations, and those that other arms, due at the same time, take.
@@ -48,7 +48,7 @@ class LookingAgain(Described, HasState):
 
     Where arms are many and what changes is one function of them, a look at each would cost too much. With ``at_once``
     = k there are at most k looks within c sqrt(t + 300): only in steps in which floor(2 k sqrt(t + 300) / c) rises.
-    Then what is due waits its turn, and the promise holds for as many balls of arms as k.
+    Then what is due waits its turn, and the guarantee holds for k balls of arms.
 
     Args:
         every: c > 0.

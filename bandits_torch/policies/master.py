@@ -1,4 +1,4 @@
-"""MASTER: a policy over policies that adapts a stationary, optimistic policy to changes it knows nothing of."""
+"""MASTER: a policy over policies that adapts an optimistic policy for stationary rewards to unknown changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MasterThresholds:
 
     @staticmethod
     def calibrated() -> MasterThresholds:
-        """For ``simulated_rate``, which is what really happens without a change and not a bound on it."""
+        """For ``simulated_rate``, which estimates what happens without a change instead of bounding it."""
         return MasterThresholds(4.0, rise=1.0, fall=1.0, learnt=0.1)
 
 
@@ -67,8 +67,7 @@ def simulated_rate(base: Policy, functions: Tensor, noise: Tensor) -> Tensor:
 
     The base plays fixed functions; rho(t) is the largest, over the runs, of the mean of f~ - y over the first t' >= t
     steps. The theory's rho bounds the same mean by Cauchy-Schwarz at the rate t^{-1/2}, although it falls like ln(t)/t
-    if arms
-    differ: a factor of ten after 4 000 steps on 100 independent arms.
+    if arms differ: a factor of ten after 4 000 steps on 100 independent arms.
 
     Args:
         base: a fresh policy of S replicates; its ``Choice.why["index"]`` holds f~.
@@ -158,7 +157,7 @@ class Master(Policy):
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
-        """The copies that play expect what is pending. (It learns the first reward of choices made together alone.)"""
+        """The copies that play expect what is pending. (Of choices made together it learns only the first reward.)"""
 
         def expect(pending: Pending) -> None:
             for s, one in enumerate(each):
@@ -232,7 +231,7 @@ class _Block(HasState):
         return {"order": 0, "clock": 0, "excess": 0.0, "lowest": math.inf, "copies": []}
 
     def state_changed(self) -> None:
-        """Copies are copies again."""
+        """Make copies of the mappings in a loaded state."""
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
         orders = [one.order for one in self.copies]
         validation.require(set(orders) <= set(self.pool), "orders of copies", orders, f"of {list(self.pool)}")
@@ -263,9 +262,8 @@ class _Block(HasState):
     def _drawn(self, order: int) -> bool:
         """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
         rho, u = self.master.rho, float(self.master._streams[self.replicate].uniform())
-        return rho(2**order) <= self.master.thresholds.learnt * rho(1) and u < rho(2**self.order) / rho(
-            2**order
-        )
+        learnt = rho(2**order) <= self.master.thresholds.learnt * rho(1)
+        return learnt and u < rho(2**self.order) / rho(2**order)
 
     def _made(self) -> Policy:
         return self.master._base(self.master._first + self.replicate)
@@ -277,7 +275,7 @@ class _Block(HasState):
 
     @property
     def policy(self) -> Policy:
-        """That of the player."""
+        """The policy of the player."""
         return self.pool[self.player.order]
 
     def learn(self, reward: float, optimism: float) -> bool:

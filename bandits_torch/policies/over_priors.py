@@ -1,8 +1,9 @@
-"""Policies for an unknown prior: UCB over a set of candidate priors, and what is done about the wrong ones."""
+"""Policies for an unknown prior: UCB over candidate priors or length-scales, and how wrong candidates are dropped."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.theory.prior_widths import elimination_xi, xi_at
 from bandits_torch.theory.widths import Width
 
+_ROUNDING = 1e-9
+
 
 class UnknownPriorPolicy(Policy):
     """UCB under every candidate prior, reduced to one value per choice; every prior learns every reward.
@@ -43,7 +46,7 @@ class UnknownPriorPolicy(Policy):
     Raises ValueError for a model of another kind or batch shape.
     """
 
-    told: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
+    needed: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward."""
-        self.choices.check(observation, *self.told)
+        self.choices.check(observation, *self.needed)
         self.learn_checked(observation)
 
     def learn_checked(self, observation: Observation) -> None:
@@ -197,14 +200,9 @@ class PriorElimination(UnknownPriorPolicy):
     ) -> None:
         super().__init__(model, width, choices=choices, search=search, seed=seed)
         self.delta, self.xi = validation.probability("delta", delta), xi
-        if noise_scale is None:
-            noise_scale = model.noise_variance.sqrt()
-        scale = validation.numbers("noise_scale", noise_scale, model.noise_variance)
-        validation.require(
-            bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
-        )
-        self._noise_scale = scale.expand(model.batch_shape)
-        elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # is there such a form?
+        usual = model.noise_variance.sqrt()
+        self._noise_scale = checked_noise_scale(noise_scale, usual).expand(model.batch_shape)
+        elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
         self._sides = 2 if xi == "two-sided" else 1
 
     _JUDGED = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")
@@ -230,10 +228,10 @@ class PriorElimination(UnknownPriorPolicy):
 
     def learn_checked(self, observation: Observation) -> None:
         """Every prior observes the reward; then the prior played is judged by what it had predicted."""
-        told = observation.why
-        mean, deviation = self._under(told["prior"], observation.arm, observation.time)
+        why = observation.why
+        mean, deviation = self._under(why["prior"], observation.arm, observation.time)
         super().learn_checked(observation)
-        error, bound = observation.reward.to(mean) - mean, told["width"] * deviation
+        error, bound = observation.reward.to(mean) - mean, why["width"] * deviation
         at = self._prior.unsqueeze(-1)
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
@@ -262,8 +260,158 @@ class PriorElimination(UnknownPriorPolicy):
         return torch.zeros_like(self._prior)
 
     def refitted(self, where: Tensor) -> None:
-        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True: every prior is
-        back, its record empty, since they are others than those that were judged."""
+        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True. The records
+        belong to other priors, so all priors come back, with empty records."""
         self._renew(where, *self._JUDGED)
 
-    told = ("prior", "width")
+    needed = ("prior", "width")
+
+
+class ShrinkingLengthScale(UnknownPriorPolicy):
+    """A-GP-UCB: UCB under the length-scale theta_0 / g(t), which shrinks as time goes on; the width knows its norm.
+
+    Source: Berkenkamp, Schoellig & Krause 2019, Algorithm 1, with b(t) = 1 and g(t) = max(1, t^shrink) rounded up to
+    the next of ``factors``: any g that grows without bound is theirs, so the rounded one is. Valid once
+    g(t) >= theta_0 / theta, theta the true length-scale.
+
+    Args:
+        model: of batch shape (S, P), member p with length-scale theta_0 / factors[p].
+        width: with a norm bound for each member.
+        factors: P ascending numbers from 1 on.
+        shrink: exponent of g, in (0, 1); after the largest factor the length-scale stays.
+
+    Late rewards: see ``UnknownPriorPolicy``. Raises ValueError for ``factors`` that are not P ascending numbers from 1
+    on, and unless 0 < ``shrink`` < 1.
+    """
+
+    def __init__(self, model: ArmGP, width: Width, factors: Sequence[float], shrink: float = 0.25) -> None:
+        super().__init__(model, width)
+        self.factors, self.shrink = list(factors), validation.probability("shrink", shrink)
+        ascending = sorted(set(factors)) == self.factors and self.factors[:1] == [1.0]
+        right = ascending and len(self.factors) == self.num_priors
+        validation.require(right, "factors", self.factors, f"{self.num_priors} ascending numbers from 1 on")
+        self._factors = torch.tensor(self.factors, dtype=torch.float64, device=model.noise_variance.device)
+
+    def _growth(self) -> Tensor:
+        """g at the coming step, (S,)."""
+        clock = torch.as_tensor(self._clock, device=self._factors.device).expand(self.replicates)
+        return (clock + 1).to(self._factors) ** self.shrink
+
+    def followed(self) -> Tensor:
+        """The member of the coming step, (S,)."""
+        passed = self._factors < self._growth().unsqueeze(-1) - _ROUNDING
+        return passed.sum(-1).clamp(max=self.num_priors - 1)
+
+    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+        over = OptimisticOverPriors(base)
+        over.surviving = torch.nn.functional.one_hot(self.followed(), self.num_priors).bool()
+        return over
+
+
+class LengthScaleBalancing(ShrinkingLengthScale):
+    """LB-GP-UCB: follow the length-scale of the least suspected regret, drop those outdone in reward.
+
+    Members come in once g(t) reaches their factor, and stay until refuted. With n_p the steps at which member p was
+    followed, that of the least R_p(n_p + 1) chooses among those in play,
+
+        R_p(n) = sqrt(n gamma) (sqrt(gamma) + B),    gamma = (factor_p / theta_0)^d ln(n + 1)^{d+1};
+
+    once all of them were followed, p is dropped when
+
+        mean reward of p + sqrt(xi_t / n_p) + 2 sum_{i in S_p} width_i sigma^p_{i-1}(x_i) / n_p
+            < max_q (mean reward of q - sqrt(xi_t / n_q)),    xi_t = 2 R^2 ln(2 P pi^2 t^2 / (3 delta)).
+
+    A member whose width holds is never dropped: f* <= f(x_i) + 2 width sigma, and no mean reward exceeds f* by more
+    than the noise. Valid for functions and arm sets that do not change.
+
+    Source: Ziomek, Adachi & Osborne 2024 (arXiv 2410.10384), length-scale balancing; the growth bound for squared
+    exponential kernels, scaled by the length-scale. Written from its abstract and its authors' published code, which
+    has one width sigma in the test where the argument above needs two, and ln n, which is 0 for n = 1.
+
+    Args:
+        model, width, factors, shrink: as for ``ShrinkingLengthScale``; the width has one norm bound B for all.
+        lengthscale: theta_0.
+        dim: d.
+        rkhs_bound: B of R_p, a number or (S, 1).
+        delta: failure probability.
+        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
+
+    Raises ValueError as ``ShrinkingLengthScale``, and unless ``lengthscale`` > 0, ``dim`` >= 1, B >= 0, R > 0 and
+    0 < ``delta`` < 1.
+    """
+
+    needed = ("prior", "width")
+
+    def __init__(
+        self,
+        model: ArmGP,
+        width: Width,
+        factors: Sequence[float],
+        shrink: float = 0.25,
+        *,
+        lengthscale: float,
+        dim: int,
+        rkhs_bound: float | Tensor = 1.0,
+        delta: float = 0.1,
+        noise_scale: float | Tensor | None = None,
+    ) -> None:
+        super().__init__(model, width, factors, shrink)
+        validation.positive("lengthscale", lengthscale)
+        self.dim_of_arms = validation.positive_integer("dim", dim)
+        self.delta = validation.probability("delta", delta)
+        noise = model.noise_variance
+        bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
+        validation.require(bool((bound >= 0).all()), "rkhs_bound", bound, "numbers >= 0")
+        self._bound = bound
+        self._noise_scale = checked_noise_scale(noise_scale, noise.sqrt()).expand(model.batch_shape)
+        self._density = (self._factors.to(noise) / lengthscale) ** dim
+
+    def in_play(self) -> Tensor:
+        """Which members have come in and are not dropped, (S, P)."""
+        return self.surviving & (self._factors <= self._growth().unsqueeze(-1) + _ROUNDING)
+
+    def followed(self) -> Tensor:
+        """The member in play of the least suspected regret; ties go to the longest length-scale."""
+        n = self._plays + 1
+        gamma = self._density * torch.log(n + 1) ** (self.dim_of_arms + 1)
+        suspected = torch.sqrt(n * gamma) * (torch.sqrt(gamma) + self._bound)
+        return suspected.masked_fill(~self.in_play(), torch.inf).argmin(-1)
+
+    def learn_checked(self, observation: Observation) -> None:
+        """Every member observes the reward; then the records of those in play are compared."""
+        why, playing = observation.why, self.in_play()
+        at = why["prior"].unsqueeze(-1)
+        _, deviation = self._under(why["prior"], observation.arm, observation.time)
+        super().learn_checked(observation)
+        self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
+        self._bounds.scatter_add_(-1, at, (why["width"] * deviation).unsqueeze(-1))
+        self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
+        xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, 2)
+        plays = self._plays.clamp_min(1.0)
+        mean, noise = self._rewards / plays, torch.sqrt(xi / plays)
+        best = (mean - noise).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)
+        all_played = ((self._plays > 0) | ~playing).all(-1, keepdim=True)
+        outdone = mean + noise + 2 * self._bounds / plays < best
+        self.surviving &= ~(outdone & playing & all_played)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The member followed, and how many are in play."""
+        return super().trace() | {"surviving": self.in_play().sum(-1)}
+
+    surviving: Tensor  # (S, P), as the others
+    _rewards: Tensor
+    _bounds: Tensor
+    _plays: Tensor
+
+    def _fresh(self) -> dict[str, Any]:
+        zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
+        records = {name: zeros.clone() for name in ("_rewards", "_bounds", "_plays")}
+        return super()._fresh() | {"surviving": zeros == 0} | records
+
+
+def checked_noise_scale(noise_scale: float | Tensor | None, usual: Tensor) -> Tensor:
+    """R, of the dtype of ``usual``, which is taken for None; ValueError unless all are finite and > 0."""
+    scale = validation.numbers("noise_scale", usual if noise_scale is None else noise_scale, usual)
+    right = bool((scale.isfinite() & (scale > 0)).all())
+    validation.require(right, "noise_scale", scale, "finite and > 0")
+    return scale

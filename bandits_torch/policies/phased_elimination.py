@@ -15,6 +15,8 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
+_AHEAD = 1e6  # of an arm that is left, before one that is not
+
 
 def batch_sizes(interval: int) -> list[int]:
     """n_i = ceil(sqrt(H n_{i-1})), n_0 = 1, the last cut so that they add up to H (Li & Scarlett 2022)."""
@@ -168,6 +170,3 @@ class PhasedElimination(Policy):
         where = torch.ones_like(self._clock, dtype=torch.bool) if where is None else where
         if bool(where.any()):
             self._plan(where)
-
-
-_AHEAD = 1e6  # of an arm that is left, before one that is not

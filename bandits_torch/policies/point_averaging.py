@@ -17,12 +17,11 @@ from bandits_torch.models.at_time import with_time
 from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.policies.learned_units import MemberScale, TypicalClock
 from bandits_torch.policies.looking_again import LookingAtPoints
-from bandits_torch.policies.member_scale import MemberScale
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, heaviest
-from bandits_torch.policies.typical_clock import TypicalClock
 from bandits_torch.state import only_where
 
 _LIGHT = 0.01  # of all weight: members that have less together are left out of a search
@@ -36,29 +35,29 @@ class PointAveraging(Policy):
     """argmax over the points of a domain of m + width sqrt(v), m and v of the mixture of P Gaussian processes over
     points and time by their weights (``FixedShare``); the lightest members, 1 % of the weight together, are left out.
 
-    * Before much is known the ends of ranges are expected to be worse than their middle: with n observations held,
+    * While little is known the ends of ranges are expected to be worse than their middle: with n observations held,
       u ``ends`` / (1 + (n / 20)^2) times the mean of (2 z_j - 1)^2 is taken off the bound, z the point in the unit cube
-      and u the mixture's prior deviation (``LoweredEnds``). An optimum in a corner is found later for it.
+      and u the mixture's prior deviation (``LoweredEnds``). So an optimum in a corner is found later.
     * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
       of all weight is spread again.
     * Unit and origin of rewards are learned (``MemberScale``): choices stay the same, but for rounding, when rewards
       are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped.
-    * A reward far outside the range of all others is in doubt, and nothing is learned of it: no member holds it. If it
-      is high, its point is played again at once; borne out by a second as far, rewards are learned as they are
+    * A reward far outside the range of all others is in doubt, and nothing is learned from it: no member holds it. If
+      it is high, its point is played again at once; borne out by a second as far, rewards are learned as they are
       (``RewardRange``, which says what is far).
     * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
-      ``rounds`` rounds of search begun at its own and at the heaviest member's; where 50 k are held, k = 2, 3, ..., one
-      more changes little and all costs more: every k ``refine_every``. A member with its refinements is one predictor,
-      so the bound of ``FixedShare`` holds.
+      ``rounds`` rounds of search that start at the values of the member and of the heaviest one. Where 50 k are held,
+      k = 2, 3, ..., one more changes little and costs more: every k ``refine_every``. A member with its refinements is
+      one predictor, so the bound of ``FixedShare`` holds.
     * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
-      all but its own kernel over time. If it remembers longer than that one, it is what it remembers that was wrong: it
+      except for its kernel over time. If it remembers longer than the heaviest, old observations misled it, and it
       starts anew from its prior.
-    * All that is about points that are played. With ``look_again`` one of 64 points spread over the domain that was not
+    * This concerns points that are played. With ``look_again`` one of 64 points spread over the domain that was not
       examined for too long is played whatever the members believe of it (``LookingAtPoints``).
 
     Args:
-        domain: where points may be played when ``choose`` is not told otherwise.
+        domain: where points may be played unless ``choose`` gets another domain.
         members: over the domain's box; S replicates.
         width: multiplies the mixture's standard deviation.
         ends: what a corner is expected to lose against the middle, in prior deviations; 0: nothing.
@@ -328,12 +327,12 @@ class PointAveraging(Policy):
         """The squared unit that the observations held have under each member's hyperparameters, (S, P)."""
         return self.members.squares / (self.members.num_held - 1).clamp_min(1)
 
-    # -- what it tells ---------------------------------------------------------------------------------
+    # -- trace -----------------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Tensor | float]:
         """What is believed of the change, the noise, the scale and the length-scales, (S,) each."""
         weights, scale, members = self.sharing.weights, self.scale.scale, self.members
-        told: dict[str, Tensor | float] = {
+        trace: dict[str, Tensor | float] = {
             "effective_rate": (weights * members.effective_rate).sum(-1),
             "effective_members": self.sharing.effective_members,
             "noise_scale": (weights * scale * members.noise_variance).sum(-1).sqrt(),
@@ -343,8 +342,8 @@ class PointAveraging(Policy):
             "doubted": self.range.doubted,
         }
         if self.looks is not None:
-            told["longest_unseen"] = self.looks.longest
-        return told
+            trace["longest_unseen"] = self.looks.longest
+        return trace
 
     # -- state -----------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class Observation:
         arm: (S,) integers or (S, d) points, as chosen.
         reward: (S,) rewards; the replicates learn together.
         why: the ``why`` of the choice.
-        outcomes: (S, m) quantities measured beside the reward, in the order of the policy's ``outcome_names``; None for
+        outcomes: (S, m) quantities measured with the reward, in the order of the policy's ``outcome_names``; None for
             a policy that learns none.
         noise_variance: (S,), of these rewards alone; None: that of the policy's model. Policies that cannot use it
             refuse it.
@@ -92,10 +92,9 @@ class Policy(Described, HasState, ABC):
         replicates: S.
         num_arms: N; 0 on a continuous domain.
         dim: d, the dimension of a point; 0 with arms.
-        outcome_names: what it learns beside the reward; others refuse an observation with outcomes.
-        needs_unit: why it cannot be told rewards in another unit later, as ``StandardisedPolicy`` does; empty where it
-            can.
-        knows_past: whether what it believes of a time before the latest reward learned is right: it holds all rewards.
+        outcome_names: what it learns in addition to the reward; others refuse an observation with outcomes.
+        needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty where it can.
+        knows_past: whether its beliefs about times before the latest reward learned are right: it holds all rewards.
     """
 
     replicates: int

@@ -23,8 +23,8 @@ class RandomPolicy(Policy):
         first_replicate: number of the first replicate, so that replicate k can be run alone.
         device: of the arms returned; points are on the device of their domain.
 
-    Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm when it is not the very
-    tensor of the step before; on a GPU that check waits for the device.
+    Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm unless it is the same tensor as in
+    the step before; on a GPU that check waits for the device.
 
     Raises ValueError for ``choices`` that are none of these, and ``replicates`` below 1.
     """

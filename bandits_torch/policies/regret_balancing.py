@@ -14,6 +14,7 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.policies.choices import choices_of
 from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.over_priors import checked_noise_scale
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
 from bandits_torch.theory.prior_widths import elimination_xi
 
@@ -60,16 +61,12 @@ class RegretBalancing(Policy):
         over = cast(Domain, self.policies[0].choices.given) if self.dim else self.num_arms
         self._choices = choices_of(over, self.replicates)
         self.delta, self.xi = validation.probability("delta", delta), xi
-        like = self.policies[0].model.noise_variance
-        if noise_scale is None:
-            each = [policy.model.noise_variance.sqrt().expand(self.replicates) for policy in self.policies]
-            noise_scale = torch.stack(each, -1)
-        scale = validation.numbers("noise_scale", noise_scale, like)
-        validation.require(
-            bool((scale.isfinite() & (scale > 0)).all()), "noise_scale", scale, "finite and > 0"
-        )
-        self._noise_scale = scale.expand(self.replicates, len(self.policies))
-        elimination_xi(1, len(self.policies), self._noise_scale, self.delta, xi)  # is there such a form?
+        each = [policy.model.noise_variance.sqrt().expand(self.replicates) for policy in self.policies]
+        usual = torch.stack(each, -1)
+        self._noise_scale = checked_noise_scale(noise_scale, usual).expand_as(usual)
+        elimination_xi(
+            1, len(self.policies), self._noise_scale, self.delta, xi
+        )  # ValueError for another ``xi``
         self._begin()
 
     # Of each policy's choices, with what was learned alone: where pulls are pending.
@@ -89,9 +86,9 @@ class RegretBalancing(Policy):
 
     def _deviation(self, p: int, arm: Tensor, time: float) -> Tensor:
         """Of policy p at the arm, with what has been learned alone."""
-        return (
-            self.policies[p].predict(arm, time)[1] if self._deviations is None else self._deviations[p](arm)
-        )
+        if self._deviations is not None:
+            return self._deviations[p](arm)
+        return self.policies[p].predict(arm, time)[1]
 
     def _alone(self, policy: IndexPolicy, time: float) -> Callable[[Tensor], Tensor]:
         """Standard deviations of a policy's choices as they stand now, whatever comes to be pending."""

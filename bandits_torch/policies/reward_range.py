@@ -18,23 +18,23 @@ _EARLY, _LATE = 10.0, 3.0  # widths outside the range from which on a reward is 
 
 
 class RewardRange(Described, HasState):
-    """Which rewards are believed. Of one in doubt a policy learns nothing: what it holds is as it was before.
+    """Which rewards are believed. A policy learns nothing from a reward in doubt: its state stays as it was.
 
-    With [l, h] the range of the n >= 5 rewards believed so far, a reward is in doubt that is further outside than
+    With [l, h] the range of the n >= 5 rewards believed so far, a reward is in doubt if it lies outside by more than
 
         max(10 (5 / n)^2, 3) max(h - l, u).
 
     * The first five are learned as they come and judged together: from the middle three on, first the end that is
       nearer to them and then the other, by 10 times the range of those believed until then. If one is in doubt, the
       policy starts anew and learns the others.
-    * What gave a reward in doubt above the range is played again at once: it may be by far the best.
-    * The second that far on the same side is believed, so that what is rare and far is not lost for good. The range
-      then reaches to the nearer of the two; if the second is that far outside once more, it is in doubt as well.
-    * If it comes right after the first, it is borne out and no outlier: it is to be learned as it is. So a level or an
-      arm that really is as far takes one reward more to be learned.
+    * An arm or point with a reward in doubt above the range is played again at once: it may be by far the best.
+    * The second reward that far on the same side is believed, so that rare, far rewards are not lost. The range then
+      reaches to the nearer of the two; if the second is as far outside of that range, it is in doubt as well.
+    * If the second comes right after the first, it is borne out, which is no outlier: it is to be learned as it is. So
+      a level or an arm that really is that far takes one more reward to be learned.
 
-    So one reward, or one on each side, changes nothing of what is learned of the others, however large it is. Where the
-    range and u are 0, as where four of the first five are equal and no unit is told, nothing is in doubt. Multiplying
+    So one reward, or one on each side, does not change what is learned from the others, however large it is. Where the
+    range and u are 0, as where four of the first five are equal and no unit is given, nothing is in doubt. Multiplying
     or shifting rewards changes nothing.
 
     Of independent, uniformly distributed rewards, one of the first five is in doubt with a probability of 0.004
@@ -44,7 +44,7 @@ class RewardRange(Described, HasState):
     Args:
         like: dtype and device.
         arm: of each replicate, for shape and dtype alone: (S,) arms or (S, d) points.
-        told: u, a range of rewards that is expected beforehand.
+        expected: u, a range of rewards that is expected beforehand.
 
     Attributes:
         low, high: (S,) the range of the rewards believed.
@@ -68,8 +68,8 @@ class RewardRange(Described, HasState):
     arm: Tensor
     doubted: Tensor
 
-    def __init__(self, like: Tensor, arm: Tensor, told: float = 0.0) -> None:
-        self.told = validation.non_negative("told", told)
+    def __init__(self, like: Tensor, arm: Tensor, expected: float = 0.0) -> None:
+        self.expected = validation.non_negative("expected", expected)
         self._like, self._arm = like.new_empty(0), torch.zeros_like(arm)
         self._begin()
 
@@ -153,7 +153,7 @@ class RewardRange(Described, HasState):
 
     def _far(self, outside: Tensor, width: Tensor, widths: Tensor | float) -> Tensor:
         """Whether rewards are further outside a range of this width than so many widths, if it has one."""
-        width = width.clamp_min(self.told)
+        width = width.clamp_min(self.expected)
         return (outside > widths * width) & (width > 0)
 
     def reset(self, where: Tensor | None = None) -> None:

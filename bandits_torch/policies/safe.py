@@ -1,7 +1,8 @@
-"""Policies that play only where what is measured stays within limits, with high probability."""
+"""A policy that plays only arms whose measurements stay within limits, with high probability."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
@@ -12,16 +13,15 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.policies.choices.arms import ModelArms, best_available
-from bandits_torch.policies.limited import LimitedPolicy, NoSafeArmError, one_of
-from bandits_torch.policies.policy import Choice, Expect, Pending
-from bandits_torch.policies.safe_sets import (
+from bandits_torch.policies.limited import (
     Bounded,
+    LimitedPolicy,
     Limits,
-    expanders,
     least_margin,
-    maximisers,
+    one_of,
     safe_set,
 )
+from bandits_torch.policies.policy import Choice, Expect, Pending
 from bandits_torch.theory.widths import Width
 
 
@@ -41,12 +41,12 @@ class SafePolicy(LimitedPolicy):
 
     Args:
         model: of the reward, an ``ArmModel`` of batch shape () or (S,).
-        outcomes: models of what is measured beside it, by name, of the same arms and batch shape.
+        outcomes: models of the other measurements, by name, of the same arms and batch shape.
         limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
         width: of the reward's bounds in choosing.
         safety_width: w_t; ``PosteriorSafetyWidth`` has the theorem.
         safe_arms: (N,) or (S, N) booleans, an initial safe set S_0. It is part of S_t before the first reward
-            (``trust="start"``), or always (``trust="always"``: somebody vouches for it).
+            (``trust="start"``), or always (``trust="always"``: it is known to be safe).
         when_empty: what is played when S_t is empty: ``"likeliest"``, the arm with the most posterior deviations to its
             nearest limit; ``"safe_arms"``, the best of those by upper bound, whatever the models say of them; or
             ``"raise"``, ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
@@ -83,16 +83,12 @@ class SafePolicy(LimitedPolicy):
             expected = (model.num_arms, tuple(model.batch_shape))
             same = found == expected and len(found[1]) <= 1
             validation.require(same, f"model of {name!r}", found, f"of arms and batch shape {expected}")
-        one_of("trust", trust, "start", "always")
-        one_of("when_empty", when_empty, "likeliest", "safe_arms", "raise")
+        self._set_fallback(trust, when_empty, "safe_arms", safe_arms)
         one_of("explore", explore, "ucb", "safeopt")
         self._set_up(
             model, outcomes, limits, (width, safety_width), lambda one: ModelArms(cast(ArmModel, one))
         )
-        self.trust, self.when_empty, self.explore = trust, when_empty, explore
-        self.safe_arms = self._checked_arms(safe_arms)
-        needed = when_empty == "safe_arms" and safe_arms is None
-        validation.require(not needed, "safe_arms", None, "given where when_empty is 'safe_arms'")
+        self.explore, self.safe_arms = explore, self._checked_arms(safe_arms)
         models = {"reward": model, **outcomes}  # with nothing observed yet
         self._scale = {name: one.marginals()[1].amax().sqrt() for name, one in models.items()}
         self._learned: dict[str, Bounded] | None = None
@@ -126,7 +122,7 @@ class SafePolicy(LimitedPolicy):
         return Choice(arm, {"index": index, "certain": ~lost})
 
     def safe_set(self, time: float) -> Tensor:
-        """S_t, (S, N) booleans: arms within all limits by the bounds at ``time``, without those vouched for."""
+        """S_t, (S, N) booleans: arms within all limits by the bounds at ``time``, without the initial safe set."""
         with torch.no_grad():
             return safe_set(list(self._functions(time).values()))
 
@@ -139,22 +135,20 @@ class SafePolicy(LimitedPolicy):
         return functions
 
     def _vouched(self) -> Tensor:
-        """Arms that are safe because somebody says so, (S, N)."""
+        """Arms of the initial safe set, where it counts now, (S, N)."""
         if self.trust == "always":
             return self.safe_arms
         return self.safe_arms & self._first()
 
     def _fallback(self, functions: dict[str, Bounded], available: Tensor | None, lost: Tensor) -> Tensor:
         """Arms (S, N) to play where no arm is safe."""
-        if self.when_empty == "raise" and bool(lost.any()):
-            where = lost.nonzero().flatten().tolist()[:8]
-            raise NoSafeArmError(f"no arm is certainly within the limits, in replicates {where}")
+        self._check_not_lost(lost, "arm")
         margin = least_margin(list(functions.values()))
         if available is not None:
             margin = margin.masked_fill(~available, -torch.inf)
         if self.when_empty == "safe_arms":
-            told = self.safe_arms if available is None else self.safe_arms & available
-            margin = torch.where(told.any(-1, keepdim=True), told.to(margin), margin)
+            initial = self.safe_arms if available is None else self.safe_arms & available
+            margin = torch.where(initial.any(-1, keepdim=True), initial.to(margin), margin)
         return margin == margin.amax(-1, keepdim=True)
 
     def _worth_a_look(
@@ -171,8 +165,8 @@ class SafePolicy(LimitedPolicy):
         shape = (self.replicates, self.num_arms, self.num_arms)
         joint = [model.joint(time)[1].reshape(shape) for model in models]
         noise = [self._column(model.noise_variance) for model in models]
-        telling = expanders(safe, list(functions.values()), joint, noise)
-        return played & (maximisers(played, mean, half) | telling)
+        expanding = expanders(safe, list(functions.values()), joint, noise)
+        return played & (maximisers(played, mean, half) | expanding)
 
     def _uncertainty(self, functions: dict[str, Bounded], deviation: Tensor) -> Tensor:
         """The widest of an arm's bounds, in prior standard deviations, (S, N)."""
@@ -205,3 +199,35 @@ class SafePolicy(LimitedPolicy):
         some = bool(safe_arms.any(-1).all())
         validation.require(some, "safe_arms", safe_arms, "a mask with an arm in every replicate")
         return safe_arms.to(device).expand(shape).clone()
+
+
+def expanders(
+    safe: Tensor, functions: list[Bounded], joint: list[Tensor], noise_variance: list[Tensor]
+) -> Tensor:
+    """Safe arms whose most favourable outcome would make an arm safe that is not, (S, N) booleans.
+
+    Of arm x the outcome favourable to a lower limit is u(x), to an upper limit l(x); after it, each function's bounds
+    at x' are those of the posterior with that observation (Berkenkamp et al., equation of G_n). O(S N^2) a limit.
+
+    Args:
+        safe: (S, N).
+        joint: posterior covariance (S, N, N) of each function.
+        noise_variance: (S, 1) of each function.
+    """
+    reached = ~safe.unsqueeze(-2)  # x in rows, x' in columns
+    for one, covariance, noise in zip(functions, joint, noise_variance, strict=True):
+        variance = covariance.diagonal(dim1=-2, dim2=-1)
+        gain = covariance / (variance + noise).unsqueeze(-1)  # C(x, x') / (C(x, x) + lambda)
+        left = (variance.unsqueeze(-2) - gain * covariance).clamp_min(0).sqrt()
+        half, width = (one.width * one.deviation).unsqueeze(-1), one.width.unsqueeze(-1)
+        for limit, sign in zip(one.limits, (1.0, -1.0), strict=True):
+            if math.isfinite(limit):
+                bound = one.mean.unsqueeze(-2) + sign * (gain * half - width * left)
+                reached = reached & (sign * (bound - limit) >= 0)
+    return safe & reached.any(-1)
+
+
+def maximisers(safe: Tensor, mean: Tensor, half: Tensor) -> Tensor:
+    """Safe arms whose upper bound ``mean + half`` is at least the best lower bound of a safe arm, (S, N) booleans."""
+    best = (mean - half).masked_fill(~safe, -torch.inf).amax(-1, keepdim=True)
+    return safe & (mean + half >= best)

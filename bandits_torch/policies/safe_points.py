@@ -1,4 +1,4 @@
-"""Points of a domain that are played only where what is measured stays within limits, with high probability."""
+"""A policy that plays only points whose measurements stay within limits, with high probability."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices.points import ModelPoints
 from bandits_torch.policies.forgetting import ForgettingRule
-from bandits_torch.policies.limited import LimitedPolicy, NoSafeArmError, one_of
+from bandits_torch.policies.limited import (
+    LimitedPolicy,
+    Limits,
+    least_margin,
+    safe_set,
+)
 from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
-from bandits_torch.policies.safe_sets import Limits, least_margin, safe_set
 from bandits_torch.theory.widths import Width
 
 _KEPT = 32  # of the latest points played, each of which may be played again
-_RADII = (
-    0.3,
-    0.1,
-    0.03,
-    0.01,
-    0.003,
-)  # of the box's sides: how far around the best so far the next are drawn
+_RADII = (0.3, 0.1, 0.03, 0.01, 0.003)  # of the box's sides: how far from the best so far the next are drawn
 _PER_RADIUS = 48
 
 
@@ -42,7 +40,7 @@ class SafePointPolicy(LimitedPolicy):
 
     Args:
         model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
-        outcomes: models of what is measured beside it, by name, alike.
+        outcomes: models of the other measurements, by name, of the same kind.
         limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
         domain: where points are played.
         width: of the reward's bounds in choosing.
@@ -60,8 +58,8 @@ class SafePointPolicy(LimitedPolicy):
     Cost: that of the models' predictions at ``raw_samples`` + 270 points, O(n^2) each. ``trace``: safe, the share of
     Sobol points within the limits, fallback, safety_width.
 
-    Source: as ``SafePolicy``; the search is ours. Raises ValueError as it does, for a domain of another dimension, and
-    ``safe_points`` outside of it.
+    Source: as for ``SafePolicy``; the search is ours. Raises ValueError as ``SafePolicy`` does, for a domain of another
+    dimension, and for ``safe_points`` outside of the domain.
     """
 
     model: OnlineGP
@@ -93,16 +91,12 @@ class SafePointPolicy(LimitedPolicy):
             found, expected = tuple(one.batch_shape), tuple(model.batch_shape)
             same = found == expected and len(found) <= 1
             validation.require(same, f"model of {name!r}", found, f"of batch shape {expected}, () or (S,)")
-        one_of("trust", trust, "start", "always")
-        one_of("when_empty", when_empty, "likeliest", "safe_points", "raise")
+        self._set_fallback(trust, when_empty, "safe_points", safe_points)
         self.raw_samples = validation.positive_integer("raw_samples", raw_samples)
         self._seed = validation.natural("seed", seed)
         widths = (width, safety_width)
         self._set_up(model, outcomes, limits, widths, lambda one: ModelPoints(one, domain), forgetting)
-        self.trust, self.when_empty = trust, when_empty
         self.safe_points = self._checked_points(safe_points)
-        needed = when_empty == "safe_points" and safe_points is None
-        validation.require(not needed, "safe_points", None, "given where when_empty is 'safe_points'")
         self._settled: ModelPoints | None = None
 
     # -- one step --------------------------------------------------------------------------------------
@@ -118,14 +112,12 @@ class SafePointPolicy(LimitedPolicy):
         domain = self.choices.domain if available is None else available
         best, certain, share = self._searched(domain, time)
         lost = ~certain
-        if self.when_empty == "raise" and bool(lost.any()):
-            where = lost.nonzero().flatten().tolist()[:8]
-            raise NoSafeArmError(f"no point found is certainly within the limits, in replicates {where}")
+        self._check_not_lost(lost, "point found")
         if self.when_empty == "safe_points" and bool(lost.any()):
-            told = domain.fix(self.safe_points.movedim(1, 0))
-            index, _, _ = self._scored(told, time)
-            index = index.masked_fill(~domain.contains(told).mT, torch.finfo(index.dtype).min)
-            best = torch.where(lost.unsqueeze(-1), _taken(told, index.argmax(-1)), best)
+            initial = domain.fix(self.safe_points.movedim(1, 0))
+            index, _, _ = self._scored(initial, time)
+            index = index.masked_fill(~domain.contains(initial).mT, torch.finfo(index.dtype).min)
+            best = torch.where(lost.unsqueeze(-1), _taken(initial, index.argmax(-1)), best)
         self._tell(share, lost)
         index, _, _ = self._scored(best.unsqueeze(0), time)
         return Choice(best, {"index": index.squeeze(-1), "certain": ~lost})
@@ -135,10 +127,10 @@ class SafePointPolicy(LimitedPolicy):
         seed = (1_000_003 * self._seed + self.choices.steps) % 2**31
         S, low, high = self.replicates, *domain.bounds
         raw = domain.fix(domain.sample(self.raw_samples, seed).unsqueeze(1).repeat(1, S, 1))
-        told = domain.fix(self.safe_points.movedim(1, 0))
-        X = torch.cat([raw, told, domain.fix(self._played.movedim(1, 0))])
+        initial = domain.fix(self.safe_points.movedim(1, 0))
+        X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
         vouched = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
-        vouched[:, len(raw) : len(raw) + len(told)] = self._first() | (self.trust == "always")
+        vouched[:, len(raw) : len(raw) + len(initial)] = self._first() | (self.trust == "always")
         inside = domain.contains(X).mT
         generator = torch.Generator().manual_seed(seed)
         share, best, kept = None, X[0], vouched[:, 0]
@@ -176,7 +168,7 @@ class SafePointPolicy(LimitedPolicy):
 
     @torch.no_grad()
     def within_limits(self, time: float, points: Tensor) -> Tensor:
-        """Which points (n, d) are within all limits by the bounds at ``time``, without those vouched for: (S, n)."""
+        """Which points (n, d) are within all limits by the bounds at ``time``, without the initial safe set: (S, n)."""
         return self._scored(points.unsqueeze(1).expand(-1, self.replicates, -1), time)[1]
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Weights of members that are never ruled out for good: Bayes' rule, then a share of the weight is spread again."""
+"""Weights of members, by Bayes' rule and a share that is spread again, so that every member can come back."""
 
 from __future__ import annotations
 

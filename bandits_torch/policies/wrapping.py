@@ -1,18 +1,22 @@
-"""What a policy around another hands on as it is."""
+"""Policies around one other policy: rewards shifted, rewards standardised, and horizons that double."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from bandits_torch.policies.policy import Choice, Expect, Policy
+from bandits_torch import validation
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
 
 
 class WrappingPolicy(Policy):
-    """A policy around ``policy``, which chooses; what is learned, and all that differs, is the subclass's."""
+    """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
 
     _parts = ("policy",)
     policy: Policy
@@ -52,9 +56,248 @@ class WrappingPolicy(Policy):
             yield expect
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """What the policy inside believes, if it tells: mean and variance, (S, N) each."""
+        """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""
         return self.policy.marginals(time, points)  # type: ignore[attr-defined]
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What the policy inside tells."""
+        """The trace of the policy inside."""
         return self.policy.trace()
+
+
+class CentredPolicy(WrappingPolicy):
+    """The policy inside learns reward - ``prior_mean``: exact for a policy over rewards of prior mean zero.
+
+    It is one number for all arms: a policy that sees only differences cannot know which arm's mean was subtracted.
+
+    Args:
+        policy: over arms; it chooses, and learns the differences.
+        prior_mean: in units of reward.
+
+    Source: no paper's, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no finite number.
+    """
+
+    def __init__(self, policy: Policy, prior_mean: float) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
+        self.prior_mean = validation.finite_number("prior_mean", prior_mean)
+        self._around(policy)
+
+    def learn(self, observation: Observation) -> None:
+        """Learn how far the reward lies above the prior mean."""
+        Arms(self.num_arms, self.replicates).check(observation)
+        self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
+
+    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        """``marginals`` of the policy inside, shifted by the prior mean."""
+        mean, variance = super().marginals(time, points)
+        return mean + self.prior_mean, variance
+
+
+class StandardisedPolicy(WrappingPolicy):
+    """The policy inside learns (reward - ``offset``) / ``scale``, the mean and standard deviation of the first rewards.
+
+    After rewards number 1, 2, 4, ..., ``warm_up`` the two are computed anew from all rewards so far, and the policy is
+    reset and learns those again in the new unit; after that both stay. With m, k and lambda the prior mean, covariance
+    and noise variance of the policy, its belief is always exactly that of a policy with prior mean offset + scale m,
+    covariance scale^2 k and noise variance scale^2 lambda that learns the rewards as they are. So choices do not depend
+    on the unit and the origin of rewards. While all rewards are equal, ``scale`` is 1. Replicates differ in both.
+
+    A level or spread that changes later is not followed: ``recipes.auto`` follows both.
+
+    Args:
+        policy: any that learns an observation anew after ``reset`` in another unit. Those that cannot say why
+            (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit by
+            themselves.
+        warm_up: rewards that unit and origin are learned from.
+
+    Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, when the rewards kept
+    for it are dropped. Widths for functions of bounded norm, or noise of known scale, then mean units of ``scale``.
+
+    Source: no paper's; an affine change of a Gaussian process. Raises ValueError for another policy, and a ``warm_up``
+    below 2.
+    """
+
+    needs_unit = "it learns the unit by itself"
+
+    def __init__(self, policy: Policy, *, warm_up: int = 64) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
+        why = policy.needs_unit
+        name = type(policy.innermost if isinstance(policy, WrappingPolicy) else policy).__name__
+        expected = f"one that can be told rewards in another unit later ({why})"
+        validation.require(not why, "policy", name, expected)
+        enough = validation.positive_integer("warm_up", warm_up) >= 2
+        validation.require(enough, "warm_up", warm_up, "an integer >= 2")
+        self.warm_up = warm_up
+        self._around(policy)
+        self.outcome_names = policy.outcome_names
+        self._begin()
+
+    offset: Tensor
+    scale: Tensor
+    _told: list[Observation]
+    _count: int
+    _lasting = ("offset", "scale")
+
+    def _fresh(self) -> dict[str, Any]:
+        offset = torch.zeros(self.replicates, dtype=torch.float64)
+        return {"offset": offset, "scale": torch.ones_like(offset), "_told": [], "_count": 0}
+
+    def state_changed(self) -> None:
+        """Make observations of the mappings in a loaded state."""
+        self._told = [one if isinstance(one, Observation) else Observation(**one) for one in self._told]
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """If all replicates restart, the unit is learned anew; if only some do, it stays."""
+        if where is None or bool(where.all()):
+            self._begin()
+        else:
+            self._told, self._count = [], self.warm_up
+
+    def learn(self, observation: Observation) -> None:
+        """Learn the reward in the unit of now; or, if it is time, all of them in a new unit."""
+        reward = validation.tensor("reward", observation.reward)
+        fits = reward.shape == (self.replicates,)
+        validation.shape_is("reward", reward, fits, f"({self.replicates},)")
+        count = self._count + 1
+        first = []
+        if count <= self.warm_up:
+            validation.rewards("reward", reward)
+            first = [*self._told, observation]
+        if first and (count & (count - 1) == 0 or count == self.warm_up):
+            self._learn_anew(first)
+        else:
+            self.policy.learn(_standard(observation, self.offset, self.scale))
+        self._count, self._told = count, first if count < self.warm_up else []
+
+    def _learn_anew(self, observations: list[Observation]) -> None:
+        """Learn all of these in the unit that follows from them; nothing is changed where one is refused."""
+        offset, scale = _unit_of(torch.stack([one.reward.double() for one in observations]))
+        before = self.policy.state_dict()
+        try:
+            self.policy.reset()
+            for one in observations:
+                self.policy.learn(_standard(one, offset, scale))
+        except Exception:
+            self.policy.load_state_dict(before)
+            raise
+        self.offset, self.scale = offset, scale
+
+    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance in units of reward, (S, N) each, if the policy inside has ``marginals``."""
+        mean, variance = super().marginals(time, points)
+        offset, scale = self.offset.to(mean).unsqueeze(-1), self.scale.to(mean).unsqueeze(-1)
+        return offset + scale * mean, scale.square() * variance
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The trace of the policy inside, ``offset`` and ``scale``."""
+        return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
+
+
+def _unit_of(rewards: Tensor) -> tuple[Tensor, Tensor]:
+    """Offset and scale (S,) of rewards (n, S): their mean and standard deviation."""
+    offset, spread = rewards.mean(0), rewards.std(0, correction=0)
+    rounding = 1e-12 * rewards.abs().amax(0)
+    return offset, torch.where(spread > rounding, spread, 1.0)
+
+
+def _standard(observation: Observation, offset: Tensor, scale: Tensor) -> Observation:
+    """The observation in this unit."""
+    reward, noise = observation.reward, observation.noise_variance
+    offset, scale = offset.to(reward), scale.to(reward)
+    noise = None if noise is None else noise / scale.square()
+    return replace(observation, reward=(reward - offset) / scale, noise_variance=noise)
+
+
+class DoublingTrick(WrappingPolicy):
+    """Anytime play: phase k = 0, 1, ... is a new policy for the horizon T_k = ``first`` 2^k, played T_k times.
+
+    At the end of a phase all it learned is forgotten. If the regret of the policy for a horizon T is at most c T^a for
+    every T, the regret of all phases together is at most
+
+        c 2^a / (2^a - 1) (T + first)^a    after T steps:
+
+    3.4 times as much for a = 1/2, 2.5 times for a = 3/4 (the trick keeps polynomial bounds, not logarithmic ones). That
+    holds for any reward functions. If they change, build the policy of every phase with the bound on the change of the
+    whole run.
+
+    A reward of a choice made in an earlier phase is ignored: the phase's end has forgotten it already.
+
+    Args:
+        base: makes a policy for a horizon, its only argument, such as
+            ``lambda T: recipes.sw_gp_ucb(arms, kernel, 0.01, horizon=T)``. It is called once a phase. Horizons differ,
+            so that they may seed a policy that draws (``seed=T``).
+        first: T_0.
+
+    Cost: that of the policies, made anew log2(T / ``first``) times.
+
+    Source: Auer, Cesa-Bianchi, Freund & Schapire 2002; Besson & Kaufmann 2018 (arXiv 1803.06971), the geometric trick.
+    Raises ValueError for a ``base`` that is no function, makes no policy, or makes one with other numbers of arms or
+    replicates than before, and for a ``first`` below 1.
+    """
+
+    def __init__(self, base: Callable[[int], Policy], *, first: int = 64) -> None:
+        self.base = base
+        validation.function("base", base, "a function that makes a policy for a horizon")
+        self.first = validation.positive_integer("first", first)
+        self._begin_phase(0)
+
+    def _begin_phase(self, phase: int) -> None:
+        policy = self.base(self.first * 2**phase)
+        validation.instance("base", policy, Policy, "a function that makes a policy for a horizon")
+        if phase:
+            before = (self.replicates, self.num_arms, self.dim)
+            now = (policy.replicates, policy.num_arms, policy.dim)
+            validation.require(
+                now == before, "base", now, f"the replicates, arms and dimension of before, {before}"
+            )
+        self.phase, self._count = phase, 0
+        self._around(policy)
+        self.outcome_names = policy.outcome_names
+
+    @property
+    def knows_past(self) -> bool:  # type: ignore[override]
+        """As the phase's policy, in the first phase."""
+        return self.phase == 0 and super().knows_past
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """As the phase's policy chooses."""
+        choice = self.policy.choose(time, available)
+        return replace(choice, why={**choice.why, "phase": self.phase})
+
+    @contextmanager
+    def expecting(self, time: float) -> Iterator[Expect]:
+        """As the phase's policy; what is pending of earlier phases is not counted."""
+        with self.policy.expecting(time) as inside:
+
+            def expect(pending: Pending) -> None:
+                if pending.why.get("phase", self.phase) == self.phase:
+                    inside(pending)
+
+            yield expect
+
+    def learn(self, observation: Observation) -> None:
+        """The phase's policy learns; after T_k observations the next phase begins."""
+        if observation.why.get("phase", self.phase) != self.phase:
+            return
+        self.policy.learn(observation)
+        self._count += 1
+        if self._count == self.first * 2**self.phase:
+            self._begin_phase(self.phase + 1)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The trace of the phase's policy, and the number of the ``phase``."""
+        return self.policy.trace() | {"phase": float(self.phase)}
+
+    phase: int
+    _count: int  # observations in it
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"phase": 0, "_count": 0}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """Phase 0 again; some replicates alone begin the phase of now anew."""
+        if where is None or bool(where.all()):
+            self._begin_phase(0)
+
+    def _make_room(self, state: Mapping[str, Any]) -> None:
+        if state["phase"] != self.phase:
+            self._begin_phase(validation.natural("phase", state["phase"]))

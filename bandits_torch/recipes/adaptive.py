@@ -26,18 +26,15 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
-from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
-from bandits_torch.policies.opkb.blocks import BlockPolicy
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
-from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
-from bandits_torch.policies.opkb.neural import NeuralFeatures
-from bandits_torch.policies.opkb.opkb import OPKB
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, BlockPolicy
 from bandits_torch.policies.phased_elimination import PhasedElimination, batch_sizes
 from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.wrapping import CentredPolicy
 from bandits_torch.recipes.parts import (
     as_width,
     largest_gain,

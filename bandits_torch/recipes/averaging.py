@@ -18,7 +18,7 @@ from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.member_scale import MemberScale
+from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import FixedShare

@@ -22,7 +22,7 @@ from bandits_torch.kernels.composed import COMBINATIONS
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.choices.listed_contexts import check_contexts, pairs_of
+from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything, SlidingWindow
 from bandits_torch.policies.policy import Policy

@@ -24,9 +24,8 @@ from bandits_torch.kernels import (
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
-from bandits_torch.policies.improvement import RewardImprovementPolicy, largest_mean
-from bandits_torch.policies.likelihood_window import LikelihoodWindow
+from bandits_torch.policies.forgetting import EventTriggeredRestart, LikelihoodWindow, PeriodicRestart
+from bandits_torch.policies.index import RewardImprovementPolicy, largest_mean
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (

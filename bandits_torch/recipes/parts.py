@@ -22,13 +22,11 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import ForgettingRule, SlidingWindow
+from bandits_torch.policies.forgetting import CANDIDATES, ForgettingRule, LikelihoodWindow, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
-from bandits_torch.policies.likelihood_window import CANDIDATES, LikelihoodWindow
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.policies.wasserstein_forgetting import WassersteinForgetting
+from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth

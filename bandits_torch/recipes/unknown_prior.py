@@ -36,11 +36,12 @@ from bandits_torch.models.candidate_priors import (
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
-from bandits_torch.policies.length_scales import LengthScaleBalancing, ShrinkingLengthScale
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
+    LengthScaleBalancing,
     LikeliestPriorPolicy,
     PriorElimination,
+    ShrinkingLengthScale,
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.policy import Policy

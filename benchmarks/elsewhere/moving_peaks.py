@@ -29,7 +29,7 @@ from torch import Tensor
 from bandits_torch import recipes, run
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Choice, Observation, Policy
-from bandits_torch.policies.standardised import StandardisedPolicy
+from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems import ContinuousProblem
 from benchmarks.continuous.rivals import PlainBoTorch, Rival
 

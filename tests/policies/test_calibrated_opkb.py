@@ -10,8 +10,7 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch import recipes
 from bandits_torch.loop import run
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
-from bandits_torch.policies.opkb.change_detection import ShiryaevRoberts
+from bandits_torch.policies.opkb.calibrated import CalibratedOPKB, ShiryaevRoberts
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory.optimal_design import features_of_covariance, optimal_design

@@ -154,7 +154,7 @@ def test_open_questions_under_listed_contexts_count_as_they_do_under_any() -> No
 
 def test_thompson_sampling_draws_over_listed_contexts() -> None:
     from bandits_torch.models import ArmGP
-    from bandits_torch.policies.choices.listed_contexts import pairs_of
+    from bandits_torch.policies.choices.contexts import pairs_of
 
     model = ArmGP(pairs_of(ARMS, LISTED), rbf(0.5), NOISE, batch_shape=(S,))
     policy = ContextualPolicy(model, ThompsonSampling, choices=ARMS, context_dim=C, contexts=LISTED)

@@ -15,9 +15,8 @@ from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKern
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.policies.forgetting import SlidingWindow
+from bandits_torch.policies.forgetting import LikelihoodWindow, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.likelihood_window import LikelihoodWindow
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import make
 from bandits_torch.recorder import Recorder

@@ -8,7 +8,7 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.kernels.arms import NeuralTangentKernel
 from bandits_torch.loop import run
-from bandits_torch.policies.opkb.neural import NeuralFeatures, forward, gram
+from bandits_torch.policies.opkb.features import NeuralFeatures, forward, gram
 from bandits_torch.problems import DriftingCosine
 
 

@@ -5,12 +5,10 @@ import pytest
 import torch
 
 from bandits_torch.loop import run
-from bandits_torch.policies.opkb import blocks
-from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
+from bandits_torch.policies.opkb import opkb
 from bandits_torch.policies.opkb.constants import Constants
-from bandits_torch.policies.opkb.drawing import draw
 from bandits_torch.policies.opkb.features import FixedFeatures
-from bandits_torch.policies.opkb.opkb import OPKB
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, draw
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory.optimal_design import features_of_covariance, optimal_design, optimal_exploration
@@ -45,8 +43,8 @@ def test_features_of_each_replicate_are_designed_once(kind, monkeypatch: pytest.
     """They do not change, so no later block designs anew; the choices are those of features that all share."""
     of, designed = problem(), []
     shared = run(policy(of, kind), of, 300)
-    design = blocks.optimal_design
-    monkeypatch.setattr(blocks, "optimal_design", lambda *a, **k: designed.append(1) or design(*a, **k))
+    design = opkb.optimal_design
+    monkeypatch.setattr(opkb, "optimal_design", lambda *a, **k: designed.append(1) or design(*a, **k))
     made = kind(FixedFeatures(features(of).expand(2, -1, -1).clone(), 2), 700, SHORT)
     history = run(made, of, 300)
     assert float(history.trace["block"].max()) >= 2

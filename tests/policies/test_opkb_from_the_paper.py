@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch.policies.opkb import OPKB, AdaOPKB, Constants, FixedFeatures, NeuralFeatures, blocks
+from bandits_torch.policies.opkb import OPKB, AdaOPKB, Constants, FixedFeatures, NeuralFeatures, opkb
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.streams import ReplicateStreams
@@ -20,7 +20,7 @@ from tests.reference import hong_2023
 @pytest.fixture(autouse=True)
 def designs_solved_to_the_last_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The duality gap of 1e-6 that runs are content with leaves P uncertain by 1e-4 where the objective is flat."""
-    monkeypatch.setattr(blocks, "_DESIGN_TOLERANCE", 1e-12)
+    monkeypatch.setattr(opkb, "_DESIGN_TOLERANCE", 1e-12)
 
 
 T, SIGMA, DELTA = 500, 5.0, 0.1

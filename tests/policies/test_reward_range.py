@@ -167,7 +167,7 @@ def with_and_without_doubt(kind, f, noise, changed=None):
     for told in (None, math.inf):
         torch.manual_seed(0)
         policy = built(kind, len(f))
-        policy.range.told = policy.range.told if told is None else told
+        policy.range.expected = policy.range.expected if told is None else told
         yield regrets(policy, f, noise, torch.zeros_like(noise[..., 0]), changed)
 
 

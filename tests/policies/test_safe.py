@@ -13,9 +13,9 @@ from bandits_torch.checkpoint import described
 from bandits_torch.loop import run
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
+from bandits_torch.policies.limited import Bounded, NoSafeArmError, safe_set
 from bandits_torch.policies.policy import Observation, Pending
-from bandits_torch.policies.safe import NoSafeArmError, SafePolicy
-from bandits_torch.policies.safe_sets import Bounded, expanders, safe_set
+from bandits_torch.policies.safe import SafePolicy, expanders
 from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.problems import make
 from bandits_torch.theory.prior_widths import PosteriorSafetyWidth

@@ -11,12 +11,9 @@ from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.domain import Domain
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.policies.centred import CentredPolicy
 from bandits_torch.policies.counted import LatentRewards
-from bandits_torch.policies.doubling import DoublingTrick
 from bandits_torch.policies.policy import Observation
-from bandits_torch.policies.standardised import StandardisedPolicy
-from bandits_torch.policies.wrapping import WrappingPolicy
+from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, StandardisedPolicy, WrappingPolicy
 from tests.reference import all_recipes
 
 ARMS = torch.linspace(0, 1, 9).double().unsqueeze(-1)

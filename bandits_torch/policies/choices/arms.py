@@ -46,16 +46,16 @@ class Arms(Choices):
         if dtype is not None:
             self._dtype, self._most = dtype, validation.largest_reward(dtype) ** 2
 
-    def check(self, observation: Observation, *told: str) -> None:
+    def check(self, observation: Observation, *needed: str) -> None:
         """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
         arm, reward, S, time = observation.arm, observation.reward, self._shape, observation.time
         right = type(arm) is type(reward) is Tensor and type(time) is float and type(observation.why) is dict
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
         right = right and reward.dtype in _FLOATS and float(reward @ reward) + 0 * time < self._most
-        for name in told:
+        for name in needed:
             right = right and type(value := observation.why.get(name)) is Tensor and value.shape == S
         if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
-            self._check_closely(observation, *told)
+            self._check_closely(observation, *needed)
 
     def check_available(self, available: Tensor) -> None:
         """Raise ValueError unless this is a mask that leaves every replicate an arm (seen on a CPU only)."""
@@ -76,7 +76,7 @@ class Arms(Choices):
     def draw(self, streams: ReplicateStreams, available: Tensor | None) -> Tensor:
         """The arm number floor(u count) of the ``count`` available ones, u uniform on [0, 1): (S,).
 
-        A mask is looked at when it is not the very tensor of the draw before; on a GPU that waits for the device.
+        A mask is checked unless it is the same tensor as at the draw before; on a GPU the check waits for the device.
         Raises ValueError when a replicate has no arm available; the streams then stay where they are.
         """
         if available is None:
@@ -104,7 +104,7 @@ class Arms(Choices):
 
 
 class ArmsWithModel(Arms, ModelChoices):
-    """Arms and a model of them, whose batch is S replicates and what stands beside them.
+    """Arms and a model of them, whose batch is S replicates and further dimensions, such as candidate priors.
 
     Args:
         model: an ``OnlineModel``.

@@ -47,10 +47,10 @@ class Choices(ABC):
         """Room for the choices beside numbers ``... x S``: zeros ``... x S`` or ``... x S x d``."""
 
     @abstractmethod
-    def check(self, observation: Observation, *told: str) -> None:
+    def check(self, observation: Observation, *needed: str) -> None:
         """Raise ValueError unless this is a choice and a finite reward of every replicate.
 
-        ``told``: names of what the choice has to have told beside it, tensors (S,). Values are looked at on a CPU only.
+        ``needed``: names of tensors (S,) that ``why`` has to hold. Values are checked on a CPU only.
         """
 
     def check_choice(self, arm: Tensor, name: str = "arm") -> None:
@@ -61,7 +61,7 @@ class Choices(ABC):
         if arm.is_cpu:
             validation.require(self._inside(arm), name, arm, self._expected)
 
-    def _check_closely(self, observation: Observation, *told: str) -> None:
+    def _check_closely(self, observation: Observation, *needed: str) -> None:
         """``check``, part by part."""
         arm, reward = observation.arm, validation.tensor("reward", observation.reward)
         validation.tensor("arm", arm)
@@ -80,7 +80,7 @@ class Choices(ABC):
             validation.own_noise(noise)
             validation.shape_is("noise_variance", noise, noise.shape == (S,), f"({S},)")
         validation.shape_is("reward", reward, reward.shape == (S,), f"({S},)")
-        for name in told:
+        for name in needed:
             value = observation.why.get(name)
             fits = isinstance(value, Tensor) and value.shape == (S,)
             expected = f"a tensor ({S},), the {name} that the choice was made with"
@@ -166,7 +166,7 @@ class ModelChoices(Choices, HasState):
 
     @abstractmethod
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """What an acquisition may be told of a step; ``streams`` are the policy's random numbers."""
+        """What an acquisition may know of a step; ``streams`` are the policy's random numbers."""
 
     def _checked_time(self, time: float) -> float:
         """The time, a model's last input. ValueError where inputs are held in float32, which has too few figures."""

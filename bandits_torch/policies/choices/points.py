@@ -42,9 +42,9 @@ class Points(Choices):
         self._shape, self._dtypes = (replicates, domain.dim), (torch.float64, torch.float32)
         self._expected = "finite, floating point: a point of each replicate"
 
-    def check(self, observation: Observation, *told: str) -> None:
+    def check(self, observation: Observation, *needed: str) -> None:
         """See ``Choices``."""
-        self._check_closely(observation, *told)
+        self._check_closely(observation, *needed)
 
     def check_available(self, available: Domain) -> None:
         """Raise ValueError for a domain of another dimension."""

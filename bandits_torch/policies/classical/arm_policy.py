@@ -47,11 +47,11 @@ class ArmPolicy(Policy):
 
     _expects = ("_numbers",)
     _numbers: dict[str, Tensor]
-    told: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``
+    needed: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """A range is told in units of reward."""
+        """Not empty where a range is given, which is in units of reward."""
         return "" if self.reward_range is None else "its reward_range is in units of reward"
 
     # -- what subclasses say ---------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class ArmPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Count the pull and its reward."""
-        self.choices.check(observation, *self.told)
+        self.choices.check(observation, *self.needed)
         self._check(observation)
         reward = observation.reward.to(self._numbers["sum"])
         if self.reward_range is None:

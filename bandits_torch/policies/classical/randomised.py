@@ -114,7 +114,7 @@ class DiscountedThompsonSampling(RandomisedArmPolicy):
     With discounted counts N_i and sums S_i of rewards: for rewards of 0 and 1 the draw is from
     Beta(1 + S_i, 1 + N_i - S_i); for others from the normal posterior of a mean with prior N(m, v) and noise of
     variance s^2, precision 1/v + N_i/s^2 and mean (m/v + S_i/s^2) / precision. m and v are mean and variance of all
-    rewards so far, and s^2 too is v where ``noise_variance`` is not told: an upper bound on it.
+    rewards so far, and s^2 too is v where ``noise_variance`` is not given: an upper bound on it.
 
     Args:
         num_arms, replicates, seed, first_replicate, device: as for ``RandomisedArmPolicy``.
@@ -220,7 +220,7 @@ class EXP3S(RandomisedArmPolicy):
     of range.
     """
 
-    told = ("probability",)
+    needed = ("probability",)
 
     def __init__(
         self,

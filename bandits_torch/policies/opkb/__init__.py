@@ -1,11 +1,9 @@
 """OPKB and its relatives (Hong, Li & Tewari 2023): randomised blocks, their tests for change, features they rest on."""
 
-from bandits_torch.policies.opkb.ada_opkb import AdaOPKB
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants, subgaussian_scale
-from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures
-from bandits_torch.policies.opkb.neural import NeuralFeatures
-from bandits_torch.policies.opkb.opkb import OPKB
+from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB
 
 __all__ = [
     "OPKB",

@@ -1,8 +1,262 @@
-"""OPKB: the optimisation-based algorithm for rewards that do not change."""
+"""OPKB and ADA-OPKB: blocks of doubling length, each played from a distribution of its own."""
 
 from __future__ import annotations
 
-from bandits_torch.policies.opkb.blocks import BlockPolicy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.opkb.constants import Constants, Schedule
+from bandits_torch.policies.opkb.epochs import Epoch, Interval, RewardUnits
+from bandits_torch.policies.opkb.features import FeatureSource
+from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
+from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory.optimal_design import (
+    estimated_gaps,
+    optimal_design,
+    optimal_exploration,
+    propensity_matrix,
+)
+
+_MOST_STRATEGIES = 40  # blocks of an epoch: 2^40 E steps
+_DESIGN_TOLERANCE = 1e-6  # of the objectives: regret a step, or nats
+
+
+class BlockPolicy(Policy):
+    """Plays P^(0) = pi for E steps, then P^(j) = (1 - mu_j) Q^(j) + mu_j pi for 2^j E steps, j = 1, 2, ...
+
+    Subclasses define the gaps of Q^(j), the replays and the restarts of an epoch.
+
+    A step costs O(S N) for all replicates; the start of a replicate's block costs two convex programs of about 10 ms
+    each at N = 100. Unavailable arms are excluded from the draw (uniform over the rest if no mass is left), for which
+    the IPS estimates do not correct.
+
+    A reward is assigned to the strategy being played, so a reward of a choice before the last reward is a ValueError.
+
+    Args:
+        features: the feature source; sizes S and N come from it.
+        horizon: T.
+        constants: see ``Constants``.
+        seed, first_replicate: of the arms drawn and of random schedules.
+    """
+
+    needs_unit = "it learns rewards in turn, and their unit by reward_scale='warm-up'"
+
+    def __init__(
+        self,
+        features: FeatureSource,
+        horizon: int,
+        constants: Constants,
+        *,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.instance("features", features, FeatureSource, "a FeatureSource, such as FixedFeatures")
+        validation.instance("constants", constants, Constants, "a Constants")
+        self.features, self.constants = features, constants
+        self.replicates, self.num_arms = features.replicates, features.num_arms
+        self._choices = Arms(self.num_arms, self.replicates)
+        S, N = self.replicates, self.num_arms
+        ridge = constants.sigma / validation.positive_integer("horizon", horizon)
+        self._initial = [features.initial(s) for s in range(S)]
+        phi = self._initial[0]
+        shared = all(other is phi for other in self._initial)
+        rows = 1 if shared else S
+        designs = [optimal_design(self._initial[s], ridge, tolerance=_DESIGN_TOLERANCE) for s in range(rows)]
+        self._pi = torch.stack([design.probabilities for design in designs]).expand(S, N)
+        gains = [float(design.log_det) for design in designs]
+        schedules = [constants.schedule(N, horizon, gain) for gain in gains]
+        self.schedules: list[Schedule] = schedules * S if shared else schedules
+        self._streams = ReplicateStreams(
+            seed, S, purpose="policy", first=first_replicate, dtype=phi.dtype, device=phi.device
+        )
+        self._schedule_streams = [
+            ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s) for s in range(S)
+        ]
+        self._rows = torch.arange(S, device=phi.device)
+        self._units = RewardUnits(constants.reward_scale, phi.new_zeros(S))
+        self._epochs = [Epoch() for _ in range(S)]
+        self._begin()
+        self._restarted(None)
+
+    # -- what subclasses say ---------------------------------------------------------------------------
+
+    def _gaps(self, s: int) -> Tensor:
+        """Gaps (N,) that the next block's Q rests on: of the IPS estimates over the epoch."""
+        return estimated_gaps(self._estimates(s, self._sums[s], self._epochs[s].clock))
+
+    def _replays(self, s: int, start: int, block: int) -> list[Interval]:
+        """Intervals inside block j, which starts at ``start``, at which older strategies are played."""
+        return []
+
+    def _over(self, s: int, interval: Interval) -> bool:
+        """Whether the interval just over shows a change."""
+        return False
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    @property
+    def playing_distribution(self) -> Tensor:
+        """The distribution the next arm is drawn from, (S, N)."""
+        return self._strategies[self._rows, self._playing]
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """An arm drawn from the strategy of smallest index that is scheduled."""
+        if available is not None:
+            self._choices.check_available(available)
+        arm = draw(self.playing_distribution, self._streams, available)
+        return Choice(arm, {"turn": self._turn})
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
+        arm, reward = observation.arm, observation.reward
+        self._choices.check(observation)
+        check_turn(observation, self._turn)
+        self._turn += 1
+        self._detected.zero_()
+        reward = self._units.of(reward.to(self._sums))
+        self._sums.index_put_((self._rows, self._playing, arm), reward, accumulate=True)
+        self._counts.index_put_((self._rows, arm), torch.ones_like(reward), accumulate=True)
+        for s, epoch in enumerate(self._epochs):
+            epoch.clock += 1
+            if epoch.clock == epoch.next_event():
+                self._advance(s)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Restarts so far, 1 where this step detected a change, the block's and the strategy's index."""
+        return {
+            "restarts": self._restarts,
+            "detected": self._detected,
+            "block": self._block,
+            "strategy": self._playing,
+        }
+
+    # -- events ----------------------------------------------------------------------------------------
+
+    def _advance(self, s: int) -> None:
+        """Intervals of replicate s that end now are tested; a restart, a new block or new replays follow."""
+        epoch = self._epochs[s]
+        ended = [i for i in epoch.active if i.end == epoch.clock]
+        epoch.active = [i for i in epoch.active if i.end > epoch.clock]
+        if any(self._over(s, interval) for interval in ended):
+            self._restart(s)
+            return
+        if epoch.block == 0:
+            self._sums[s, 0] = self._units.learn(s, self._sums[s, 0], self._counts[s])
+        if not epoch.active:  # the interval of the block itself was the last
+            epoch.cumulative.append((self._sums[s, : epoch.block + 1].clone(), epoch.clock))
+            self._begin_block(s)
+            return
+        self._start_pending(s)
+
+    def _restart(self, s: int) -> None:
+        self._restarts[s] += 1
+        self._detected[s] = 1
+        self._begin_epoch(s)
+
+    def _begin_epoch(self, s: int) -> None:
+        self._epochs[s] = Epoch()
+        self._units.raw(s)
+        self._sums[s] = 0
+        self._counts[s] = 0
+        self._begin_block(s)
+
+    def _begin_block(self, s: int) -> None:
+        epoch, schedule = self._epochs[s], self.schedules[s]
+        gaps_known = epoch.block >= 0
+        epoch.block += 1
+        j = epoch.block
+        if gaps_known:
+            sums = self._sums[s].sum(0)
+            epoch.phi = self.features.learnt(s, self._counts[s], sums)
+            if epoch.phi is not self._initial[s]:  # gaps and matrices in the new features
+                epoch.matrices = self._matrices(s, j)
+            self._strategies[s, j] = self._strategy(s, j, self._gaps(s))
+        else:
+            epoch.phi = self._initial[s]
+            self._strategies[s, 0] = self._pi[s]
+        epoch.matrices = self._matrices(s, j + 1)
+        end = epoch.clock + schedule.length(j)
+        epoch.pending = [Interval(j, epoch.clock, end), *self._replays(s, epoch.clock, j)]
+        self._block[s] = j
+        self._start_pending(s)
+
+    def _strategy(self, s: int, j: int, gaps: Tensor) -> Tensor:
+        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi: Q^(j), where Algorithms 3 and 7 misprint Q^(m_t)."""
+        schedule, epoch = self.schedules[s], self._epochs[s]
+        assert epoch.phi is not None
+        pi, gain = self._pi[s], schedule.gain
+        if epoch.phi is not self._initial[s]:
+            design = optimal_design(epoch.phi, schedule.ridge, tolerance=_DESIGN_TOLERANCE)
+            pi, gain = design.probabilities, float(design.log_det)  # the gain is that of the optimal design
+        Q = optimal_exploration(
+            epoch.phi,
+            gaps,
+            schedule.ridge,
+            schedule.beta(j),
+            schedule.alpha,
+            gain,
+            design_share=self.constants.design_share,
+            tolerance=_DESIGN_TOLERANCE,
+        )
+        mu = schedule.mixture(j)
+        return (1 - mu) * Q + mu * pi
+
+    def _start_pending(self, s: int) -> None:
+        epoch = self._epochs[s]
+        before = (self._sums[s, : epoch.block + 1].clone(), self._counts[s].clone())
+        for interval in [i for i in epoch.pending if i.start == epoch.clock]:
+            interval.before = before
+            epoch.active.append(interval)
+        epoch.pending = [i for i in epoch.pending if i.start > epoch.clock]
+        self._playing[s] = min(i.index for i in epoch.active)
+
+    # -- estimates -------------------------------------------------------------------------------------
+
+    def _matrices(self, s: int, count: int) -> Tensor:
+        """M(P^(m)), m = 0, ..., count - 1, in the features of the block; those known are kept."""
+        epoch = self._epochs[s]
+        assert epoch.phi is not None
+        known = epoch.matrices
+        kept = known.shape[0] if known is not None and epoch.phi is self._initial[s] else 0
+        fresh = propensity_matrix(epoch.phi, self._strategies[s, kept:count], self.schedules[s].ridge)
+        return torch.cat([known[:kept], fresh]) if known is not None and kept else fresh
+
+    def _estimates(self, s: int, sums: Tensor, steps: int) -> Tensor:
+        """IPS estimates (N,) from reward sums by strategy, (J, N), over ``steps`` steps."""
+        matrices = self._epochs[s].matrices
+        assert matrices is not None
+        J = min(sums.shape[0], matrices.shape[0])
+        return (matrices[:J] @ sums[:J].unsqueeze(-1)).sum(0).squeeze(-1) / steps
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _parts = ("_epochs", "_units", "_streams", "_schedule_streams")
+    _sums: Tensor  # of rewards, (S, strategies, N)
+    _counts: Tensor  # (S, N)
+    _strategies: Tensor  # (S, strategies, N)
+    _playing: Tensor  # index of the strategy each replicate plays, (S,)
+    _restarts: Tensor
+    _detected: Tensor
+    _block: Tensor
+    _turn: int  # rewards learnt
+    _lasting = ("_turn",)
+
+    def _fresh(self) -> dict[str, Any]:
+        zeros, S, N = self._initial[0].new_zeros, self.replicates, self.num_arms
+        strategies = {name: zeros(S, _MOST_STRATEGIES, N) for name in ("_sums", "_strategies")}
+        numbers = {name: zeros(S) for name in ("_restarts", "_detected", "_block")}
+        return strategies | {"_counts": zeros(S, N), "_playing": self._rows.clone()} | numbers | {"_turn": 0}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """A new epoch."""
+        for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
+            self._begin_epoch(s)
 
 
 class OPKB(BlockPolicy):
@@ -14,3 +268,58 @@ class OPKB(BlockPolicy):
     With ``Constants.theory()``, block 0 lasts thousands of steps; ``policy.schedules[0].describe()`` shows how the
     number comes about.
     """
+
+
+class AdaOPKB(BlockPolicy):
+    """ADA-OPKB (Hong, Li & Tewari 2023, Algorithms 3 and 4); with neural features, ADA-OPNN (Algorithm 7).
+
+    * Schedule: inside block j and for each m < j, at every multiple of 2^m E a replay of P^(m) of length
+      2^m E starts with probability 2^{(m - j)/2}. The scheduled strategy of smallest index is played.
+    * Test: when a scheduled interval I of index m (the block itself has index j) ends, restart if for some
+      k < j and x, with C(k) the blocks 0, ..., k,
+      gap_I(x) - 4 gap_C(k)(x) > 4 c0 mu_{min(m, k)}, or the same with I and C(k) exchanged (equation 8).
+
+    Corrections of the print: P^(j) is built from Q^(j), not from Q^(m_t), which is not yet defined; E and alpha keep
+    the C0 of Algorithm 2. Arguments and cost: ``BlockPolicy``.
+    """
+
+    def _replays(self, s: int, start: int, block: int) -> list[Interval]:
+        """Algorithm 4."""
+        schedule, first = self.schedules[s], self.constants.first_replay
+        replays = []
+        for m in range(first, block):
+            slots = 2 ** (block - m)
+            drawn = self._schedule_streams[s].uniform(slots).squeeze(0).tolist()
+            length, probability = schedule.length(m), 2 ** ((m - block) / 2)
+            for slot, u in enumerate(drawn):
+                if u < probability:
+                    begin = start + slot * length
+                    replays.append(Interval(m, begin, begin + length))
+        return replays
+
+    def _over(self, s: int, interval: Interval) -> bool:
+        """The change test, equation 8."""
+        epoch, schedule = self._epochs[s], self.schedules[s]
+        if not epoch.cumulative:
+            return False
+        assert interval.before is not None
+        sums = self._sums[s, : epoch.block + 1] - interval.before[0]
+        now = estimated_gaps(self._estimates(s, sums, interval.end - interval.start))
+        for k, (past, steps) in enumerate(epoch.cumulative):
+            then = estimated_gaps(self._estimates(s, past, steps))
+            difference = max(float((now - 4 * then).max()), float((then - 4 * now).max()))
+            if difference > schedule.threshold(min(interval.index, k)):
+                return True
+        return False
+
+
+def draw(P: Tensor, streams: ReplicateStreams, available: Tensor | None = None) -> Tensor:
+    """Arms (S,) drawn from P (S, N) with the next uniform numbers of ``streams``, among those available (a mask that
+    was checked). Where no mass is left on the available arms they are drawn uniformly.
+    """
+    if available is not None:
+        P = P * available
+        P = torch.where(P.sum(-1, keepdim=True) > 0, P, available.to(P))
+    cumulative = P.cumsum(-1)
+    passed = cumulative > streams.uniform().unsqueeze(-1) * cumulative[:, -1:]
+    return passed.to(torch.uint8).argmax(-1)  # the first arm whose cumulative share passes

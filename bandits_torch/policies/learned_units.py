@@ -1,0 +1,387 @@
+"""Units that are learned on line: origin and unit of rewards, the scale of each member, and the unit of time."""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.description import Described
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.members import MembersOverArms
+from bandits_torch.state import HasState, only_where
+
+_FAR = 8.0  # median deviations from the median: about 5.4 standard deviations of normal numbers
+_GAPS = 64  # the latest gaps between observations, of which the typical one is the median
+_KNOWN = 1e12  # a prior strength at which nothing is learned
+_LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
+HELD = 5  # first rewards, of which the median is the origin
+
+
+class RewardFrame(Described, HasState):
+    """Rewards as y' = (y - o) / u, with an origin o and a unit u for each replicate.
+
+    The origin is the first reward, and the unit the least power of two above the first difference from it that is not 0
+    (1 until then), so that numbers within are near 1 whatever the unit of rewards, and the same, bit for bit, when
+    rewards are multiplied by a power of two. After K rewards ``settle`` sets both anew: the origin to their median, the
+    unit by their largest deviation.
+
+    Args:
+        like: dtype and device.
+        replicates: S.
+
+    Attributes:
+        origin: (S,) o, NaN before the first reward.
+        unit: (S,) u, NaN before the first difference.
+    """
+
+    origin: Tensor
+    unit: Tensor
+
+    def __init__(self, like: Tensor, replicates: int = 1) -> None:
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self._like = like.new_empty(0)
+        self._begin()
+
+    @property
+    def offset(self) -> Tensor:
+        """o, (S, 1); 0 before the first reward."""
+        return self.origin.nan_to_num().unsqueeze(-1)
+
+    @property
+    def factor(self) -> Tensor:
+        """u, (S, 1); 1 before the first difference."""
+        return self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+
+    def meet(self, reward: Tensor) -> None:
+        """Take the first reward, (S,), as origin, and the first difference as unit."""
+        self.origin = torch.where(self.origin.isnan(), reward, self.origin)
+        new = _power_of_two((reward - self.origin).abs())
+        self.unit = torch.where(self.unit.isnan(), new, self.unit)
+
+    def settle(self, rewards: Tensor, where: Tensor) -> Tensor:
+        """Take the median (the lower of two) of rewards (S, K) as origin in the replicates with ``where`` (S,) True.
+
+        Returns the rewards in the new frame, those further from the median than 8 times the median deviation brought to
+        that distance, (S, K). No bound where more than half of the rewards are equal. NaN: no reward.
+        """
+        origin = rewards.nanmedian(-1, keepdim=True).values
+        deviation = (rewards - origin).abs()
+        usual = deviation.nanmedian(-1, keepdim=True).values
+        bound = torch.where(usual > 0, _FAR * usual, torch.inf)
+        near = (rewards - origin).clamp(-bound, bound)
+        unit = _power_of_two(near.abs().nan_to_num().amax(-1))
+        self.origin = torch.where(where, origin.squeeze(-1), self.origin)
+        self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
+        return near / self.factor
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """Nothing is known; with ``where`` all stays: what other replicates learned rests on it."""
+        if where is None:
+            super().reset()
+
+    def _fresh(self) -> dict[str, Tensor]:
+        unknown = self._like.new_full((self.replicates,), torch.nan)
+        return {"origin": unknown, "unit": unknown.clone()}
+
+
+def _power_of_two(size: Tensor) -> Tensor:
+    """The least power of two above ``size`` >= 0; NaN where it is 0."""
+    mantissa, _ = torch.frexp(size)
+    return size / mantissa
+
+
+class TypicalClock(HasState):
+    """The time since the first observation, each stretch in the median of the 64 gaps between observations before it.
+
+    So rates are per observation, and the same whether time is counted in seconds or in days. What is past counts as
+    now. ``typical`` False: the time as it is given.
+    """
+
+    _gaps: list[float]
+    _latest: float | None
+    _now: float
+
+    def __init__(self, typical: bool = True) -> None:
+        self.typical = typical
+        self._begin()
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"_gaps": [], "_latest": None, "_now": 0.0}
+
+    def at(self, time: float) -> float:
+        """``time`` on this clock; ValueError unless it is a finite number."""
+        validation.finite_number("time", time)
+        if self._latest is not None and time <= self._latest:
+            return self._now
+        if not self.typical:
+            return float(time)
+        if self._latest is None:
+            return self._now
+        gap = time - self._latest
+        return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)
+
+    def check_not_past(self, time: float) -> None:
+        """ValueError for a time before the latest observation, of which nothing is known."""
+        latest = self._latest
+        expected = f"at or after the latest observation, {latest}"
+        validation.require(latest is None or time >= latest, "time", time, expected)
+
+    def tick(self, time: float) -> float:
+        """An observation is made at ``time``; that on this clock."""
+        self._now = self.at(time)
+        if self._latest is not None and time > self._latest:
+            self._gaps = [*self._gaps[1 - _GAPS :], time - self._latest]
+        self._latest = time if self._latest is None else max(time, self._latest)
+        return self._now
+
+
+class MemberScale(Described, HasState):
+    """Origin and scale of rewards for members whose covariance is known up to a factor, and robust densities.
+
+    Member p predicts e = y - o with mean mu_p and variance s_p v_p, v_p its own variance (with noise) in units of its
+    covariance. The origin o is the first reward for members that ``learn_offset`` (so their covariance must have a
+    constant part, the variance of the mean about one reward) and 0 for the others. The factor s has the conjugate
+    inverse-gamma prior of strength nu_0 about 1; with nu_0 = 0 it is improper and leaves the factor to the data alone:
+
+        s = (nu_0 + sum g^{t-i} z_i^2) / (nu_0 + sum g^{t-i}),   z_i^2 = e_i^2 / v_i at the time of observation i,
+
+    g < 1 forgets, so that noise whose size changes is followed. The density of the next reward is Student's t with
+    nu_0 + sum g^{t-i} degrees of freedom, at most ``tail``, so that one outlier costs little. What a member learns of
+    the function from a residual is clipped at ``clip`` deviations (more while few rewards are known), as by Huber's
+    score function; residuals within are learned exactly.
+
+    So with nu_0 = 0 everywhere the weights do not change and scores only change their unit when rewards are multiplied
+    and shifted.
+
+    Args:
+        strength: (P,) nu_0 >= 0; infinity: the scale is known.
+        learn_offset: (P,) booleans.
+        replicates: S.
+        memory: g, in (0, 1).
+        tail: at most so many degrees of freedom, > 2.
+        clip: deviations, > 0.
+
+    Source: conjugate normal-inverse-gamma model (Gelman et al. 2013, ch. 3); Huber 1981 for the clipping; forgetting
+    and the bound on the degrees of freedom are ours.
+
+    Raises ValueError for numbers out of range.
+    """
+
+    origin: Tensor
+    count: Tensor
+    squares: Tensor
+    largest: Tensor
+
+    def __init__(
+        self,
+        strength: Tensor,
+        learn_offset: Tensor,
+        replicates: int = 1,
+        *,
+        memory: float = 0.99,
+        tail: float = 8.0,
+        clip: float = 4.0,
+    ) -> None:
+        validation.tensor("strength", strength)
+        ok = strength.dim() == 1 and len(strength) > 0 and bool((strength >= 0).all())
+        validation.require(ok, "strength", strength, "(P,) numbers >= 0")
+        validation.tensor("learn_offset", learn_offset)
+        fits = learn_offset.shape == strength.shape and learn_offset.dtype == torch.bool
+        validation.shape_is("learn_offset", learn_offset, fits, f"{tuple(strength.shape)} and dtype bool")
+        self.replicates = validation.positive_integer("replicates", replicates)
+        self.memory = validation.probability("memory", memory)
+        above = validation.positive("tail", tail) > 2
+        validation.require(above, "tail", tail, "a number > 2")
+        self.tail, self.clip = float(tail), validation.positive("clip", clip)
+        self.strength, self.learn_offset = strength.clamp_max(_KNOWN), learn_offset
+        self._some_known = bool((strength > 0).any())
+        self._begin()
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    @property
+    def offset(self) -> Tensor:
+        """o of each member, (S, P); 0 before the first reward."""
+        return self.origin.nan_to_num().unsqueeze(-1) * self.learn_offset
+
+    @property
+    def scale(self) -> Tensor:
+        """s, (S, P); 1 where nothing is known of it yet. Computed once for what is known."""
+        if self._scale is None:
+            self._scale = self._scale_now()
+        return self._scale
+
+    _scale: Tensor | None = None
+
+    def state_changed(self) -> None:
+        """The scale is computed again from the new state."""
+        self._scale = None
+
+    def _scale_now(self) -> Tensor:
+        weight = self.strength + self.count
+        scale = (self.strength + self.squares) / weight.clamp_min(1.0)
+        least = _LEAST * self.largest
+        return torch.where(weight > 0, torch.maximum(scale, least), 1.0)
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def meet(self, reward: Tensor) -> None:
+        """Take the first reward, (S,), as origin."""
+        self.origin = torch.where(self.origin.isnan(), reward, self.origin)
+
+    def update(
+        self,
+        residual: Tensor,
+        variance: Tensor,
+        unit: Tensor | None = None,
+        borne_out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and what of them is to
+        be learned, clipped. The scale then learns them. ``unit`` (S, P): what each member counts residuals in, if not
+        all in the same; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are known
+        to be no outliers: residuals are to be learned as they are, though the scale learns them clipped."""
+        scale, weight = self.scale, self.strength + self.count
+        unknown = weight == 0
+        spread = scale * variance
+        density = self._log_density(residual, spread, weight)
+        vague = variance if unit is None else variance / unit.square()
+        flat = self._vague(residual, vague) if self._some_known else torch.zeros_like(density)
+        density = torch.where(unknown, flat, density)
+        density = density if unit is None else density - unit.log()
+        bound = self.clip * (1 + 5 / weight.clamp_min(1e-6)) * spread.sqrt()
+        bound = torch.where(unknown, torch.inf, bound)
+        clipped = residual.clamp(-bound, bound)
+        self._learn(residual, clipped.square() / variance, unknown)
+        return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
+
+    def _log_density(self, residual: Tensor, spread: Tensor, weight: Tensor) -> Tensor:
+        dof = weight.clamp(1.0, self.tail)
+        constant = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2) - 0.5 * (dof * math.pi * spread).log()
+        return constant - (dof + 1) * _log_hypot(residual / (dof * spread).sqrt())
+
+    def _vague(self, residual: Tensor, variance: Tensor) -> Tensor:
+        """The density of a member without a scale, among members with one: a Cauchy density of ten times their unit."""
+        width = 10.0 * variance.sqrt()
+        return -(math.pi * width).log() - 2 * _log_hypot(residual / width)
+
+    def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor) -> None:
+        # While all rewards are equal nothing is known of their unit.
+        counts = ~(unknown & (residual == 0))
+        self.count = torch.where(counts, self.memory * self.count + 1, self.count)
+        self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
+        self.largest = torch.maximum(self.largest, squared)
+        self.state_changed()
+
+    def take(self, other: MemberScale, where: Tensor) -> None:
+        """What ``other`` learned, for the members with ``where`` (S, P) True."""
+        for name in ("count", "squares", "largest"):
+            setattr(self, name, torch.where(where, getattr(other, name), getattr(self, name)))
+        self.state_changed()
+
+    def anew(self) -> MemberScale:
+        """One of the same rules that has learned nothing."""
+        made = copy.copy(self)
+        made.reset()
+        return made
+
+    def _fresh(self) -> dict[str, Tensor]:
+        shape, zeros = (self.replicates, len(self.strength)), self.strength.new_zeros
+        return {
+            "origin": zeros(self.replicates).fill_(torch.nan),
+            "count": zeros(shape),
+            "squares": zeros(shape),
+            "largest": zeros(shape),
+        }
+
+
+def _log_hypot(x: Tensor) -> Tensor:
+    """ln sqrt(1 + x^2), whatever the size of x."""
+    return torch.hypot(x, x.new_ones(())).log()
+
+
+class FirstRewards(HasState):
+    """The first five rewards; with the last of them ``RewardFrame.settle`` sets origin and unit anew: the median, from
+    which those far away are brought nearer. What members in the frame hold becomes, exactly, what they would hold had
+    they learned the five from there.
+
+    Nothing is settled where no member is in the frame, and where the model cannot set its mean anew.
+
+    Args:
+        model: of batch shape (S, P).
+        scale: of its members; ``learn_offset`` says which are in the frame.
+        frame: origin and unit.
+
+    Attributes:
+        settled: (S,), True where the frame stays as it is.
+    """
+
+    settled: Tensor
+    _held: list[tuple[Tensor, Tensor, float]]  # arms, rewards and the model's times
+
+    def __init__(self, model: ArmGP | MembersOverArms, scale: MemberScale, frame: RewardFrame) -> None:
+        self.model, self.scale, self.frame = model, scale, frame
+        self._begin()
+
+    def _fresh(self) -> dict[str, Any]:
+        settles = self.model.can_condition_mean and bool(self.scale.learn_offset.any())
+        device = self.model.noise_variance.device
+        return {"settled": torch.full((self.frame.replicates,), not settles, device=device), "_held": []}
+
+    def _restarted(self, where: Tensor | None) -> None:
+        """Replicates that start anew among others leave the frame as it is."""
+        if where is not None:
+            self.settled = self.settled | where
+
+    def hold(self, arm: Tensor, reward: Tensor, time: float) -> None:
+        """Hold one of the first rewards, NaN where it is not believed; with the last of them settle the frame."""
+        self._held.append((arm.clone(), reward.clone(), time))
+        if len(self._held) == HELD:
+            arms, rewards, times = zip(*self._held, strict=True)
+            if not bool(self.settled.all()):
+                self._settle(torch.stack(arms, -1), torch.stack(rewards, -1), list(times))
+            self.settled, self._held = torch.ones_like(self.settled), []
+
+    def _settle(self, arms: Tensor, rewards: Tensor, times: list[float]) -> None:
+        """Members in the frame learn the rewards held (S, K) again, from the new origin."""
+        model, where = cast(MembersOverArms, self.model), ~self.settled
+        seen = self.frame.settle(rewards, where)
+        scale, weights = _learned_again(model, self.scale, arms, seen, times)
+        members = where.unsqueeze(-1) & self.scale.learn_offset
+        model.condition_mean(members, arms, times, weights)
+        self.scale.take(scale, members)
+
+
+def _learned_again(
+    model: MembersOverArms, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[float]
+) -> tuple[MemberScale, Tensor]:
+    """What members learn of K rewards, had they met them first: the scale then, and the weights (S, P, K) of the
+    posterior means on the prior covariances with those observations (``condition_mean``).
+
+    With L L^T = K_AA + lambda I over the observations, mu_j = sum_{k < j} L_jk z_k is what is predicted of the j-th,
+    L_jj^2 its variance, z_j = (what is learned) / L_jj, and the weights are L^-T z.
+
+    Args:
+        model: the members; their state is not looked at.
+        scale: its rules.
+        arms, rewards, times: (S, K), (S, K) in the frame, NaN where nothing is learned, K numbers.
+    """
+    believed = rewards.isfinite()
+    seen = rewards.nan_to_num().unsqueeze(1) - model.prior_mean[:, arms].transpose(0, 1)  # (S, P, K)
+    noise = model.noise_variance.expand(model.batch_shape).unsqueeze(-1)
+    both = (believed.unsqueeze(-1) & believed.unsqueeze(-2)).unsqueeze(1)
+    L = torch.linalg.cholesky(
+        model.prior_between(arms, times) * both + torch.diag_embed(noise.expand(seen.shape))
+    )
+    scale, z = scale.anew(), torch.zeros_like(seen)
+    for j in range(len(times)):
+        predicted, deviation = (L[..., j, :] * z).sum(-1), L[..., j, j]
+        with only_where(believed[:, j], scale):
+            _, learned = scale.update(seen[..., j] - predicted, deviation.square())
+        z[..., j] = (learned / deviation).where(believed[:, j : j + 1], 0.0)
+    return scale, torch.linalg.solve_triangular(L.mT, z.unsqueeze(-1), upper=True).squeeze(-1)
