@@ -13,9 +13,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from bandits_torch.files import atomic_write
+from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.speed.page import markdown
 
 HERE = Path(__file__).parent
 # A paper's module in ``benchmarks.papers``, and its title.
@@ -58,10 +57,7 @@ here* for the reason given; "A is better than B" holds if the difference exceeds
 
 def write(folder: Path = HERE) -> Path:
     """Write ``RESULTS.md`` into the folder that holds ``papers/results``; returns its path."""
-    path = folder / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write(page(folder).encode())
-    return path
+    return pages.write(folder / "RESULTS.md", page(folder))
 
 
 def page(folder: Path = HERE) -> str:
@@ -83,7 +79,7 @@ def _overview(folder: Path) -> str:
             else [*[""] * (len(_claims.VERDICTS) - 1), "no claims recorded"]
         )
         rows.append([f"[{title}](#{name})", *told])
-    return markdown(["paper", *_claims.VERDICTS], rows)
+    return pages.markdown(["paper", *_claims.VERDICTS], rows)
 
 
 def _section(name: str, differences: str, folder: Path) -> str:

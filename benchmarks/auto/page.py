@@ -8,13 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from bandits_torch.files import atomic_write
 from benchmarks.auto.limit import REPLICATES
 from benchmarks.auto.playing import DEVELOPMENT, HISTORY, MISTAKES, POLICIES, VALIDATION
 from benchmarks.auto.risers import RISERS
 from benchmarks.leaderboard import settings
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, seeds_of, write
 
 LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
 
@@ -64,9 +62,7 @@ def write_page(folder: Path) -> Path:
     """Write the page into the folder of the table."""
     ours = pd.read_csv(folder / "totals.csv")
     parts = [_INTRODUCTION, *_board(), *_limit(folder), *_others(ours), *_risers(ours), *_misled(ours)]
-    with atomic_write(folder / "RESULTS.md") as file:
-        file.write("\n".join(parts).encode())
-    return folder / "RESULTS.md"
+    return write(folder / "RESULTS.md", "\n".join(parts))
 
 
 def _board() -> list[str]:
@@ -74,7 +70,7 @@ def _board() -> list[str]:
     everyone = everyone[everyone["environment"].isin(settings.RANKED)]
     is_own = everyone["policy"].isin(list(POLICIES))
     board, ours = everyone[~is_own], everyone[is_own]
-    replicates = seeds_told(board, "replicate", "environment", "replicate")
+    replicates = seeds_of(board, "replicate", "environment", "replicate")
     lines = [_BOARD.format(others=board["policy"].nunique(), seed=settings.SEED, replicates=replicates)]
     rows, summary = [], []
     for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
@@ -197,7 +193,7 @@ def _misled(ours: pd.DataFrame) -> list[str]:
             continue
         told = [means["auto"], *means[list(MISTAKES)]]
         ratio = sum(told[1:]) / len(MISTAKES) / told[0]
-        replicates = seeds_told(cell, "replicate", what="replicate")
+        replicates = seeds_of(cell, "replicate", what="replicate")
         rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in told), f"{ratio:.2f}"])
     heads = ["environment", "seed", "replicates", "rightly"]
     heads += [*(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]

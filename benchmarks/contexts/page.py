@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
 from benchmarks.contexts.dense import DENSE, DRIFT, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
 from benchmarks.contexts.linear import EXPLORATION, OURS
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, seeds_of, write
 
 ASKED_REGRET, ASKED_TIME = 1.1, 20
 
@@ -27,10 +25,7 @@ def write_page(results: Path) -> Path:
     lines += (
         _coba(pd.read_csv(coba)) if coba.exists() else ["Left out: the package `coba` is not installed.", ""]
     )
-    path = results / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(lines).encode())
-    return path
+    return write(results / "RESULTS.md", "\n".join(lines))
 
 
 def _dense(table: pd.DataFrame) -> list[str]:
@@ -60,7 +55,7 @@ def _dense(table: pd.DataFrame) -> list[str]:
                     "same arms": f"{100 * same[name].mean():.1f} %",
                 }
             )
-    horizon, seeds = table["step"].max(), seeds_told(table, "seed", "problem")
+    horizon, seeds = table["step"].max(), seeds_of(table, "seed", "problem")
     return [
         "## Against a dense process made anew at every step",
         "",
@@ -93,7 +88,7 @@ def _coba(table: pd.DataFrame) -> list[str]:
             if policy != "best arms":
                 row[policy] = f"{short.mean():.4f} +- {error:.4f}{told}"
         rows.append(row)
-    seeds = seeds_told(table, "seed", "environment")
+    seeds = seeds_of(table, "seed", "environment")
     return [
         "Environments that `coba` generates (five actions, five features of context and action each, all new at every",
         f"step; rewards in [0, 1]), {seeds}: mean regret a step, with its standard error over seeds.",

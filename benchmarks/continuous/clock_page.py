@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
 from benchmarks.continuous.race import AUTO, OURS
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told, too_few
+from benchmarks.pages import markdown, seeds_of, too_few, write
 
 WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a step at the end
 _HEAD = """# The clock counts
@@ -24,12 +22,9 @@ elsewhere.
 
 def write_page(results: Path) -> Path:
     """Write it beside the tables ``clock-SECONDS.csv``; returns its path."""
-    page = results / "CLOCK.md"
     tables = [pd.read_csv(path) for path in results.glob("clock-*.csv")]
     tables = sorted((table for table in tables if len(table)), key=lambda table: table["horizon"].iloc[0])
-    with atomic_write(page) as file:
-        file.write((_HEAD + "".join(_section(table) for table in tables)).encode())
-    return page
+    return write(results / "CLOCK.md", _HEAD + "".join(_section(table) for table in tables))
 
 
 def _section(table: pd.DataFrame) -> str:
@@ -38,7 +33,7 @@ def _section(table: pd.DataFrame) -> str:
     runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
     complete = runs.dropna().reset_index()[["problem", "replicate"]]
     table = table.merge(complete, on=["problem", "replicate"])
-    told = seeds_told(table, "replicate", "problem").replace("dynamic-", "")
+    told = seeds_of(table, "replicate", "problem").replace("dynamic-", "")
     text = f"\n## {horizon:g} s\n\nAn evaluation takes {evaluation:g} s. {told}.\n\n"
     text += too_few(table, "replicate", "problem")
     text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"

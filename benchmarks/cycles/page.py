@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bandits_torch.files import atomic_write
 from benchmarks.cycles.records import RECORDS
-from benchmarks.speed.page import markdown
+from benchmarks.pages import markdown, write
 
 _HEAD = """# Cycles and smooth drift against exponential forgetting
 
@@ -88,7 +87,4 @@ def write_page(out: Path) -> Path:
     compared = 2 * len({row[0] for row in rows})
     text += f"\nLess regret beyond two standard errors: {told} "
     text += f"(of {compared} comparisons, not corrected for their number).\n"
-    path = out / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write(text.encode())
-    return path
+    return write(out / "RESULTS.md", text)

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told, too_few
+from benchmarks.pages import markdown, seeds_of, too_few, write
 
 _HEAD = """# Problems that others wrote
 
@@ -43,7 +41,6 @@ over the problems that a policy has played: bayesianbandits' are too slow for a 
 
 def write_page(results: Path) -> Path:
     """Write RESULTS.md; returns its path."""
-    path = results / "RESULTS.md"
     tables = [pd.read_csv(file) for file in sorted(results.glob("*.csv"))]
     peaks = [table for table in tables if "offline_error" in table]
     bandits = [table for table in tables if "reward" in table]
@@ -52,16 +49,14 @@ def write_page(results: Path) -> Path:
         parts.append(_peaks(pd.concat(peaks)))
     if bandits:
         parts.append(_bandits(pd.concat(bandits)))
-    with atomic_write(path) as file:
-        file.write("".join(parts).encode())
-    return path
+    return write(results / "RESULTS.md", "".join(parts))
 
 
 def _peaks(played: pd.DataFrame) -> str:
     text = ""
     for measure, title in _MEASURES.items():
         head = _PEAKS if not text else "\n### {title}\n\n"
-        count, seeds = played["problem"].nunique(), seeds_told(played, "replicate", "problem")
+        count, seeds = played["problem"].nunique(), seeds_of(played, "replicate", "problem")
         few = too_few(played, "replicate", "problem")
         text += head.format(count=count, seeds=seeds, few=few, title=title) + _table(
             played, measure, largest_first=False
@@ -73,7 +68,7 @@ def _peaks(played: pd.DataFrame) -> str:
 
 def _bandits(played: pd.DataFrame) -> str:
     head = _BANDITS.format(
-        seeds=seeds_told(played, "replicate", "problem"), few=too_few(played, "replicate", "problem")
+        seeds=seeds_of(played, "replicate", "problem"), few=too_few(played, "replicate", "problem")
     )
     return head + _table(played, "reward", largest_first=True)
 

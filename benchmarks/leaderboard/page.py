@@ -12,8 +12,7 @@ from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.figures import plot_environments, plot_ranks
 from benchmarks.leaderboard.running import Tables
 from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, ranking, regrets, shares, summary
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, seeds_of, write
 
 _NAMED = 7  # policies in colour, the best by rank, and random
 
@@ -73,7 +72,7 @@ def write_page(folder: Path) -> list[Path]:
             "environments": len(played),
             "policies": len(policies),
             "seed": settings.SEED,
-            "replicates": seeds_told(shown, "replicate", "environment", "replicate"),
+            "replicates": seeds_of(shown, "replicate", "environment", "replicate"),
         }
         order = list(ranks.index)
         parts += [_RANKING.format(**facts, level=LEVEL, resamples=RESAMPLES), _ranking_table(ranks)]
@@ -87,9 +86,7 @@ def write_page(folder: Path) -> list[Path]:
         shown = totals[totals["environment"].isin(priors)]
         order = list(shown.groupby("policy")["regret"].mean().sort_values().index)
         parts += [_PRIORS, _regret(shown, priors, order)]
-    with atomic_write(folder / "RESULTS.md") as file:
-        file.write("\n".join(parts).encode())
-    return [folder / "RESULTS.md", *written]
+    return [write(folder / "RESULTS.md", "\n".join(parts)), *written]
 
 
 def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
 
@@ -114,7 +115,7 @@ def write(out: Path) -> None:
     for paper, title in ((PAPER, "What the paper says"), (OURS, "What was asked of this library besides")):
         mine = [claim for claim in found if claim.paper == paper]
         verdicts += [f"## {title}\n", _claims.table(mine)] if mine else []
-    (out / "RESULTS.md").write_text("\n".join([parts[0], *verdicts, *parts[1:]]))
+    pages.write(out / "RESULTS.md", "\n".join([parts[0], *verdicts, *parts[1:]]))
 
 
 def _claim(where: str, says: str, finding: Finding, part: str, paper: str = PAPER) -> Claim:

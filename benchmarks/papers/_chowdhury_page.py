@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._chowdhury_problems import OVER_MEAN
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
-from benchmarks.papers._tables import markdown
 
 PAPER = "Chowdhury & Gopalan 2017"
 PLAYED = {"gp_ucb": "GP-UCB", "igp_ucb": "IGP-UCB", "gp_ts": "GP-TS", "gp_ei": "GP-EI", "gp_pi": "GP-PI"}
@@ -85,7 +85,7 @@ def write(out: Path) -> None:
     if (out / "sensitivity.csv").is_file():
         parts.append("## Sensitivity\n\nOne choice changed at a time.\n")
         parts.append(_with_errors(pd.read_csv(out / "sensitivity.csv")))
-    (out / "RESULTS.md").write_text("\n".join(parts))
+    pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
 def make_claims(out: Path) -> list[Claim]:
@@ -303,7 +303,7 @@ def _panel(out: Path, panel: str) -> str:
         f"({panel[1]}) {first['setting']}: {first['arms']} arms, {first['trials']} trials of {first['steps']} steps, "
         f"R^2 = {first['R^2']:.3g}, B = {first['B']:.3g} on average; random play loses {first['random']:.3g} a step.\n"
     )
-    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{markdown(pd.DataFrame(rows))}"
+    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{pages.markdown_of(pd.DataFrame(rows))}"
 
 
 def _with_errors(frame: pd.DataFrame) -> str:
@@ -315,4 +315,4 @@ def _with_errors(frame: pd.DataFrame) -> str:
         if name in frame:
             cells = zip(frame[name], frame[f"{name} se"], strict=True)
             shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
-    return markdown(shown)
+    return pages.markdown_of(shown)

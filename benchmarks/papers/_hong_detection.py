@@ -12,6 +12,7 @@ from bandits_torch import recipes
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.problems import make
+from benchmarks.pages import save
 from benchmarks.papers._hong_environments import SEED
 
 _UNCHANGING: dict[str, tuple[str, dict[str, Any]]] = {
@@ -40,7 +41,7 @@ def measure(out: Path, fast: bool) -> None:
             rows.append((name, f"{run_length:.0e}", steps, alarms, promised))
             print(*rows[-1], flush=True)
     columns = ["problem", "run length A", "steps", "false alarms", "promised at most, on average"]
-    pd.DataFrame(rows, columns=columns).to_csv(out / "false_alarms.csv", index=False)
+    save(pd.DataFrame(rows, columns=columns), out / "false_alarms.csv", None)
     horizon, replicates = (40, 2) if fast else (2000, 50)
     found = []
     for name, (problem, options) in _CHANGING.items():
@@ -48,7 +49,7 @@ def measure(out: Path, fast: bool) -> None:
             history = _play(problem, options | {"change": change}, horizon, replicates, 1e5)
             found.append({"problem": name, "change": change, **_delays(history, horizon // 2)})
             print(*found[-1].values(), flush=True)
-    pd.DataFrame(found).to_csv(out / "delays.csv", index=False)
+    save(pd.DataFrame(found), out / "delays.csv", None)
 
 
 def _play(problem: str, options: dict[str, Any], horizon: int, replicates: int, run_length: float) -> History:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import Claim, Finding
 from benchmarks.papers._hong_environments import ALGORITHMS, EQUAL
 from benchmarks.papers._hong_tuning import EQUAL_GRIDS, GRID_SIZE
-from benchmarks.papers._tables import markdown
 
 PAPER = "Hong, Li & Tewari 2023"
 COMMAND = "python -m benchmarks.papers hong"
@@ -75,11 +75,11 @@ def write(out: Path) -> None:
         mine, asked = ([c for c in found if (c.paper == PAPER) == own] for own in (True, False))
         parts += ["## What the paper says of its experiments\n", _claims.table(mine)]
         if totals["algorithm"].str.endswith(EQUAL).any():
-            parts += [_EQUAL, markdown(equal_grids(totals))]
+            parts += [_EQUAL, pages.markdown_of(equal_grids(totals))]
             parts += [_grids(pd.read_csv(out / "grids.csv"))] if (out / "grids.csv").is_file() else []
         parts += ["## What was asked of this library besides\n", _claims.table(asked)]
         for name, rows in pd.read_csv(out / "regret.csv").groupby("environment", sort=False):
-            parts += [f"## {name}\n", markdown(_shown(rows)), f"![Regret on {name}]({name}.png)\n"]
+            parts += [f"## {name}\n", pages.markdown_of(_shown(rows)), f"![Regret on {name}]({name}.png)\n"]
     parts += _detection(out)
     if (out / "theory.txt").is_file():
         parts += [
@@ -88,8 +88,11 @@ def write(out: Path) -> None:
             (out / "theory.txt").read_text() + "```\n",
         ]
     if (out / "tuning.csv").is_file():
-        parts += ["## Settings chosen on one switch\n", markdown(_chosen(pd.read_csv(out / "tuning.csv")))]
-    (out / "RESULTS.md").write_text("\n".join(parts))
+        parts += [
+            "## Settings chosen on one switch\n",
+            pages.markdown_of(_chosen(pd.read_csv(out / "tuning.csv"))),
+        ]
+    pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
 def claims(totals: pd.DataFrame) -> list[Claim]:
@@ -237,9 +240,9 @@ def _detection(out: Path) -> list[str]:
         f"## False alarms and delays of {CALIBRATED}\n",
         "Functions that never change. A is the mean number of steps between false alarms that is promised where the",
         "model is right (the first two rows of each A); a scaled draw and a cosine are not draws of the kernel.\n",
-        markdown(pd.read_csv(out / "false_alarms.csv")),
+        pages.markdown_of(pd.read_csv(out / "false_alarms.csv")),
         "One change half-way through 2 000 steps, A = 1e5; delays in steps.\n",
-        markdown(pd.read_csv(out / "delays.csv")),
+        pages.markdown_of(pd.read_csv(out / "delays.csv")),
     ]
 
 
@@ -266,7 +269,7 @@ def _grids(tuning: pd.DataFrame) -> str:
         "chosen",
         "its regret",
     ]
-    return markdown(pd.DataFrame(rows, columns=columns))
+    return pages.markdown_of(pd.DataFrame(rows, columns=columns))
 
 
 def _chosen(tuning: pd.DataFrame) -> pd.DataFrame:

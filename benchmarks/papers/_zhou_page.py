@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bandits_torch.experiments.plots import COLOURS
+from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._tables import markdown
 from benchmarks.papers._zhou_claims import COMMAND, SWEEPS, groups, make_claims, regrets, slope
 
 _MARKS = {"R-GP-UCB": "o", "SW-GP-UCB": "s", "IGP-UCB": "^"}
@@ -60,11 +60,11 @@ def write(out: Path) -> None:
         ]
     if bites is not None:
         means = bites.groupby("policy")[["memory", "regret", "bound", "random"]].mean().round(1)
-        parts += ["## Where the bounds say something\n", _BITES, markdown(means.reset_index())]
+        parts += ["## Where the bounds say something\n", _BITES, pages.markdown_of(means.reset_index())]
     if (out / "tuning.csv").is_file():
         tuning = pd.read_csv(out / "tuning.csv").pivot(index="width", columns="policy", values="regret")
-        parts += ["## The constant widths\n", markdown(tuning.reset_index().round(1))]
-    (out / "RESULTS.md").write_text("\n".join(parts))
+        parts += ["## The constant widths\n", pages.markdown_of(tuning.reset_index().round(1))]
+    pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
 def _table(name: str, frame: pd.DataFrame) -> str:
@@ -86,7 +86,7 @@ def _table(name: str, frame: pd.DataFrame) -> str:
         rows.append(
             {"environment": environment, "policy": "random (expected)", "width": "", "H or w": ""} | cells
         )
-    return markdown(pd.DataFrame(rows).fillna(""))
+    return pages.markdown_of(pd.DataFrame(rows).fillna(""))
 
 
 def _draw(name: str, frame: pd.DataFrame) -> Figure:

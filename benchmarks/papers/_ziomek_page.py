@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._tables import markdown
 from benchmarks.papers._ziomek_claims import NAMES, make_claims
 
 _RIVALS = ("mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "random")
@@ -86,7 +86,10 @@ def write(out: Path) -> None:
             parts += (
                 [_left(out / f"{stem}_survivors.csv")] if (out / f"{stem}_survivors.csv").is_file() else []
             )
-            parts += ["Share of all plays by prior:\n", markdown(pd.read_csv(out / f"{stem}b.csv").round(3))]
+            parts += [
+                "Share of all plays by prior:\n",
+                pages.markdown_of(pd.read_csv(out / f"{stem}b.csv").round(3)),
+            ]
     for stem, name in (("sensitivity_toy", "toy problem"), ("sensitivity_intel", "Intel temperatures")):
         path = out / f"{stem}.csv"
         if path.is_file():
@@ -97,8 +100,8 @@ def write(out: Path) -> None:
                 _draw_hills(rows, out / "hill_width.png")
                 parts.append(_HILLS)
     if (out / "speed.csv").is_file():
-        parts += [_SPEED, markdown(pd.read_csv(out / "speed.csv"))]
-    (out / "RESULTS.md").write_text("\n".join(parts))
+        parts += [_SPEED, pages.markdown_of(pd.read_csv(out / "speed.csv"))]
+    pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
 def _left(path: Path) -> str:
@@ -134,7 +137,7 @@ def _totals(totals: pd.DataFrame) -> str:
         f"* PE-GP-UCB against {p}: {_verdict(mean['pe_gp_ucb'], error['pe_gp_ucb'], mean[p], error[p])}"
         for p in _RIVALS
     ]
-    return "\n".join([f"{len(totals)} replicates.\n", markdown(rows), *said, ""])
+    return "\n".join([f"{len(totals)} replicates.\n", pages.markdown_of(rows), *said, ""])
 
 
 def _verdict(mean: float, error: float, other: float, other_error: float) -> str:
@@ -159,4 +162,4 @@ def _sensitivity(rows: pd.DataFrame) -> str:
     table = pd.DataFrame(shown)
     count = table["PE lowest"].value_counts()
     said = ", ".join(f"{answer} in {count.get(answer, 0)}" for answer in ("yes", "lowest", "no"))
-    return f"{markdown(table)}\nOf {len(table)} rows: {said}.\n"
+    return f"{pages.markdown_of(table)}\nOf {len(table)} rows: {said}.\n"

@@ -35,6 +35,7 @@ from bandits_torch.problems import GPDraws
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
+from benchmarks.pages import save
 from benchmarks.papers import _calandriello_page, _calandriello_settings, _calandriello_times
 from benchmarks.papers._folders import results_folder
 from benchmarks.papers._starving import random_fourier_features, subset_of_regressors
@@ -103,7 +104,7 @@ def starvation(out: Path, fast: bool) -> None:
     figure.savefig(out / "figure_2.png", dpi=100)
     plt.close(figure)
     means = pd.DataFrame(rows).groupby(["t", "posterior"], sort=False).mean().reset_index()
-    means.to_csv(out / "starvation.csv", index=False, float_format="%.4g")
+    save(means, out / "starvation.csv", 4)
 
 
 def coverage(out: Path, fast: bool) -> None:
@@ -120,7 +121,7 @@ def coverage(out: Path, fast: bool) -> None:
             mean, variance = random_fourier_features(*points, 0.1, 48, LAMBDA, seed)
             rows.append({"t": t, "m": 48, **_calibration(f, mean, variance.clamp_min(0).sqrt())})
     frame = pd.DataFrame(rows).groupby("t").mean().reset_index()
-    frame.to_csv(out / "coverage.csv", index=False, float_format="%.4g")
+    save(frame, out / "coverage.csv", 4)
 
 
 def _posteriors(
@@ -201,13 +202,13 @@ def regret(out: Path, fast: bool) -> None:
             print(f"regret: {width_name}, {name}: {float(total.mean()):.1f}", flush=True)
             others = table[(table["width"] != width_name) | (table["sampler"] != name)]
             table = pd.concat([others, pd.DataFrame(rows)]) if len(others) else pd.DataFrame(rows)
-            table.to_csv(path, index=False, float_format="%.5g")
+            save(table, path, 5)
 
 
 def settings(out: Path, fast: bool) -> None:
     """The exact sampler's regret by kind of function and width."""
     frame = _calandriello_settings.compare(fast, NOISE, LAMBDA, DELTA)
-    frame.to_csv(out / "settings.csv", index=False)
+    save(frame, out / "settings.csv", None)
 
 
 def growth(out: Path, fast: bool) -> None:
@@ -234,7 +235,7 @@ def growth(out: Path, fast: bool) -> None:
                 "exact_ms_per_step": 1e3 * float(exact[start:t].median()),
             }
         )
-    pd.DataFrame(rows).to_csv(out / "growth.csv", index=False, float_format="%.4g")
+    save(pd.DataFrame(rows), out / "growth.csv", 4)
     figure, axis = plt.subplots(figsize=(6, 4))
     pulled = torch.tensor([len(set(bkb.arms.flatten()[:t].tolist())) for t in range(1, horizon + 1)])
     steps = range(1, horizon + 1)
@@ -264,7 +265,7 @@ def adaptive(out: Path, fast: bool) -> None:
                 "arms_pulled": len(set(history.arms.flatten().tolist())),
             }
         )
-    pd.DataFrame(rows).to_csv(out / "adaptive.csv", index=False, float_format="%.4g")
+    save(pd.DataFrame(rows), out / "adaptive.csv", 4)
 
 
 def accuracy(out: Path, fast: bool) -> None:
@@ -287,10 +288,10 @@ def accuracy(out: Path, fast: bool) -> None:
         }
         for name, one in samplings.items()
     ]
-    pd.DataFrame(rows).to_csv(out / "accuracy.csv", index=False, float_format="%.5g")
+    save(pd.DataFrame(rows), out / "accuracy.csv", 5)
 
 
 def times(out: Path, fast: bool) -> None:
     """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
     frame = _calandriello_times.measure(fast, NOISE, LAMBDA, DELTA)
-    frame.to_csv(out / "times.csv", index=False, float_format="%.4g")
+    save(frame, out / "times.csv", 4)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
+from benchmarks.pages import seeds_of, write
 from benchmarks.parallel.floor import floor
-from benchmarks.parallel.race import Size, random_pull
-from benchmarks.tables import seeds_told
+from benchmarks.parallel.race import SIZES, Size, random_pull
 
 ONE, ASKED = "one at a time", 1.2
 COUNTED = ("8 rolling", "8 in batches", "8 workers")
@@ -67,10 +66,11 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def write_page(
-    results: Path, table: pd.DataFrame, times: pd.DataFrame | None, sizes: dict[str, Size]
-) -> Path:
-    """RESULTS.md beside the tables."""
+def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
+    """RESULTS.md beside the tables, which were played at these sizes."""
+    table = pd.concat([pd.read_csv(path) for path in sorted(results.glob("*-*.csv"))])
+    asking = results / "asking.csv"
+    times = pd.read_csv(asking) if asking.exists() else None
     found = summary(table, sizes)
     found = found.reindex(columns=[*found.columns, *_missing(found)])
     hidden = [name for name in found.columns if name.startswith("_")]
@@ -104,7 +104,7 @@ def write_page(
         "",
         *(
             f"Over {over}: {size.horizon} rewards; of seed {size.seed}, "
-            f"{seeds_told(table[table['over'] == over], 'replicate', 'problem', 'replicate')}."
+            f"{seeds_of(table[table['over'] == over], 'replicate', 'problem', 'replicate')}."
             for over, size in sizes.items()
         ),
         "",
@@ -123,10 +123,7 @@ def write_page(
         "Not measured yet." if times is None else _markdown(times.round(2)),
         "",
     ]
-    path = results / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(lines).encode())
-    return path
+    return write(results / "RESULTS.md", "\n".join(lines))
 
 
 def _missing(found: pd.DataFrame) -> list[str]:

@@ -55,6 +55,10 @@ class Size:
     seed: int = 100
 
 
+SIZES = {"arms": Size(400, 16), "arms, long": Size(3000, 8), "points": Size(80, 3)}
+SMALL = {"arms": Size(16, 2), "arms, long": Size(32, 2), "points": Size(16, 2)}
+
+
 def problem_of(kind: str, over: str, size: Size) -> Problem:
     """Over ``"arms"`` or ``"points"``."""
     if over == "points":

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.ray.race import OURS, RAYS, TASKS
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, seeds_of, write
 
+OURS, RAYS, PBT, ASHA, RANDOM = "ours", "Ray's PB2", "PBT", "ASHA", "random"
+TOLD = "PBT, told the rate"  # what nothing can beat by much that replaces as few trials
+_ALL = (OURS, RAYS, PBT, ASHA, RANDOM)
+# Who races on which task.
+SCHEDULERS = {"triangle": (*_ALL, TOLD), "digits-4": _ALL, "digits-8": _ALL, "cartpole": _ALL}
 _ASKED_MS = 100
 _TITLES = {
     "triangle": "`pb2_example`: eight trials of `pbt_function`, 30 iterations, an interval of 5",
@@ -61,7 +63,9 @@ def write_page(results: Path) -> Path:
     """RESULTS.md beside the tables."""
     lines = ["# Schedulers of Ray Tune", "", "`python -m benchmarks.ray`.", "", _PROTOCOL]
     tables = {
-        name: pd.read_csv(results / f"{name}.csv") for name in TASKS if (results / f"{name}.csv").exists()
+        name: pd.read_csv(results / f"{name}.csv")
+        for name in SCHEDULERS
+        if (results / f"{name}.csv").exists()
     }
     again = {f"{name}-again": table[table["seed"] >= _AGAIN] for name, table in tables.items()}
     tables = {name: table[table["seed"] < _AGAIN] for name, table in tables.items()}
@@ -70,19 +74,16 @@ def write_page(results: Path) -> Path:
     for name, table in tables.items():
         rows = _rows(name, table)
         title = _TITLES[name.removesuffix("-again")] + (", again" if name.endswith("-again") else "")
-        lines += [f"## {title}", "", f"{seeds_told(table, 'seed', 'scheduler')}.", ""]
+        lines += [f"## {title}", "", f"{seeds_of(table, 'seed', 'scheduler')}.", ""]
         lines += [markdown(rows[0], [row.values() for row in rows])]
-    path = results / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(lines).encode())
-    return path
+    return write(results / "RESULTS.md", "\n".join(lines))
 
 
 def _rows(name: str, table: pd.DataFrame) -> list[dict[str, str]]:
     columns = [c for c in ("last", "best", "test") if c in table]
     wide = {c: table.pivot(index="seed", columns="scheduler", values=c) for c in columns}
     rows = []
-    for scheduler in TASKS[name.removesuffix("-again")].schedulers:
+    for scheduler in SCHEDULERS[name.removesuffix("-again")]:
         own = table[table["scheduler"] == scheduler]
         if own.empty:
             continue

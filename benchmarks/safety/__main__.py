@@ -21,9 +21,9 @@ from bandits_torch.files import atomic_write
 from bandits_torch.history import History, standard_error
 from bandits_torch.loop import run
 from bandits_torch.problems import make
+from benchmarks.pages import markdown, save
 from benchmarks.safety.points import SafePointDraws
 from benchmarks.safety.points import play as play_points
-from benchmarks.speed.page import markdown
 
 DELTA = 0.1
 SEED = 100  # seed 5 was played while the policies were written
@@ -123,7 +123,7 @@ def points(out: Path, S: int, T: int) -> None:
         name, options = POLICIES[label]
         rows.append({"policy": label, **row(play_points(problem, name, options, T))})
         table = pd.DataFrame(rows)
-        table.to_csv(out / "points.csv", index=False)
+        save(table, out / "points.csv", None)
         with atomic_write(out / "POINTS.md") as file:
             head = _POINTS.format(S=S, T=T, seed=SEED, delta=DELTA)
             file.write((head + _table(table) + "\n").encode())
@@ -148,7 +148,7 @@ def main() -> None:
             figures = row(play(problem, name, options, S, T))
             rows.append({"problem": title, "policy": label, **figures})
             table = pd.DataFrame(rows)
-            table.to_csv(asked.out / "violations.csv", index=False)
+            save(table, asked.out / "violations.csv", None)
             sections = [
                 f"## {one}\n\n{_table(part.drop(columns='problem'))}"
                 for one, part in table.groupby("problem", sort=False)

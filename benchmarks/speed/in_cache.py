@@ -9,9 +9,9 @@ import pandas as pd
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import playing
+from benchmarks.pages import figures, markdown
 from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import at_work, copy_seconds, median
-from benchmarks.speed.page import figures, markdown
 
 # Recipe, problem, options of the recipe.
 _CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
+from benchmarks.pages import write
 from benchmarks.speed.benchmark import Benchmark
 
 _INTRODUCTION = """# Speed
@@ -39,10 +38,7 @@ def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
                 parts.append(_section(benchmark, pd.read_csv(table), json.loads(facts.read_text())))
     if not (out / "results" / "cuda").exists():
         parts.append(_NO_GPU)
-    path = out / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(parts).encode())
-    return path
+    return write(out / "RESULTS.md", "\n".join(parts))
 
 
 def result_paths(out: Path, device: str, name: str) -> tuple[Path, Path]:
@@ -59,31 +55,3 @@ def _section(benchmark: Benchmark, frame: pd.DataFrame, facts: Mapping[str, Any]
     )
     shrunk = "\n**A shrunk run (`--fast`): the figures mean nothing.**\n" if facts["fast"] else ""
     return f"## {benchmark.question}\n\n`{benchmark.name}`: {machine}\n{shrunk}\n{benchmark.describe(frame)}"
-
-
-def markdown(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
-    lines = [list(headings), *([str(cell) for cell in row] for row in rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def duration(seconds: float) -> str:
-    """Three figures and a unit."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{figures(seconds / size)} {unit}"
-    return f"{figures(seconds / 1e-6)} µs"
-
-
-def figures(value: float, count: int = 3) -> str:
-    """A number to ``count`` significant figures, thousands apart."""
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g}"
-    decimals = max(0, count - 1 - math.floor(math.log10(abs(value))))
-    return f"{round(value, count - 1 - math.floor(math.log10(abs(value)))):,.{decimals}f}".replace(",", " ")
-
-
-def whole(value: float) -> str:
-    """A whole number, thousands apart."""
-    return f"{int(value):,}".replace(",", " ")

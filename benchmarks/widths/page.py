@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, seeds_of, write
 from benchmarks.widths import ratios
 from benchmarks.widths.races import BAND, BASE, DRIFT, LENGTH_SCALES, MODEL_HOLDS, TOLD
 
@@ -27,12 +25,9 @@ def write_page(out: Path) -> Path:
     made |= {"length_scales.csv": _length_scales, "drift.csv": _drift}
     tables = {name: pd.read_csv(out / name) for name in made if (out / name).exists()}
     races = [table[["replicate"]] for table in tables.values() if "replicate" in table]
-    head = _HEAD.format(replicates=seeds_told(pd.concat(races), "replicate", what="replicate"))
+    head = _HEAD.format(replicates=seeds_of(pd.concat(races), "replicate", what="replicate"))
     text = "\n".join(made[name](table) for name, table in tables.items())
-    path = out / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write((head + text).encode())
-    return path
+    return write(out / "RESULTS.md", head + text)
 
 
 def within(table: pd.DataFrame, policy: str = "band_gp_ucb") -> list[str]:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, seeds_of, write
 
 OPENING = 10
 OURS = "ours"
@@ -74,16 +72,13 @@ def write_page(out: Path) -> Path:
     lengths = table[table["player"] == OURS].groupby("seed")["shot"].max() + 1
     told = ", ".join(f"{length} on seed {seed}" for seed, length in lengths.items())
     text = _HEAD + f"This table: `python -m benchmarks.xopt {asked}`. Shots of ours: {told}.\n\n"
-    text += f"## The same {most} shots for all: {seeds_told(table, 'seed', 'player')}\n\n"
+    text += f"## The same {most} shots for all: {seeds_of(table, 'seed', 'player')}\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
     text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"
     if {OURS, _DRIFTING} <= set(means):  # else only some have played
         text += _verdict(table, most, means) + _long(table)
     text += _limit(out / "limit.csv")
-    path = out / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write(text.encode())
-    return path
+    return write(out / "RESULTS.md", text)
 
 
 def _verdict(table: pd.DataFrame, most: int, means: dict) -> str:
@@ -115,7 +110,7 @@ def _long(table: pd.DataFrame) -> str:
         part = ours[(ours["shot"] >= low) & (ours["shot"] < high)]
         error, rate = part.groupby("seed")["error"].mean().mean(), 1 / part["seconds"].mean()
         rows.append([f"{low} to {high - 1}", f"{error:.3f}", f"{rate:.1f}"])
-    seeds = [seeds_told(ours[ours["shot"] >= low], "seed") for low in edges[:-1]]
+    seeds = [seeds_of(ours[ours["shot"] >= low], "seed") for low in edges[:-1]]
     rows = [[*row, told] for row, told in zip(rows, seeds, strict=True)]
     return "\n## Ours, further on\n\n" + markdown(["shots", "error", "shots a second", "seeds"], rows)
 
@@ -130,5 +125,5 @@ def _limit(path: Path) -> str:
         [str(what), *(f"{row[span, 'mean']:.3f} ± {2 * row[span, 'sem']:.3f}" for span in ("early", "all"))]
         for what, row in each.iterrows()
     ]
-    text = _LIMIT.format(seeds=seeds_told(limit, "seed", "what"))
+    text = _LIMIT.format(seeds=seeds_of(limit, "seed", "what"))
     return text + markdown(["strengths", "error, first shots", "all shots"], rows)

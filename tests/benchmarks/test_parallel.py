@@ -1,6 +1,5 @@
 """Eight questions at once: the floor that waiting sets for anyone, and the page that has it beside the regret."""
 
-import pandas as pd
 import pytest
 import torch
 
@@ -63,6 +62,7 @@ def test_the_page_has_the_floor_beside_the_regret(tmp_path) -> None:
     left = mean["8 rolling"] - floors["8 rolling"].mean()
     expected = left / (mean["one at a time"] - floors["one at a time"].mean())
     assert above(part, "8 rolling", floors) == pytest.approx(float(expected))
-    text = write_page(tmp_path, pd.DataFrame(part), None, {"arms": SIZE}).read_text()
+    part.to_csv(tmp_path / "arms-tv-gp.csv", index=False)
+    text = write_page(tmp_path, {"arms": SIZE}).read_text()
     assert f"| {floors['8 rolling'].mean():.1f} |" in text
     assert f"{expected:.2f}, " in text

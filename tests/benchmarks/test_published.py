@@ -23,6 +23,7 @@ PAGES = {
     "continuous.clock": "continuous/results/CLOCK.md",
     "cycles": "cycles/results/RESULTS.md",
     "elsewhere": "elsewhere/results/RESULTS.md",
+    "parallel": "parallel/results/RESULTS.md",
     "ray": "ray/results/RESULTS.md",
     "widths": "widths/results/RESULTS.md",
     "xopt": "xopt/results/RESULTS.md",
@@ -33,8 +34,6 @@ SEEDS = r"\d+ (seed|replicate)s? \(\d"
 
 @pytest.mark.parametrize("program", PAGES)
 def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(program, tmp_path):
-    if program == "ray":
-        pytest.importorskip("ray", reason="Ray Tune is not installed: pip install '.[ray]'")
     page = published.HERE / PAGES[program]
     copy = shutil.copytree(page.parent, tmp_path / "results")
     module = f"benchmarks.{program}_page" if "." in program else f"benchmarks.{program}.page"

@@ -1,14 +1,8 @@
 """The page of the race of Ray Tune's schedulers."""
 
 import pandas as pd
-import pytest
-
-pytest.importorskip("ray", reason='Ray Tune is not installed: pip install ".[ray]"')
-pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 from benchmarks.ray.page import write_page
-
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's and its dependencies' own
 
 
 def table(differences, slowest):
