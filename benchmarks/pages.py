@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -100,6 +101,13 @@ def write(path: Path, text: str) -> Path:
     with atomic_write(path) as file:
         file.write(text.encode())
     return path
+
+
+def opening(title: str, answer: str, command: str) -> str:
+    """The head of a page: its title, the answer to its question in one paragraph, and the command that writes it."""
+    lines = textwrap.fill(" ".join(answer.split()), 118, break_long_words=False, break_on_hyphens=False)
+    written = f"Written by `{command}` from the tables beside it; run it again rather than edit it."
+    return f"# {title}\n\n{lines}\n\n{written}\n"
 
 
 def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

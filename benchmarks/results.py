@@ -25,11 +25,6 @@ PAPERS = {
     "calandriello": "Calandriello et al. 2019: BKB",
     "ziomek": "Ziomek, Adachi & Osborne 2024: PE-GP-UCB",
 }
-_HEAD = """# Results
-
-Written by `python -m benchmarks.results` from the result files; run it again rather than edit it.
-
-"""
 # Pages of results but for the papers' own, in the order in which they are told of; a test finds one that is missing.
 _OTHERS = {
     "speed/RESULTS.md": "[Speed]({}): a step's time against arms, observations, replicates, window, beside BoTorch's.",
@@ -66,7 +61,15 @@ def page(folder: Path = HERE) -> str:
     differences = (HERE / "papers" / "DIFFERENCES.md").read_text(encoding="utf-8")
     notes = dict(re.findall(r"^## (\w+)\n\n(.*?\n)(?=\n## |\Z)", differences, re.M | re.S))
     sections = [_section(name, notes[name], folder) for name in PAPERS]
-    return "\n".join([_HEAD + others + _PAPERS + _overview(folder), *sections])
+    claims = [claim for name in PAPERS for claim in _claims_of(name, folder)]
+    counts = Counter(claim.verdict for claim in claims)
+    answer = (
+        f"Of {len(claims)} claims of {len(PAPERS)} papers {counts[_claims.HOLDS]} hold here and "
+        f"{counts[_claims.FAILS]} do not; the others cannot be decided or tested. What else is measured stands on the "
+        "pages listed next, each with its answer first."
+    )
+    head = pages.opening("Results", answer, "python -m benchmarks.results")
+    return "\n".join([f"{head}\n{others}{_PAPERS}{_overview(folder)}", *sections])
 
 
 def _overview(folder: Path) -> str:

@@ -12,14 +12,12 @@ from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.figures import plot_environments, plot_ranks
 from benchmarks.leaderboard.running import Tables
 from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, ranking, regrets, shares, summary
-from benchmarks.pages import markdown, seeds_of, write
+from benchmarks.pages import markdown, opening, seeds_of, write
 
 _NAMED = 7  # policies in colour, the best by rank, and random
 
-_INTRODUCTION = """# Leaderboard
-
-Written by `python -m benchmarks.leaderboard` from `totals.csv` and `curves.csv` beside it; run it again rather than
-edit it. Regret is cumulative and dynamic: against the best available arm of every step.
+_INTRODUCTION = """
+Regret is cumulative and dynamic: against the best available arm of every step.
 
 {settings}
 """
@@ -64,7 +62,7 @@ def write_page(folder: Path) -> list[Path]:
     played, policies, absent = _raced(totals)
     parts = [_INTRODUCTION.format(settings=(settings.__doc__ or "").strip()), _RECORDS]
     parts += ["Left out:\n", *absent, ""] if absent else []
-    written = []
+    written, answer = [], "Nothing has been played."
     if played and policies:
         shown = totals[totals["environment"].isin(played) & totals["policy"].isin(policies)]
         ranks = ranking(shown, played, policies)
@@ -75,6 +73,7 @@ def write_page(folder: Path) -> list[Path]:
             "replicates": seeds_of(shown, "replicate", "environment", "replicate"),
         }
         order = list(ranks.index)
+        answer = _answer(ranks, len(played))
         parts += [_RANKING.format(**facts, level=LEVEL, resamples=RESAMPLES), _ranking_table(ranks)]
         parts += [_REGRET, _regret(shown, played, order)]
         parts += [_SHARES, _shares(shown, played, order)]
@@ -86,7 +85,21 @@ def write_page(folder: Path) -> list[Path]:
         shown = totals[totals["environment"].isin(priors)]
         order = list(shown.groupby("policy")["regret"].mean().sort_values().index)
         parts += [_PRIORS, _regret(shown, priors, order)]
+    parts[0] = opening("Leaderboard", answer, "python -m benchmarks.leaderboard") + parts[0]
     return [write(folder / "RESULTS.md", "\n".join(parts)), *written]
+
+
+def _answer(ranks: pd.DataFrame, environments: int) -> str:
+    """The first three by mean rank."""
+    best = [
+        f"`{name}` {row['mean_rank']:.2f} ({row['low']:.2f} to {row['high']:.2f}; "
+        f"{row['share']:.1%} of random's regret)"
+        for name, row in ranks.head(3).iterrows()
+    ]
+    return (
+        f"Of {len(ranks)} policies on {environments} environments these have the least mean rank, with its {LEVEL:.0%} "
+        f"interval: {', '.join(best)}."
+    )
 
 
 def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:

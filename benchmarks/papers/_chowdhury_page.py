@@ -29,9 +29,8 @@ differences between trials; "similar" and "the same" a difference of at most 20 
 below 10 % of random play's. Verdicts are of the reading in which GP-EI and GP-PI improve on the largest reward; where
 they improve on the largest posterior mean, "over means" says what becomes of the claim.
 """
-_HEAD = f"""# Chowdhury & Gopalan 2017: kernelized bandits
-
-Written by `{_COMMAND}` from the CSV files beside it; do not edit. Regret is cumulative, mean over trials ± one
+_HEAD = """
+Regret is cumulative, mean over trials ± one
 standard error, conditional on the arms, which all trials of a panel share; `sd` is the standard deviation over the
 trials, `a step` the regret divided by the steps, `late` the regret a step in the last tenth of them, `width` the last
 multiple of sigma. Seconds are of all trials in one batch on
@@ -72,7 +71,8 @@ def write(out: Path) -> None:
     """Write RESULTS.md and claims.csv from whichever CSV files are there."""
     claims = make_claims(out)
     _claims.write(out, claims)
-    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
+    head = _claims.opening("Chowdhury & Gopalan 2017: kernelized bandits", claims, _COMMAND) + _HEAD
+    parts = [head, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for figure, text in _FIGURES.items():
         panels = [
             panel for panel in PANELS if panel[0] == figure and (out / f"figure{panel}_trials.csv").is_file()

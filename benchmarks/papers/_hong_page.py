@@ -18,9 +18,8 @@ PAPER = "Hong, Li & Tewari 2023"
 COMMAND = "python -m benchmarks.papers hong"
 ONE, TWO, STILL, MOVING = "sphere-one-switch", "sphere-two-switches", "cosine-stationary", "cosine"
 TUNED, CALIBRATED = "ADA-OPKB tuned", "ADA-OPKB calibrated"
-_HEAD = f"""# Hong, Li & Tewari (2023): no knowledge of the change
-
-Written by `{COMMAND}` from the CSV files beside it; do not edit. T = 10 000, N = 100 arms, noise of scale 0.1.
+_HEAD = f"""
+T = 10 000, N = 100 arms, noise of scale 0.1.
 Regret is dynamic and cumulative, mean over the replicates ± one standard error; false alarms, changes missed and
 restarts are per replicate, the delay is the median number of steps from a change to the first detection after it.
 
@@ -67,7 +66,7 @@ _RANGES = {
 
 def write(out: Path) -> None:
     """Write claims.csv and RESULTS.md from whichever CSV files are there."""
-    parts = [_HEAD]
+    parts, mine = [], []
     if (out / "totals.csv").is_file():
         totals = pd.read_csv(out / "totals.csv")
         found = claims(totals)
@@ -92,7 +91,8 @@ def write(out: Path) -> None:
             "## Settings chosen on one switch\n",
             pages.markdown_of(_chosen(pd.read_csv(out / "tuning.csv"))),
         ]
-    pages.write(out / "RESULTS.md", "\n".join(parts))
+    head = _claims.opening("Hong, Li & Tewari (2023): no knowledge of the change", mine, COMMAND) + _HEAD
+    pages.write(out / "RESULTS.md", "\n".join([head, *parts]))
 
 
 def claims(totals: pd.DataFrame) -> list[Claim]:

@@ -14,9 +14,8 @@ from benchmarks.papers import _claims
 from benchmarks.papers._zhou_claims import COMMAND, SWEEPS, groups, make_claims, regrets, slope
 
 _MARKS = {"R-GP-UCB": "o", "SW-GP-UCB": "s", "IGP-UCB": "^"}
-_HEAD = f"""# Zhou & Shroff 2021: restarts and windows
-
-Written by `{COMMAND}` from the CSV files beside it; do not edit. The paper has theorems and no experiments: here its
+_HEAD = """
+The paper has theorems and no experiments: here its
 bounds' growth is compared with measured regret.
 
 Functions: f_t = cos(phi_t) g + sin(phi_t) h on 50 points of [0, 1], g and h orthogonal of norm B = 1 in the RKHS of the
@@ -50,7 +49,8 @@ def write(out: Path) -> None:
     bites = pd.read_csv(out / "bound.csv") if (out / "bound.csv").is_file() else None
     claims = make_claims(frames, gaps, bites)
     _claims.write(out, claims)
-    parts = [_HEAD, "## What the paper says, and what was measured\n", _claims.table(claims)]
+    head = _claims.opening("Zhou & Shroff 2021: restarts and windows", claims, COMMAND) + _HEAD
+    parts = [head, "## What the paper says, and what was measured\n", _claims.table(claims)]
     for name, frame in frames.items():
         _draw(name, frame).savefig(out / f"{name}.png", dpi=100)
         parts += [

@@ -12,9 +12,8 @@ from benchmarks.papers import _claims
 from benchmarks.papers._ziomek_claims import NAMES, make_claims
 
 _RIVALS = ("mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "random")
-_HEAD = """# Ziomek, Adachi & Osborne 2024: unknown prior
-
-Written by `python -m benchmarks.papers ziomek --data DIR` from the CSV files beside it; do not edit. Regret is
+_HEAD = """
+Regret is
 cumulative, mean over replicates ± one standard error. "Lower beyond two standard errors" means that the difference of
 two means exceeds twice the root of the sum of their squared standard errors.
 
@@ -78,7 +77,9 @@ def write(out: Path) -> None:
     """Write RESULTS.md and claims.csv from whichever CSV files are there."""
     claims = make_claims(out)
     _claims.write(out, claims)
-    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
+    command = "python -m benchmarks.papers ziomek --data DIR"
+    head = _claims.opening("Ziomek, Adachi & Osborne 2024: unknown prior", claims, command) + _HEAD
+    parts = [head, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for stem, text in (("figure2", _TOY), ("figure4", _INTEL)):
         path = out / f"{stem}_totals.csv"
         if path.is_file():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.pages import seeds_of, write
+from benchmarks.pages import opening, seeds_of, write
 from benchmarks.parallel.floor import floor
 from benchmarks.parallel.race import SIZES, Size, random_pull
 
@@ -78,10 +78,14 @@ def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
         f"{int((found[f'_{mode}'] <= ASKED).sum())} of {int(found[f'_{mode}'].notna().sum())} ({mode})"
         for mode in COUNTED
     ]
+    answer = (
+        f"With eight questions open the regret is at most {ASKED} times that of one at a time, after equal numbers of "
+        f"rewards, in so many races: {', '.join(counted)}. Without the regret that waiting costs anyone, the ratio is "
+        f"at most {ASKED} in {_of(found, '_above', lambda x: x <= ASKED)}."
+    )
     lines = [
-        "# Eight questions at once",
-        "",
-        "`python -m benchmarks.parallel`. Regret with eight questions open over that of one at a time, at equal",
+        opening("Eight questions at once", answer, "python -m benchmarks.parallel"),
+        "Regret with eight questions open over that of one at a time, at equal",
         "numbers of rewards and the same drift for each reward, with the standard error of the ratio, and in brackets",
         "the share of questions that ask for the arm of another open one (over points: within 0.01 of its point).",
         "*Rolling*: a question a step, each answered seven questions later. *In batches*: eight questions of one",
@@ -108,7 +112,6 @@ def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
             for over, size in sizes.items()
         ),
         "",
-        f"Ratios at most {ASKED}: {', '.join(counted)}.",
         f"Beyond reach, since the floor is above {ASKED} times the regret of one at a time:",
         f"{_of(found, '_beyond', lambda x: x > 0)}, {_names(found)}.",
         f"Above the floors, ratios at most {ASKED}: {_of(found, '_above', lambda x: x <= ASKED)}.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.pages import markdown, seeds_of, write
+from benchmarks.pages import markdown, opening, seeds_of, write
 
 OURS, RAYS, PBT, ASHA, RANDOM = "ours", "Ray's PB2", "PBT", "ASHA", "random"
 TOLD = "PBT, told the rate"  # what nothing can beat by much that replaces as few trials
@@ -61,7 +61,6 @@ _AGAIN = 1000  # the first seed of a second set
 
 def write_page(results: Path) -> Path:
     """RESULTS.md beside the tables."""
-    lines = ["# Schedulers of Ray Tune", "", "`python -m benchmarks.ray`.", "", _PROTOCOL]
     tables = {
         name: pd.read_csv(results / f"{name}.csv")
         for name in SCHEDULERS
@@ -70,7 +69,8 @@ def write_page(results: Path) -> Path:
     again = {f"{name}-again": table[table["seed"] >= _AGAIN] for name, table in tables.items()}
     tables = {name: table[table["seed"] < _AGAIN] for name, table in tables.items()}
     tables |= {name: table for name, table in again.items() if not table.empty}
-    lines += _verdict(tables)
+    answer, verdict = _verdict(tables)
+    lines = [opening("Schedulers of Ray Tune", answer, "python -m benchmarks.ray"), *verdict, _PROTOCOL]
     for name, table in tables.items():
         rows = _rows(name, table)
         title = _TITLES[name.removesuffix("-again")] + (", again" if name.endswith("-again") else "")
@@ -105,8 +105,8 @@ def _interval(values: pd.Series) -> str:
     return f"{values.mean():.3g} ± {2 * values.std() / math.sqrt(len(values)):.2g}"
 
 
-def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
-    """What was asked, task by task."""
+def _verdict(tables: dict[str, pd.DataFrame]) -> tuple[str, list[str]]:
+    """What came of it in a sentence; and what was asked, task by task."""
     said, places, slow, worst = [], [], 0.0, 0.0
     trained: dict[str, list[str]] = {}  # what is trained, in populations of one size or two
     for name, table in tables.items():
@@ -130,16 +130,18 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
         own = table[table["scheduler"] == OURS]
         slow = max(slow, own["ms"].max())
         worst = max(worst, own["ms_max"].max())
-    return [
+    answer = (
+        f"By the final score our PB2 is ahead of Ray's in {places.count('ahead')} of {len(places)} races, beyond two "
+        f"standard errors, and behind in {places.count('behind')}; it is ahead in all races of "
+        f"{sum(set(each) == {'ahead'} for each in trained.values())} of the {len(trained)} trainings."
+    )
+    return answer, [
         "## What was asked",
         "",
         "Final score, ours minus Ray's PB2 (asked: ahead beyond two standard errors on at least two of triangle, "
         "digits and CartPole, behind beyond them on none):",
         "",
         *said,
-        "",
-        f"Ahead in {places.count('ahead')} of these {len(places)} races, behind in {places.count('behind')}; ahead in "
-        f"all races of {sum(set(each) == {'ahead'} for each in trained.values())} of the {len(trained)} trainings.",
         "",
         f"A decision (asked: at most {_ASKED_MS} ms): the median of the slowest run is {slow:.0f} ms, the slowest of "
         f"all {worst:.0f} ms. Other work shared the machine.",

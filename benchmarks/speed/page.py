@@ -9,12 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.pages import write
+from benchmarks.pages import duration, figures, opening, whole, write
 from benchmarks.speed.benchmark import Benchmark
 
-_INTRODUCTION = """# Speed
-
-Written by `python -m benchmarks.speed` from the files in `results/`; run it again rather than edit it.
+_INTRODUCTION = """
 Unless a section says otherwise: arms uniform in a cube, d = 3; Matern-5/2 prior of fixed lengthscale 0.2 and
 variance 1; noise variance 0.01; UCB of width 2 over all arms; float64. A step is `choose` and `learn` of a policy.
 """
@@ -30,7 +28,7 @@ captured step reads nothing back, is one graph to `torch.compile`, and launches 
 
 def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
     """Write ``RESULTS.md`` beside ``results/<device>/<name>.csv``; returns its path."""
-    parts = [_INTRODUCTION]
+    parts = [opening("Speed", _answer(out), "python -m benchmarks.speed") + _INTRODUCTION]
     for device in ("cpu", "cuda"):
         for name, benchmark in benchmarks.items():
             table, facts = result_paths(out, device, name)
@@ -39,6 +37,23 @@ def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
     if not (out / "results" / "cuda").exists():
         parts.append(_NO_GPU)
     return write(out / "RESULTS.md", "\n".join(parts))
+
+
+def _answer(out: Path) -> str:
+    """A step of ours at few and many arms, and how much longer the fastest plain BoTorch program takes."""
+    path, _ = result_paths(out, "cpu", "against_botorch")
+    if not path.exists():
+        return "Not compared with plain BoTorch yet: `python -m benchmarks.speed against_botorch`."
+    rows = pd.read_csv(path)
+    rows = rows[(rows["pulled"] == "ucb") & (rows["observations"] == 1_000)]
+    said = []
+    for arms, part in rows.groupby("arms"):
+        seconds = part.set_index("way")["seconds_per_step"]
+        ours = seconds.pop("bandits_torch")
+        said.append(
+            f"{duration(ours)} with {whole(arms)} arms (BoTorch {figures(seconds.min() / ours)} times as long)"
+        )
+    return f"After 1 000 observations a step takes {', '.join(said)}; BoTorch is the fastest of four plain programs."
 
 
 def result_paths(out: Path, device: str, name: str) -> tuple[Path, Path]:
