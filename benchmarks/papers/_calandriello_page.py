@@ -89,7 +89,7 @@ def write(out: Path) -> None:
         ("coverage", _COVERAGE, _coverage_claims),
         (
             "accuracy",
-            "## Theorem 1: accuracy\n\n60 arms, 40 steps of UCB, delta = 0.1, lambda = 0.05.\n",
+            _ACCURACY,
             _accuracy_claims,
         ),
         ("regret", _REGRET, _regret_claims),

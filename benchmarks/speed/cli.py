@@ -24,7 +24,6 @@ from benchmarks.speed import (
     form_costs,
     growth,
     igp_30000,
-    in_cache,
     million_arms,
     million_steps,
     precision,
@@ -58,7 +57,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         step_trace,
         captured,
         compiled,
-        in_cache,
     )
 }
 
