@@ -8,8 +8,7 @@ import typer
 
 from benchmarks import pages
 from benchmarks.cycles.page import write_page
-from benchmarks.cycles.playing import compare
-from benchmarks.cycles.records import RECORDS
+from benchmarks.cycles.playing import RECORDS, compare
 
 
 def main(

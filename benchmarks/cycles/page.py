@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.cycles.records import RECORDS
+from benchmarks.cycles.playing import RECORDS
 from benchmarks.pages import markdown, opening, write
 
 _HEAD = """

@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.pages import opening, seeds_of, write
-from benchmarks.parallel.floor import floor
-from benchmarks.parallel.race import SIZES, Size, random_pull
+from benchmarks.parallel.race import SIZES, Size, floor, random_pull
 
 ONE, ASKED = "one at a time", 1.2
 COUNTED = ("8 rolling", "8 in batches", "8 workers")

@@ -33,9 +33,8 @@ from benchmarks.speed import (
     state_space,
     step_trace,
 )
-from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import machine
-from benchmarks.speed.page import result_paths, write_page
+from benchmarks.speed.page import Benchmark, Settings, result_paths, write_page
 
 BENCHMARKS: dict[str, Benchmark] = {
     module.BENCHMARK.name: module.BENCHMARK

@@ -11,8 +11,8 @@ from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKer
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from benchmarks.pages import duration, figures, markdown, whole
-from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import at_work
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import Task, held, make_task, prior, ucb_on_arms
 
 _TURN = 20  # steps of one form before the next has its turn

@@ -17,8 +17,8 @@ from bandits_torch.kernels import (
     QuasiPeriodicKernel,
 )
 from benchmarks.pages import duration, figures, markdown, whole
-from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import clock, median
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, make_task, prior
 
 _DAY = 24.0

@@ -21,7 +21,7 @@ from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import make
 from benchmarks.pages import markdown
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.plain_botorch import condition, gp, score_in_one_call, ucb
 from benchmarks.speed.workload import make_task
 

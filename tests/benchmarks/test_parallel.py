@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from benchmarks.parallel.floor import floor
 from benchmarks.parallel.page import above, write_page
-from benchmarks.parallel.race import MODES, Size, problem_of, race
+from benchmarks.parallel.race import MODES, Size, floor, problem_of, race
 
 SIZE = Size(48, 4, 7)
 
