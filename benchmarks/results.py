@@ -64,7 +64,7 @@ def page(folder: Path = HERE) -> str:
     claims = [claim for name in PAPERS for claim in _claims_of(name, folder)]
     counts = Counter(claim.verdict for claim in claims)
     answer = (
-        f"Of {len(claims)} claims of {len(PAPERS)} papers {counts[_claims.HOLDS]} hold here and "
+        f"Of {len(claims)} claims, of {len(PAPERS)} papers or asked of this library, {counts[_claims.HOLDS]} hold and "
         f"{counts[_claims.FAILS]} do not; the others cannot be decided or tested. What else is measured stands on the "
         "pages listed next, each with its answer first."
     )
