@@ -29,7 +29,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from bandits_torch import cli
 from bandits_torch.files import atomic_write
-from benchmarks.speed.page import whole
+from benchmarks.pages import whole
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -13,9 +13,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from bandits_torch.files import atomic_write
+from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.speed.page import markdown
 
 HERE = Path(__file__).parent
 # A paper's module in ``benchmarks.papers``, and its title.
@@ -26,11 +25,6 @@ PAPERS = {
     "calandriello": "Calandriello et al. 2019: BKB",
     "ziomek": "Ziomek, Adachi & Osborne 2024: PE-GP-UCB",
 }
-_HEAD = """# Results
-
-Written by `python -m benchmarks.results` from the result files; run it again rather than edit it.
-
-"""
 # Pages of results but for the papers' own, in the order in which they are told of; a test finds one that is missing.
 _OTHERS = {
     "speed/RESULTS.md": "[Speed]({}): a step's time against arms, observations, replicates, window, beside BoTorch's.",
@@ -58,10 +52,7 @@ here* for the reason given; "A is better than B" holds if the difference exceeds
 
 def write(folder: Path = HERE) -> Path:
     """Write ``RESULTS.md`` into the folder that holds ``papers/results``; returns its path."""
-    path = folder / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write(page(folder).encode())
-    return path
+    return pages.write(folder / "RESULTS.md", page(folder))
 
 
 def page(folder: Path = HERE) -> str:
@@ -70,7 +61,15 @@ def page(folder: Path = HERE) -> str:
     differences = (HERE / "papers" / "DIFFERENCES.md").read_text(encoding="utf-8")
     notes = dict(re.findall(r"^## (\w+)\n\n(.*?\n)(?=\n## |\Z)", differences, re.M | re.S))
     sections = [_section(name, notes[name], folder) for name in PAPERS]
-    return "\n".join([_HEAD + others + _PAPERS + _overview(folder), *sections])
+    claims = [claim for name in PAPERS for claim in _claims_of(name, folder)]
+    counts = Counter(claim.verdict for claim in claims)
+    answer = (
+        f"Of {len(claims)} claims, of {len(PAPERS)} papers or asked of this library, {counts[_claims.HOLDS]} hold and "
+        f"{counts[_claims.FAILS]} do not; the others cannot be decided or tested. What else is measured stands on the "
+        "pages listed next, each with its answer first."
+    )
+    head = pages.opening("Results", answer, "python -m benchmarks.results")
+    return "\n".join([f"{head}\n{others}{_PAPERS}{_overview(folder)}", *sections])
 
 
 def _overview(folder: Path) -> str:
@@ -83,7 +82,7 @@ def _overview(folder: Path) -> str:
             else [*[""] * (len(_claims.VERDICTS) - 1), "no claims recorded"]
         )
         rows.append([f"[{title}](#{name})", *told])
-    return markdown(["paper", *_claims.VERDICTS], rows)
+    return pages.markdown(["paper", *_claims.VERDICTS], rows)
 
 
 def _section(name: str, differences: str, folder: Path) -> str:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from benchmarks.papers import __main__ as papers
-from benchmarks.papers import _ziomek_claims, _ziomek_page, ziomek
+from benchmarks.papers import _ziomek_page, ziomek
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED
 from benchmarks.papers._folders import RESULTS, data_folder, results_folder
 
@@ -102,11 +102,11 @@ def test_data_come_from_the_argument_or_the_environment(tmp_path, monkeypatch) -
 
 
 def ziomek_claims(tmp_path, figure) -> dict[str, str]:
-    return {c.claim: c.verdict for c in _ziomek_claims.make_claims(tmp_path) if c.where == figure}
+    return {c.claim: c.verdict for c in _ziomek_page.make_claims(tmp_path) if c.where == figure}
 
 
 def test_ziomek_s_claims_follow_the_files(tmp_path) -> None:
-    assert {c.verdict for c in _ziomek_claims.make_claims(tmp_path)} == {UNTESTED}
+    assert {c.verdict for c in _ziomek_page.make_claims(tmp_path)} == {UNTESTED}
     (tmp_path / "figure2_totals.csv").write_text(
         "replicate,pe_gp_ucb,mle_gp_ucb,bayes_gp_ucb,regret_balancing,random\n"
         "0,1,10,10.5,11,90\n1,2,12,11.5,11,95\n2,1,11,11,11,92\n"

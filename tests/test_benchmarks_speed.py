@@ -12,11 +12,12 @@ import torch
 from typer.testing import CliRunner
 
 from bandits_torch.models import ArmGP
+from benchmarks.pages import duration, figures
 from benchmarks.speed import million_steps
 from benchmarks.speed.cli import BENCHMARKS, app
 from benchmarks.speed.crossover import crossing
 from benchmarks.speed.measuring import alone, peak_mib
-from benchmarks.speed.page import duration, figures, write_page
+from benchmarks.speed.page import write_page
 from benchmarks.speed.plain_botorch import WAYS
 from benchmarks.speed.saturation import host_waits, play_on
 from benchmarks.speed.workload import NOISE_VARIANCE, bytes_of_step, held, make_task, play, ucb_on_arms
@@ -54,7 +55,6 @@ COLUMNS = {
     | {"plain_waits", "captured_waits"},
     "compiled": {"recipe", "arms", "replicates", "compile_seconds", "plain_seconds", "compiled_seconds"}
     | {"plain_over_compiled", "largest_difference", "error"},
-    "in_cache": {"recipe", "arms", "replicates", "steps", "first", "plain", "blocks", "compiled", "copy"},
     "form_choice": {"arms", "replicates", "drift", "dtype", "steps", "covariance_seconds", "factor_seconds"}
     | {"auto_seconds", "covariance_steps_timed", "forms", "over_cheaper"},
     "form_costs": {"dtype", "drifts", "entries", "replicates", "device"}

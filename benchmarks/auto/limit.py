@@ -21,13 +21,12 @@ from bandits_torch.experiments.cells import Block
 from bandits_torch.loop import run
 from benchmarks.auto.playing import make_problem
 from benchmarks.leaderboard import settings
-from benchmarks.tables import keep
+from benchmarks.pages import DATA, Data, command, keep, say
 
 RATES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 WIDTHS = (0.5, 1.0, 1.5, 2.0, 3.0)
 REPLICATES = 10
 TABLE = Path(__file__).parent / "results" / "limit.csv"
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def regrets(environment: str, data: Path, replicates: int = REPLICATES) -> pd.DataFrame:
@@ -51,10 +50,9 @@ def regrets(environment: str, data: Path, replicates: int = REPLICATES) -> pd.Da
     return pd.DataFrame(rows, columns=["environment", "forgetting_rate", "width", "regret"])
 
 
-@app.command()
 def main(
     environments: Annotated[list[str] | None, typer.Argument(help="Default: the leaderboard's.")] = None,
-    data: Annotated[Path, typer.Option(help="Folder of the real data.")] = Path("../shared/data"),
+    data: Data = DATA,
 ) -> None:
     """Play, and keep each environment as soon as it is there."""
     torch.set_num_threads(1)
@@ -62,8 +60,8 @@ def main(
         rows = regrets(name, data)
         keep(TABLE, rows, ("environment",))
         best = rows.nsmallest(1, "regret").iloc[0]
-        print(f"{name}: {best['regret']:.1f} at {best['forgetting_rate']}, {best['width']}", flush=True)
+        say(f"{name}: {best['regret']:.1f} at {best['forgetting_rate']}, {best['width']}")
 
 
 if __name__ == "__main__":
-    app()
+    command(main)()

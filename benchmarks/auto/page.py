@@ -8,20 +8,16 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from bandits_torch.files import atomic_write
 from benchmarks.auto.limit import REPLICATES
 from benchmarks.auto.playing import DEVELOPMENT, HISTORY, MISTAKES, POLICIES, VALIDATION
 from benchmarks.auto.risers import RISERS
 from benchmarks.leaderboard import settings
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, opening, seeds_of, write
 
 LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
 
-_INTRODUCTION = """# What `auto` does
-
-Written by `python -m benchmarks.auto` from `totals.csv` beside it and the leaderboard's; the protocol, with what was
-tried before, is in `../PROTOCOL.md`. Regret is cumulative and dynamic.
+_INTRODUCTION = """The leaderboard's table is read too; the protocol, with what was tried before, is in
+`../PROTOCOL.md`. Regret is cumulative and dynamic.
 """
 _BOARD = """## The leaderboard's environments
 
@@ -63,24 +59,30 @@ among them `r_gp_ucb`, which is told how much changes in all.
 def write_page(folder: Path) -> Path:
     """Write the page into the folder of the table."""
     ours = pd.read_csv(folder / "totals.csv")
-    parts = [_INTRODUCTION, *_board(), *_limit(folder), *_others(ours), *_risers(ours), *_misled(ours)]
-    with atomic_write(folder / "RESULTS.md") as file:
-        file.write("\n".join(parts).encode())
-    return folder / "RESULTS.md"
+    answer, board = _board()
+    head = opening("What `auto` does", answer, "python -m benchmarks.auto")
+    parts = [head, _INTRODUCTION, *board, *_limit(folder), *_others(ours), *_risers(ours), *_misled(ours)]
+    return write(folder / "RESULTS.md", "\n".join(parts))
 
 
-def _board() -> list[str]:
+def _board() -> tuple[str, list[str]]:
+    """What ``auto`` comes to in a few sentences; and the leaderboard's environments one by one."""
     everyone = pd.read_csv(LEADERBOARD)
     everyone = everyone[everyone["environment"].isin(settings.RANKED)]
     is_own = everyone["policy"].isin(list(POLICIES))
     board, ours = everyone[~is_own], everyone[is_own]
-    replicates = seeds_told(board, "replicate", "environment", "replicate")
+    replicates = seeds_of(board, "replicate", "environment", "replicate")
     lines = [_BOARD.format(others=board["policy"].nunique(), seed=settings.SEED, replicates=replicates)]
-    rows, summary = [], []
+    rows, summary, said = [], [], []
     for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
         own = ours[ours["policy"] == policy]
         here = [name for name in settings.RANKED if (own["environment"] == name).any()]
         facts = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
+        said.append(
+            f"`{policy}` loses {facts['share'].mean():.1%} of what random play loses, in the mean over {len(here)} "
+            f"environments, and is level with the best other policy or first on {int(facts['level'].sum())} of them."
+        )
+        best = f"{facts['best_share'].mean():.1%}"
         groups = {"all": here, "development": DEVELOPMENT, "validation": VALIDATION}
         for title, names in groups.items():
             some = facts.loc[[name for name in names if name in here]]
@@ -91,7 +93,8 @@ def _board() -> list[str]:
     heads += ["ratio of these", "mean ratio", "ratio of sums", "level or first"]
     lines += [markdown(heads, summary), ""]
     heads = ["policy", "environment", "regret", "share of random", "best other", "its share", "rank", "level"]
-    return [*lines, markdown([*heads, "ms"], rows), ""]
+    others = f"The best of {board['policy'].nunique()} others, picked for each in hindsight, loses {best}."
+    return " ".join([*said, others]), [*lines, markdown([*heads, "ms"], rows), ""]
 
 
 def _summary(some: pd.DataFrame) -> list[object]:
@@ -197,7 +200,7 @@ def _misled(ours: pd.DataFrame) -> list[str]:
             continue
         told = [means["auto"], *means[list(MISTAKES)]]
         ratio = sum(told[1:]) / len(MISTAKES) / told[0]
-        replicates = seeds_told(cell, "replicate", what="replicate")
+        replicates = seeds_of(cell, "replicate", what="replicate")
         rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in told), f"{ratio:.2f}"])
     heads = ["environment", "seed", "replicates", "rightly"]
     heads += [*(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.contexts.dense import DENSE, DRIFT, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
+from benchmarks.contexts.dense import DENSE, DRIFT, LISTED, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
 from benchmarks.contexts.linear import EXPLORATION, OURS
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, opening, seeds_of, write
 
 ASKED_REGRET, ASKED_TIME = 1.1, 20
 
@@ -19,18 +17,45 @@ ASKED_REGRET, ASKED_TIME = 1.1, 20
 def write_page(results: Path) -> Path:
     """RESULTS.md beside the tables."""
     tables = [pd.read_csv(path) for path in sorted(results.glob("dense-*.csv"))]
-    lines = ["# Contexts over arms", "", "`python -m benchmarks.contexts`.", ""]
+    said, lines, coba = [], [], results / "coba.csv"
     if tables:
+        said.append(_beside_dense(pd.concat(tables)))
         lines += _dense(pd.concat(tables))
-    coba = results / "coba.csv"
+    if coba.exists():
+        said.append(_beside_linear(pd.read_csv(coba)))
+    lines.insert(0, opening("Contexts over arms", " ".join(said), "python -m benchmarks.contexts"))
     lines += ["## Against linear policies", ""]
     lines += (
         _coba(pd.read_csv(coba)) if coba.exists() else ["Left out: the package `coba` is not installed.", ""]
     )
-    path = results / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(lines).encode())
-    return path
+    return write(results / "RESULTS.md", "\n".join(lines))
+
+
+def _beside_dense(table: pd.DataFrame) -> str:
+    """Regret and time of ours, contexts listed, over those of the dense refit."""
+    said = []
+    for kind in PROBLEMS:
+        part = table[table["problem"] == kind]
+        regret = part.groupby("policy")["regret"].sum()
+        ms = part[part["step"] == part["step"].max()].set_index(["seed", "policy"])["ms"].unstack()
+        if {LISTED, DENSE} <= set(ms):
+            faster = (ms[DENSE] / ms[LISTED]).median()
+            said.append(
+                f"{regret[LISTED] / regret[DENSE]:.3f} times the regret in 1/{faster:.0f} of the time ({kind})"
+            )
+    return (
+        "Beside a dense process made anew at every step, our process with the contexts listed has "
+        f"{', '.join(said)}."
+    )
+
+
+def _beside_linear(table: pd.DataFrame) -> str:
+    """On how many environments of coba ours earns most."""
+    means = (
+        table[table["policy"] != "best arms"].groupby(["environment", "policy"])["reward"].mean().unstack()
+    )
+    best = int((means.idxmax(axis=1) == "CGP-UCB").sum())
+    return f"Beside the linear policies of `coba` CGP-UCB has the least regret on {best} of {len(means)} environments."
 
 
 def _dense(table: pd.DataFrame) -> list[str]:
@@ -60,7 +85,7 @@ def _dense(table: pd.DataFrame) -> list[str]:
                     "same arms": f"{100 * same[name].mean():.1f} %",
                 }
             )
-    horizon, seeds = table["step"].max(), seeds_told(table, "seed", "problem")
+    horizon, seeds = table["step"].max(), seeds_of(table, "seed", "problem")
     return [
         "## Against a dense process made anew at every step",
         "",
@@ -93,7 +118,7 @@ def _coba(table: pd.DataFrame) -> list[str]:
             if policy != "best arms":
                 row[policy] = f"{short.mean():.4f} +- {error:.4f}{told}"
         rows.append(row)
-    seeds = seeds_told(table, "seed", "environment")
+    seeds = seeds_of(table, "seed", "environment")
     return [
         "Environments that `coba` generates (five actions, five features of context and action each, all new at every",
         f"step; rewards in [0, 1]), {seeds}: mean regret a step, with its standard error over seeds.",

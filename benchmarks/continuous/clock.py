@@ -19,12 +19,12 @@ from botorch.test_functions import Rastrigin, Rosenbrock
 from torch import Tensor
 
 from bandits_torch import make, recipes, validation
-from bandits_torch.files import atomic_write
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.continuous import DynamicFunction
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, has_wdbo, ours
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch, XoptTimeDependent
+from benchmarks.pages import save
 
 MOMENTS = 1_200  # steps in which a function moves over a horizon, whatever its seconds
 GRID = 120  # of them, where regret is counted
@@ -161,6 +161,5 @@ def race(
                 row = [name, policy, replicate, horizon, evaluation, regret, *told]
                 fresh = pd.DataFrame([row], columns=COLUMNS)
                 played = pd.concat([played, fresh], ignore_index=True) if len(played) else fresh
-                with atomic_write(table) as file:
-                    played.to_csv(file, index=False, float_format="%.6g")
+                save(played, table)
                 tell(f"{name} {policy} {replicate}: {regret:.3f}, {len(steps)} steps, {told[1]:.0f} ms")

@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
 from benchmarks.continuous.race import AUTO, OURS
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told, too_few
+from benchmarks.pages import markdown, opening, seeds_of, too_few, write
 
 WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a step at the end
-_HEAD = """# The clock counts
-
-Written by `python -m benchmarks.continuous --clock`; run it again rather than edit it. The functions move on while a
-policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on the machine: a second
+_HEAD = """
+The functions move on while a policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on
+the machine: a second
 of a processor does less then, for all alike. Most of these functions have their optimum near the middle of their
 range, and `auto` expects less of ends than of the middle while little is known: `PROTOCOL.md` has what that is worth
 elsewhere.
@@ -24,21 +21,21 @@ elsewhere.
 
 def write_page(results: Path) -> Path:
     """Write it beside the tables ``clock-SECONDS.csv``; returns its path."""
-    page = results / "CLOCK.md"
     tables = [pd.read_csv(path) for path in results.glob("clock-*.csv")]
     tables = sorted((table for table in tables if len(table)), key=lambda table: table["horizon"].iloc[0])
-    with atomic_write(page) as file:
-        file.write((_HEAD + "".join(_section(table) for table in tables)).encode())
-    return page
+    sections = [_section(table) for table in tables]
+    answer = " ".join(said for said, _ in sections)
+    head = opening("The clock counts", answer, "python -m benchmarks.continuous --clock") + _HEAD
+    return write(results / "CLOCK.md", head + "".join(text for _, text in sections))
 
 
-def _section(table: pd.DataFrame) -> str:
-    """A horizon: regret, steps, time of a step and the verdicts, of the runs that all policies have played."""
+def _section(table: pd.DataFrame) -> tuple[str, str]:
+    """A horizon in a sentence; and its regret, steps, time of a step and verdicts, of runs that all have played."""
     horizon, evaluation = table["horizon"].iloc[0], table["evaluation"].iloc[0]
     runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
     complete = runs.dropna().reset_index()[["problem", "replicate"]]
     table = table.merge(complete, on=["problem", "replicate"])
-    told = seeds_told(table, "replicate", "problem").replace("dynamic-", "")
+    told = seeds_of(table, "replicate", "problem").replace("dynamic-", "")
     text = f"\n## {horizon:g} s\n\nAn evaluation takes {evaluation:g} s. {told}.\n\n"
     text += too_few(table, "replicate", "problem")
     text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"
@@ -58,7 +55,13 @@ def _section(table: pd.DataFrame) -> str:
         for p, row in steps.iterrows()
     ]
     text += markdown(["policy", "steps", "ms a step", "ms at the end"], cells)
-    return text + _verdict(table, mean)
+    rivals = mean.loc[[name for name in mean.index if name not in (AUTO, *OURS)]].min()
+    less = int((mean.loc[AUTO] < rivals).sum())
+    answer = (
+        f"Over {horizon:g} s `{AUTO}` has less regret than every rival on {less} of {len(mean.columns)} functions, at "
+        f"{steps.loc[AUTO, 'ms']:.0f} ms a step."
+    )
+    return answer, text + _verdict(table, mean)
 
 
 def _cell(mean: pd.DataFrame, error: pd.DataFrame, policy: object, name: object) -> str:

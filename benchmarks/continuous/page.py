@@ -10,9 +10,9 @@ import matplotlib
 import pandas as pd
 
 from bandits_torch.recorder import versions
-from benchmarks.continuous.auto_step import describe
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, REFIT, SMOOTH, WIDTH, WIDTHS
-from benchmarks.tables import seeds_told
+from benchmarks.continuous.step import AUTO_DIM
+from benchmarks.pages import opening, save, seeds_of, write
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -23,14 +23,12 @@ def write_page(results: Path, fast: bool = False) -> Path:
     page = results / "RESULTS.md"
     tables = [table for name in PROBLEMS if (table := results / f"race-{name}.csv").exists()]
     if not tables:
-        page.write_text(_step(results / "step.csv") + _auto_step(results / "step-auto.csv"), encoding="utf-8")
-        return page
+        return write(page, _step(results / "step.csv") + _auto_step(results / "step-auto.csv"))
     frame = pd.concat([pd.read_csv(table) for table in tables], ignore_index=True)
     totals = _totals(frame)
-    totals.to_csv(results / "summary.csv", index=False, float_format="%.6g")
+    save(totals, results / "summary.csv")
     _picture(frame, results / "regret.png")
-    page.write_text(_text(frame, totals, results / "step.csv", fast), encoding="utf-8")
-    return page
+    return write(page, _text(frame, totals, results / "step.csv", fast))
 
 
 def _totals(frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,7 +74,7 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
         )
     said = _verdicts(regret[names], times[names])
     replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
-    seeds = seeds_told(frame, "replicate", "problem")
+    seeds = seeds_of(frame, "replicate", "problem")
     missing = (
         "" if "W-DBO" in policies else "\n**W-DBO is left out: the package `wdbo-algo` is not installed.**\n"
     )
@@ -87,9 +85,13 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
         missing += "\n**One replicate: no standard error, and no verdict that would stand.**\n"
     shrunk = "\n**A shrunk run (`--fast`): the figures mean nothing.**\n" if fast else ""
     wrote = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return f"""# Dynamic standard functions over continuous domains
-
-`python -m benchmarks.continuous`: {horizon} steps, {seeds}, one thread; {wrote}.
+    top = opening(
+        "Dynamic standard functions over continuous domains",
+        _answer(regret[names]),
+        "python -m benchmarks.continuous",
+    )
+    return f"""{top}
+{horizon} steps, {seeds}, one thread; {wrote}.
 {shrunk}{missing}
 The last input of each function is time, the step over the horizon. Our upper confidence bounds have width {WIDTH:g},
 plain BoTorch's {" and ".join(f"{width:g}" for width in WIDTHS)}, W-DBO its own. All begin with the same {INITIAL} Sobol
@@ -104,7 +106,7 @@ over time and the prior that holds length-scales together were settled on the sa
 less of the ends of ranges than of their middle, where most of these functions have their optimum; `PROTOCOL.md` has
 what that is worth elsewhere.
 
-![Mean cumulative regret]( regret.png)
+![Mean cumulative regret](regret.png)
 
 ## Mean cumulative regret ± standard error
 
@@ -115,7 +117,20 @@ what that is worth elsewhere.
 Means over the steps, fits included, of the replicate in which the policy was quickest: other work ran on the machine.
 
 {head}{rule}{clock}
-{_step(step)}{_auto_step(step.with_name("step-auto.csv"))}""".replace("( regret.png)", "(regret.png)")
+{_step(step)}{_auto_step(step.with_name("step-auto.csv"))}"""
+
+
+def _answer(regret: pd.DataFrame) -> str:
+    """On how many functions ``auto``, and the best of our other policies, at least equal the best rival."""
+    rivals, count = regret.loc[_rivals(regret.index)].min(), len(regret.columns)
+    best = int((regret.loc[list(OURS)].min() <= rivals).sum())
+    said = "The best of our policies that know the problem has at most the regret of the best rival (BoTorch's UCB and "
+    said += f"LogEI, W-DBO) on {best} of {count} functions"
+    if AUTO not in regret.index:
+        return f"{said}."
+    return (
+        f"{said}; `{AUTO}`, given the bounds alone, on {int((regret.loc[AUTO] <= rivals).sum())} of {count}."
+    )
 
 
 def _verdicts(regret: pd.DataFrame, times: pd.DataFrame) -> str:
@@ -174,7 +189,20 @@ def _step(step: Path) -> str:
 
 
 def _auto_step(table: Path) -> str:
-    return "\n" + describe(pd.read_csv(table)) if table.exists() else ""
+    if not table.exists():
+        return ""
+    text = (
+        "\n## A step of auto beside plain BoTorch's\n\n`python -m benchmarks.continuous --step`: processor time of one "
+        f"thread, d = {AUTO_DIM}, means of five steps in turn; of `auto` choose and learn, a refinement of members "
+        "among them; of BoTorch a fit of `SingleTaskGP` and `optimize_acqf` of its UCB (4 restarts, 64 raw "
+        "samples).\n\n"
+        "| rewards | auto holds | auto, ms | longest, ms | BoTorch, ms | ratio |\n|---|---|---|---|---|---|\n"
+    )
+    for row in pd.read_csv(table).to_dict("records"):
+        ms = [f"{1e3 * row[name]:.0f}" for name in ("auto_seconds", "auto_longest", "botorch_seconds")]
+        ratio = row["auto_seconds"] / row["botorch_seconds"]
+        text += f"| {row['observations']:.0f} | {row['held']:.0f} | {' | '.join(ms)} | {ratio:.2f} |\n"
+    return text
 
 
 def _picture(frame: pd.DataFrame, path: Path) -> None:

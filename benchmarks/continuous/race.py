@@ -12,10 +12,10 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch import make, recipes, run, validation
-from bandits_torch.files import atomic_write
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems import ContinuousProblem
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch
+from benchmarks.pages import save
 
 PROBLEMS = (
     "dynamic-ackley",
@@ -126,5 +126,4 @@ def continued(
             played = pd.concat([played, fresh[~known]], ignore_index=True)
         else:
             continue  # nothing to write
-        with atomic_write(table) as file:
-            played.to_csv(file, index=False, float_format="%.6g")
+        save(played, table)

@@ -7,14 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.cycles.records import RECORDS
-from benchmarks.speed.page import markdown
+from benchmarks.cycles.playing import RECORDS
+from benchmarks.pages import markdown, opening, write
 
-_HEAD = """# Cycles and smooth drift against exponential forgetting
-
-Written by `python -m benchmarks.cycles`; run it again rather than edit it.
-
+_HEAD = """
 `tv_gp_ucb` with a kernel over time of three families, on records that have days. The kernel over arms, the noise
 variance and the prior mean are learned from what lies before the part played (90 days in Beijing, the days of March
 before on the Intel records). Each family has twelve settings (six kernels, widths 1 and 2); the one of least mean
@@ -84,11 +80,11 @@ def write_page(out: Path) -> Path:
         "paired difference",
     ]
     told = "; ".join(ahead) or "none"
-    text = _HEAD + markdown([*heads, "in standard errors", "ms a step, all runs"], rows)
     compared = 2 * len({row[0] for row in rows})
-    text += f"\nLess regret beyond two standard errors: {told} "
-    text += f"(of {compared} comparisons, not corrected for their number).\n"
-    path = out / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write(text.encode())
-    return path
+    answer = (
+        f"Less regret than exponential forgetting, beyond two standard errors: {told} (of {compared} comparisons, not "
+        "corrected for their number)."
+    )
+    title = "Cycles and smooth drift against exponential forgetting"
+    table = markdown([*heads, "in standard errors", "ms a step, all runs"], rows)
+    return write(out / "RESULTS.md", opening(title, answer, "python -m benchmarks.cycles") + _HEAD + table)

@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told, too_few
+from benchmarks.pages import markdown, opening, seeds_of, too_few, write
 
-_HEAD = """# Problems that others wrote
-
-Written by `python -m benchmarks.elsewhere` from the tables in this folder; run it again rather than edit it.
-
+AUTO = "ours: auto"
+_HEAD = """
 Nobody is told more than the bounds or the number of arms. The protocol stands at the head of `moving_peaks.py` and
 `bandits.py`; nothing was tuned on these problems.
 """
@@ -43,25 +39,29 @@ over the problems that a policy has played: bayesianbandits' are too slow for a 
 
 def write_page(results: Path) -> Path:
     """Write RESULTS.md; returns its path."""
-    path = results / "RESULTS.md"
     tables = [pd.read_csv(file) for file in sorted(results.glob("*.csv"))]
     peaks = [table for table in tables if "offline_error" in table]
     bandits = [table for table in tables if "reward" in table]
-    parts = [_HEAD]
+    said, parts = [], []
     if peaks:
+        said.append(
+            _place(pd.concat(peaks), "offline_error", "instances of moving peaks", largest_first=False)
+        )
         parts.append(_peaks(pd.concat(peaks)))
     if bandits:
+        said.append(_place(pd.concat(bandits), "reward", "bandits", largest_first=True))
         parts.append(_bandits(pd.concat(bandits)))
-    with atomic_write(path) as file:
-        file.write("".join(parts).encode())
-    return path
+    parts.insert(
+        0, opening("Problems that others wrote", " ".join(said), "python -m benchmarks.elsewhere") + _HEAD
+    )
+    return write(results / "RESULTS.md", "".join(parts))
 
 
 def _peaks(played: pd.DataFrame) -> str:
     text = ""
     for measure, title in _MEASURES.items():
         head = _PEAKS if not text else "\n### {title}\n\n"
-        count, seeds = played["problem"].nunique(), seeds_told(played, "replicate", "problem")
+        count, seeds = played["problem"].nunique(), seeds_of(played, "replicate", "problem")
         few = too_few(played, "replicate", "problem")
         text += head.format(count=count, seeds=seeds, few=few, title=title) + _table(
             played, measure, largest_first=False
@@ -73,16 +73,36 @@ def _peaks(played: pd.DataFrame) -> str:
 
 def _bandits(played: pd.DataFrame) -> str:
     head = _BANDITS.format(
-        seeds=seeds_told(played, "replicate", "problem"), few=too_few(played, "replicate", "problem")
+        seeds=seeds_of(played, "replicate", "problem"), few=too_few(played, "replicate", "problem")
     )
     return head + _table(played, "reward", largest_first=True)
+
+
+def _place(played: pd.DataFrame, measure: str, what: str, *, largest_first: bool) -> str:
+    """Where ``auto`` stands by mean rank, and who is first."""
+    ranks = _ranks(played, measure, largest_first)
+    few = " (too few seeds for a verdict)" if too_few(played, "replicate", "problem") else ""
+    count = f"{played['problem'].nunique()} {what}"
+    if AUTO not in ranks:
+        return f"On {count} `{ranks.index[0]}` has the best mean rank, {ranks.iloc[0]:.2f}{few}."
+    place = int((ranks < ranks[AUTO]).sum()) + 1
+    first = "" if place == 1 else f"; the first is {ranks.index[0]} with {ranks.iloc[0]:.2f}"
+    return (
+        f"On {count} `auto` has the mean rank {ranks[AUTO]:.2f}, place {place} of {len(ranks)}{first}{few}."
+    )
+
+
+def _ranks(played: pd.DataFrame, measure: str, largest_first: bool) -> pd.Series:
+    """The mean rank of each policy over the problems that it has played, the best first."""
+    mean = played.groupby(["policy", "problem"])[measure].mean().unstack()
+    return mean.rank(ascending=not largest_first).mean(axis=1).sort_values(kind="stable")
 
 
 def _table(played: pd.DataFrame, measure: str, *, largest_first: bool) -> str:
     """Policies as rows, the best mean rank first; problems as columns."""
     by = played.groupby(["policy", "problem"])[measure]
     mean, error = by.mean().unstack(), by.sem().unstack()
-    rank = mean.rank(ascending=not largest_first).mean(axis=1).sort_values(kind="stable")
+    rank = _ranks(played, measure, largest_first)
     rows = [
         [policy, f"{rank[policy]:.2f}", *(_cell(mean, error, policy, name) for name in mean.columns)]
         for policy in rank.index

@@ -12,13 +12,12 @@ from bandits_torch.experiments.engines import ENGINES
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.running import cells, play
+from benchmarks.pages import chosen, command, near_by
 
 HERE = Path(__file__).parent
 _FAST = {"horizon": 30, "replicates": 3, "more": 2}
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
 def main(
     fast: Annotated[bool, typer.Option(help="30 steps, 3 to 5 replicates: does everything run?")] = False,
     resume: Annotated[
@@ -41,9 +40,9 @@ def main(
 ) -> None:
     """Race every recipe on every environment, with settings fixed once."""
     console = Console(highlight=False)
-    names = _names(environments, (*settings.RANKED, *settings.WITH_PRIORS), "environments")
-    chosen = policies and _names(policies, (*settings.POLICIES, *settings.PRIOR_POLICIES), "policies")
-    found = data or _near_by()
+    names = chosen(environments or "", (*settings.RANKED, *settings.WITH_PRIORS), "environments")
+    players = chosen(policies or "", (*settings.POLICIES, *settings.PRIOR_POLICIES), "policies")
+    found = data or near_by()
     for name in names if found is None else []:
         if name in settings.NEED_DATA:
             console.print(f"{name}: skipped, no data (give their folder with --data)", style="yellow")
@@ -51,7 +50,7 @@ def main(
     size = _FAST if fast else whole
     folder = out or (Path("leaderboard-fast") if fast else HERE / "results")
     kept = cache or folder / "cells"
-    todo = cells(names, chosen or None, found, **size)
+    todo = cells(names, players if policies else None, found, **size)
     if not resume and any((kept / cell.key).exists() for cell in todo):
         raise typer.BadParameter(
             f"{kept} holds cells that have ended: --resume continues; delete the folder to start again",
@@ -69,22 +68,7 @@ def main(
         raise typer.Exit(1)
 
 
-def _names(text: str | None, known: tuple[str, ...], option: str) -> list[str]:
-    if text is None:
-        return list(dict.fromkeys(known))
-    separator = ";" if ";" in text or text in known else ","
-    names = [name.strip() for name in text.split(separator)]
-    for name in names:
-        if name not in known:
-            raise typer.BadParameter(f"{name!r}: not among {', '.join(known)}", param_hint=f"--{option}")
-    return names
-
-
-def _near_by() -> Path | None:
-    """``shared/data`` beside the checkout or in a parent of it."""
-    folders = (parent / "shared" / "data" for parent in HERE.parents)
-    return next((folder for folder in folders if (folder / "intel_temperature.npz").is_file()), None)
-
+app = command(main)
 
 if __name__ == "__main__":
     app()

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bandits_torch.experiments.plots import COLOURS
 from bandits_torch.files import atomic_write
 from benchmarks.leaderboard import settings
-from benchmarks.leaderboard.figures import plot_environments, plot_ranks
 from benchmarks.leaderboard.running import Tables
 from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, ranking, regrets, shares, summary
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, opening, seeds_of, write
 
 _NAMED = 7  # policies in colour, the best by rank, and random
 
-_INTRODUCTION = """# Leaderboard
-
-Written by `python -m benchmarks.leaderboard` from `totals.csv` and `curves.csv` beside it; run it again rather than
-edit it. Regret is cumulative and dynamic: against the best available arm of every step.
+_INTRODUCTION = """
+Regret is cumulative and dynamic: against the best available arm of every step.
 
 {settings}
 """
@@ -65,7 +65,7 @@ def write_page(folder: Path) -> list[Path]:
     played, policies, absent = _raced(totals)
     parts = [_INTRODUCTION.format(settings=(settings.__doc__ or "").strip()), _RECORDS]
     parts += ["Left out:\n", *absent, ""] if absent else []
-    written = []
+    written, answer = [], "Nothing has been played."
     if played and policies:
         shown = totals[totals["environment"].isin(played) & totals["policy"].isin(policies)]
         ranks = ranking(shown, played, policies)
@@ -73,9 +73,10 @@ def write_page(folder: Path) -> list[Path]:
             "environments": len(played),
             "policies": len(policies),
             "seed": settings.SEED,
-            "replicates": seeds_told(shown, "replicate", "environment", "replicate"),
+            "replicates": seeds_of(shown, "replicate", "environment", "replicate"),
         }
         order = list(ranks.index)
+        answer = _answer(ranks, len(played))
         parts += [_RANKING.format(**facts, level=LEVEL, resamples=RESAMPLES), _ranking_table(ranks)]
         parts += [_REGRET, _regret(shown, played, order)]
         parts += [_SHARES, _shares(shown, played, order)]
@@ -87,9 +88,21 @@ def write_page(folder: Path) -> list[Path]:
         shown = totals[totals["environment"].isin(priors)]
         order = list(shown.groupby("policy")["regret"].mean().sort_values().index)
         parts += [_PRIORS, _regret(shown, priors, order)]
-    with atomic_write(folder / "RESULTS.md") as file:
-        file.write("\n".join(parts).encode())
-    return [folder / "RESULTS.md", *written]
+    parts[0] = opening("Leaderboard", answer, "python -m benchmarks.leaderboard") + parts[0]
+    return [write(folder / "RESULTS.md", "\n".join(parts)), *written]
+
+
+def _answer(ranks: pd.DataFrame, environments: int) -> str:
+    """The first three by mean rank."""
+    best = [
+        f"`{name}` {row['mean_rank']:.2f} ({row['low']:.2f} to {row['high']:.2f}; "
+        f"{row['share']:.1%} of random's regret)"
+        for name, row in ranks.head(3).iterrows()
+    ]
+    return (
+        f"Of {len(ranks)} policies on {environments} environments these have the least mean rank, with its {LEVEL:.0%} "
+        f"interval: {', '.join(best)}."
+    )
 
 
 def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:
@@ -151,3 +164,82 @@ def _save(figure: Figure, path: Path) -> Path:
     with atomic_write(path) as file:
         figure.canvas.print_figure(file, format="png")
     return path
+
+
+_GREY = "#BBBBBB"
+_BEST = 5
+_COLUMNS = 3
+_DASHES = ("-", "--", ":")
+
+
+def plot_ranks(ranks: pd.DataFrame) -> Figure:
+    """Mean rank and its interval, a line per policy, best on top; filled: width of a theorem, open: a constant."""
+    figure = Figure(figsize=(8, 1.2 + 0.24 * len(ranks)), dpi=150, layout="constrained")
+    ax = figure.add_subplot()
+    for place, (name, row) in enumerate(ranks.iterrows()):
+        constant = " w=" in str(name)
+        colour = COLOURS[1] if constant else COLOURS[0]
+        ax.plot([row["low"], row["high"]], [place, place], color=colour, linewidth=2, alpha=0.5)
+        face = "white" if constant else colour
+        ax.plot(row["mean_rank"], place, "o", color=colour, markerfacecolor=face, markersize=6)
+    best = ranks.iloc[0]
+    ax.axvspan(best["low"], best["high"], color=COLOURS[2], alpha=0.12, linewidth=0)
+    ax.set_yticks(range(len(ranks)), list(ranks.index), fontsize=8)
+    ax.set_ylim(len(ranks) - 0.4, -0.6)
+    ax.set_xlabel(
+        "mean rank over the environments (1 is best); bar: 95 % bootstrap interval; band: the leader's"
+    )
+    ax.set_title("blue: the recipe's own settings; orange, open: a constant width", loc="left", fontsize=9)
+    ax.grid(axis="x", color="#DDDDDD", linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_axisbelow(True)
+    return figure
+
+
+def plot_environments(
+    curves: pd.DataFrame, totals: pd.DataFrame, environments: Sequence[str], named: Sequence[str]
+) -> Figure:
+    """Mean cumulative regret over the steps, a panel per environment.
+
+    Args:
+        curves: columns environment, policy, step, mean_cumulative_regret, standard_error.
+        totals: one row per environment, policy and replicate.
+        named: policies in colour in every panel, in a band of two standard errors, with a legend; the others are grey,
+            and the best of a panel, if grey, is named in it.
+    """
+    rows = math.ceil(len(environments) / _COLUMNS)
+    figure = Figure(figsize=(11, 0.6 + 2.6 * rows), dpi=130, layout="constrained")
+    panels = figure.subplots(rows, _COLUMNS, squeeze=False).flatten()
+    means = totals.groupby(["environment", "policy"])["regret"].mean()
+    for ax, name in zip(panels, environments, strict=False):
+        own = curves[curves["environment"] == name]
+        _panel(ax, own, means[name], named)
+        ax.set_title(name, loc="left", fontsize=9)
+    for ax in panels[len(environments) :]:
+        ax.set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
+    figure.supxlabel("step (grey: all other policies; bands: two standard errors)", fontsize=9)
+    figure.supylabel("mean cumulative regret", fontsize=9)
+    return figure
+
+
+def _panel(ax: Axes, curves: pd.DataFrame, means: pd.Series, named: Sequence[str]) -> None:
+    for policy, line in curves.groupby("policy", sort=False):
+        if policy not in named:
+            ax.plot(line["step"], line["mean_cumulative_regret"], color=_GREY, linewidth=0.7)
+    for i, policy in enumerate(named):
+        line = curves[curves["policy"] == policy]
+        if line.empty:
+            continue
+        colour, dash = COLOURS[i % len(COLOURS)], _DASHES[i // len(COLOURS)]
+        mean, error = line["mean_cumulative_regret"], 2 * line["standard_error"]
+        ax.plot(line["step"], mean, color=colour, linestyle=dash, linewidth=1.5, label=policy)
+        ax.fill_between(line["step"], mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
+    best = [str(name) for name in means.index[means == means.min()]]
+    others = f" and {len(best) - 1} level" if len(best) > 1 else ""
+    ax.text(0.03, 0.95, f"best: {best[0]}{others}", transform=ax.transAxes, va="top", fontsize=7.5)
+    top = 1.15 * float(means.get("random", means.max()))
+    ax.set(xlim=(0, int(curves["step"].max())), ylim=(0, top))
+    ax.tick_params(labelsize=7)
+    ax.spines[["top", "right"]].set_visible(False)

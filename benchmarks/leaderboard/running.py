@@ -12,10 +12,9 @@ import pandas as pd
 from bandits_torch.experiments.cells import Block, Cell
 from bandits_torch.experiments.engines import Failure
 from bandits_torch.experiments.sweep import run_cells
-from bandits_torch.files import atomic_write
 from bandits_torch.history import History, standard_error
 from benchmarks.leaderboard import settings
-from benchmarks.tables import replaced
+from benchmarks.pages import replaced, save
 
 TOTALS = ("environment", "policy", "replicate", "horizon", "regret", "ms_per_step")
 CURVES = ("environment", "policy", "step", "mean_cumulative_regret", "standard_error")
@@ -42,8 +41,7 @@ class Tables:
     def save(self) -> None:
         """Write each file, whole or not at all."""
         for name, table in (("totals.csv", self.totals), ("curves.csv", self.curves)):
-            with atomic_write(self.folder / name) as file:
-                _in_order(table).to_csv(file, index=False, float_format="%.6g")
+            save(_in_order(table), self.folder / name)
 
     def _read(self, name: str, columns: Sequence[str]) -> pd.DataFrame:
         path = self.folder / name

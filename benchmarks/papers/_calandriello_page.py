@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
 
 PAPER, OURS = "Calandriello et al. 2019", "asked of this library"
 COMMAND = "python -m benchmarks.papers calandriello"
-_HEAD = f"""# Calandriello et al. (2019): BKB
-
-Written by `{COMMAND}` from the CSV files beside it; do not edit.
+_HEAD = """
 Squared exponential kernel, noise of standard deviation 0.1, lambda = 0.01, qbar = 5 unless said otherwise; one thread.
 C is `growth`: a dictionary is drawn again when variances may have fallen by that factor, C 1 at every step as in the
 paper's Figure 1, whose dictionary is the last draw and nothing else; such rows are named BKB. In rows named *kept*
@@ -84,13 +83,13 @@ _WAYS = ("BKB, a draw a step", "batch BKB, C 5")
 
 def write(out: Path) -> None:
     """Write claims.csv and RESULTS.md from whichever CSV files are there."""
-    parts, found = [_HEAD], []
+    parts, found = [], []
     sections = (
         ("starvation", _STARVATION, _starvation_claims),
         ("coverage", _COVERAGE, _coverage_claims),
         (
             "accuracy",
-            "## Theorem 1: accuracy\n\n60 arms, 40 steps of UCB, delta = 0.1, lambda = 0.05.\n",
+            _ACCURACY,
             _accuracy_claims,
         ),
         ("regret", _REGRET, _regret_claims),
@@ -110,11 +109,13 @@ def write(out: Path) -> None:
             if name == "regret" and (out / "settings.csv").is_file():
                 parts += [_SETTINGS, _table(pd.read_csv(out / "settings.csv")), _SETTINGS_END]
     _claims.write(out, found)
+    of_paper = [claim for claim in found if claim.paper == PAPER]
+    head = _claims.opening("Calandriello et al. (2019): BKB", of_paper, COMMAND) + _HEAD
     verdicts = []
     for paper, title in ((PAPER, "What the paper says"), (OURS, "What was asked of this library besides")):
         mine = [claim for claim in found if claim.paper == paper]
         verdicts += [f"## {title}\n", _claims.table(mine)] if mine else []
-    (out / "RESULTS.md").write_text("\n".join([parts[0], *verdicts, *parts[1:]]))
+    pages.write(out / "RESULTS.md", "\n".join([head, *verdicts, *parts]))
 
 
 def _claim(where: str, says: str, finding: Finding, part: str, paper: str = PAPER) -> Claim:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._chowdhury_problems import OVER_MEAN
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
-from benchmarks.papers._tables import markdown
 
 PAPER = "Chowdhury & Gopalan 2017"
 PLAYED = {"gp_ucb": "GP-UCB", "igp_ucb": "IGP-UCB", "gp_ts": "GP-TS", "gp_ei": "GP-EI", "gp_pi": "GP-PI"}
@@ -29,9 +29,8 @@ differences between trials; "similar" and "the same" a difference of at most 20 
 below 10 % of random play's. Verdicts are of the reading in which GP-EI and GP-PI improve on the largest reward; where
 they improve on the largest posterior mean, "over means" says what becomes of the claim.
 """
-_HEAD = f"""# Chowdhury & Gopalan 2017: kernelized bandits
-
-Written by `{_COMMAND}` from the CSV files beside it; do not edit. Regret is cumulative, mean over trials ± one
+_HEAD = """
+Regret is cumulative, mean over trials ± one
 standard error, conditional on the arms, which all trials of a panel share; `sd` is the standard deviation over the
 trials, `a step` the regret divided by the steps, `late` the regret a step in the last tenth of them, `width` the last
 multiple of sigma. Seconds are of all trials in one batch on
@@ -72,7 +71,8 @@ def write(out: Path) -> None:
     """Write RESULTS.md and claims.csv from whichever CSV files are there."""
     claims = make_claims(out)
     _claims.write(out, claims)
-    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
+    head = _claims.opening("Chowdhury & Gopalan 2017: kernelized bandits", claims, _COMMAND) + _HEAD
+    parts = [head, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for figure, text in _FIGURES.items():
         panels = [
             panel for panel in PANELS if panel[0] == figure and (out / f"figure{panel}_trials.csv").is_file()
@@ -85,7 +85,7 @@ def write(out: Path) -> None:
     if (out / "sensitivity.csv").is_file():
         parts.append("## Sensitivity\n\nOne choice changed at a time.\n")
         parts.append(_with_errors(pd.read_csv(out / "sensitivity.csv")))
-    (out / "RESULTS.md").write_text("\n".join(parts))
+    pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
 def make_claims(out: Path) -> list[Claim]:
@@ -303,7 +303,7 @@ def _panel(out: Path, panel: str) -> str:
         f"({panel[1]}) {first['setting']}: {first['arms']} arms, {first['trials']} trials of {first['steps']} steps, "
         f"R^2 = {first['R^2']:.3g}, B = {first['B']:.3g} on average; random play loses {first['random']:.3g} a step.\n"
     )
-    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{markdown(pd.DataFrame(rows))}"
+    return f"{words}\n![Figure {panel}](figure{panel}.png)\n\n{pages.markdown_of(pd.DataFrame(rows))}"
 
 
 def _with_errors(frame: pd.DataFrame) -> str:
@@ -315,4 +315,4 @@ def _with_errors(frame: pd.DataFrame) -> str:
         if name in frame:
             cells = zip(frame[name], frame[f"{name} se"], strict=True)
             shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
-    return markdown(shown)
+    return pages.markdown_of(shown)

@@ -15,12 +15,15 @@ an interval on both sides of it. "Vacuous here" is a bound that everything meets
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from benchmarks import pages
 
 HOLDS, FAILS, UNDECIDED, VACUOUS = "holds", "does not hold", "not decided", "vacuous here"
 UNTESTED = "not testable here"
@@ -89,6 +92,26 @@ def table(claims: Iterable[Claim]) -> str:
     return "".join(
         f"| {' | '.join(' '.join(text.split()).replace('|', '/') for text in line)} |\n" for line in lines
     )
+
+
+def summary(claims: Iterable[Claim]) -> str:
+    """How many claims have which verdict, and where those stand that do not hold."""
+    claims = list(claims)
+    counts = Counter(claim.verdict for claim in claims)
+    said = ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if counts[verdict])
+    failed: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.verdict == FAILS:
+            failed.setdefault(claim.where, []).append(f'"{claim.claim.split(" (")[0]}"')
+    where = "; ".join(f"{place}, {', '.join(dict.fromkeys(texts))}" for place, texts in failed.items())
+    return f"Verdicts on {len(claims)} claims of the paper: {said}." + (
+        f" Does not hold: {where}." if where else ""
+    )
+
+
+def opening(title: str, claims: Iterable[Claim], command: str) -> str:
+    """The head of a paper's page, with ``summary``."""
+    return pages.opening(title, summary(claims), command)
 
 
 def less(

@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import Claim, Finding
 from benchmarks.papers._hong_environments import ALGORITHMS, EQUAL
 from benchmarks.papers._hong_tuning import EQUAL_GRIDS, GRID_SIZE
-from benchmarks.papers._tables import markdown
 
 PAPER = "Hong, Li & Tewari 2023"
 COMMAND = "python -m benchmarks.papers hong"
 ONE, TWO, STILL, MOVING = "sphere-one-switch", "sphere-two-switches", "cosine-stationary", "cosine"
 TUNED, CALIBRATED = "ADA-OPKB tuned", "ADA-OPKB calibrated"
-_HEAD = f"""# Hong, Li & Tewari (2023): no knowledge of the change
-
-Written by `{COMMAND}` from the CSV files beside it; do not edit. T = 10 000, N = 100 arms, noise of scale 0.1.
+_HEAD = f"""
+T = 10 000, N = 100 arms, noise of scale 0.1.
 Regret is dynamic and cumulative, mean over the replicates ± one standard error; false alarms, changes missed and
 restarts are per replicate, the delay is the median number of steps from a change to the first detection after it.
 
@@ -67,7 +66,7 @@ _RANGES = {
 
 def write(out: Path) -> None:
     """Write claims.csv and RESULTS.md from whichever CSV files are there."""
-    parts = [_HEAD]
+    parts, mine = [], []
     if (out / "totals.csv").is_file():
         totals = pd.read_csv(out / "totals.csv")
         found = claims(totals)
@@ -75,11 +74,11 @@ def write(out: Path) -> None:
         mine, asked = ([c for c in found if (c.paper == PAPER) == own] for own in (True, False))
         parts += ["## What the paper says of its experiments\n", _claims.table(mine)]
         if totals["algorithm"].str.endswith(EQUAL).any():
-            parts += [_EQUAL, markdown(equal_grids(totals))]
+            parts += [_EQUAL, pages.markdown_of(equal_grids(totals))]
             parts += [_grids(pd.read_csv(out / "grids.csv"))] if (out / "grids.csv").is_file() else []
         parts += ["## What was asked of this library besides\n", _claims.table(asked)]
         for name, rows in pd.read_csv(out / "regret.csv").groupby("environment", sort=False):
-            parts += [f"## {name}\n", markdown(_shown(rows)), f"![Regret on {name}]({name}.png)\n"]
+            parts += [f"## {name}\n", pages.markdown_of(_shown(rows)), f"![Regret on {name}]({name}.png)\n"]
     parts += _detection(out)
     if (out / "theory.txt").is_file():
         parts += [
@@ -88,8 +87,12 @@ def write(out: Path) -> None:
             (out / "theory.txt").read_text() + "```\n",
         ]
     if (out / "tuning.csv").is_file():
-        parts += ["## Settings chosen on one switch\n", markdown(_chosen(pd.read_csv(out / "tuning.csv")))]
-    (out / "RESULTS.md").write_text("\n".join(parts))
+        parts += [
+            "## Settings chosen on one switch\n",
+            pages.markdown_of(_chosen(pd.read_csv(out / "tuning.csv"))),
+        ]
+    head = _claims.opening("Hong, Li & Tewari (2023): no knowledge of the change", mine, COMMAND) + _HEAD
+    pages.write(out / "RESULTS.md", "\n".join([head, *parts]))
 
 
 def claims(totals: pd.DataFrame) -> list[Claim]:
@@ -237,9 +240,9 @@ def _detection(out: Path) -> list[str]:
         f"## False alarms and delays of {CALIBRATED}\n",
         "Functions that never change. A is the mean number of steps between false alarms that is promised where the",
         "model is right (the first two rows of each A); a scaled draw and a cosine are not draws of the kernel.\n",
-        markdown(pd.read_csv(out / "false_alarms.csv")),
+        pages.markdown_of(pd.read_csv(out / "false_alarms.csv")),
         "One change half-way through 2 000 steps, A = 1e5; delays in steps.\n",
-        markdown(pd.read_csv(out / "delays.csv")),
+        pages.markdown_of(pd.read_csv(out / "delays.csv")),
     ]
 
 
@@ -266,7 +269,7 @@ def _grids(tuning: pd.DataFrame) -> str:
         "chosen",
         "its regret",
     ]
-    return markdown(pd.DataFrame(rows, columns=columns))
+    return pages.markdown_of(pd.DataFrame(rows, columns=columns))
 
 
 def _chosen(tuning: pd.DataFrame) -> pd.DataFrame:

@@ -1,20 +1,184 @@
-"""RESULTS.md of the figures of Ziomek et al. 2024, from their CSV files."""
+"""Claims.csv and RESULTS.md of the figures of Ziomek et al. 2024, from their CSV files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._tables import markdown
-from benchmarks.papers._ziomek_claims import NAMES, make_claims
+from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
 
-_RIVALS = ("mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "random")
-_HEAD = """# Ziomek, Adachi & Osborne 2024: unknown prior
+PAPER = "Ziomek, Adachi & Osborne 2024"
+COMMAND = "python -m benchmarks.papers ziomek"
+NAMES = {
+    "pe_gp_ucb": "PE-GP-UCB",
+    "mle_gp_ucb": "MLE",
+    "bayes_gp_ucb": "fully Bayesian",
+    "regret_balancing": "regret balancing",
+    "random": "random",
+}
+_SIMILAR = 0.2  # share of the larger that two regrets may differ by to be called similar
+_UNIFORM = 2.0  # largest share of plays over smallest, up to which plays are called roughly uniform
+_RIVALS = ("mle_gp_ucb", "bayes_gp_ucb", "regret_balancing")
 
-Written by `python -m benchmarks.papers ziomek --data DIR` from the CSV files beside it; do not edit. Regret is
+
+def make_claims(out: Path) -> list[Claim]:
+    """One claim for each statement of section 7; "not run" where a file is missing."""
+    rows = [("Figure 2", claim, found, "toy") for claim, found in _toy(out)]
+    rows += [("Figure 4", claim, found, "intel --data DIR") for claim, found in _intel(out)]
+    return [Claim(PAPER, w, claim, f.verdict, f.numbers, f"{COMMAND} {part}") for w, claim, f, part in rows]
+
+
+def _toy(out: Path) -> list[tuple[str, Finding]]:
+    totals, shares = _read(out, "figure2_totals.csv"), _read(out, "figure2b.csv")
+    true = "hill 2 tall"
+    similar = [(a, b) for a, b in combinations(_RIVALS, 2)]
+    return [
+        ("PE-GP-UCB has the lowest regret", _least(totals, "pe_gp_ucb", (*_RIVALS, "random"))),
+        (
+            "MLE, the fully Bayesian policy and regret balancing perform similarly",
+            _every([_alike(totals, *pair) for pair in similar]),
+        ),
+        ("All three outperform random search", _every([_least(totals, own, ["random"]) for own in _RIVALS])),
+        (
+            "MLE keeps selecting the same wrong prior",
+            _sticks(shares, "mle_gp_ucb", lambda prior: prior != true),
+        ),
+        ("Regret balancing tries the priors roughly uniformly", _uniform(shares, "regret_balancing")),
+        ("PE-GP-UCB commits to the true prior", _sticks(shares, "pe_gp_ucb", lambda prior: prior == true)),
+        ("PE-GP-UCB explores all the priors", _explores(shares, "pe_gp_ucb")),
+    ]
+
+
+def _intel(out: Path) -> list[tuple[str, Finding]]:
+    totals, shares, curve = (_read(out, f"figure4{part}.csv") for part in ("_totals", "b", "a"))
+    return [
+        ("Regret balancing is for most iterations no better than random search", _mostly_no_better(curve)),
+        (
+            "MLE performs slightly better than regret balancing",
+            _least(totals, "mle_gp_ucb", ["regret_balancing"]),
+        ),
+        (
+            "MLE is not significantly better than random search in the first half",
+            _not(_at(curve, 0.5, "mle_gp_ucb", "random")),
+        ),
+        ("The fully Bayesian policy outperforms MLE", _least(totals, "bayes_gp_ucb", ["mle_gp_ucb"])),
+        ("PE-GP-UCB outperforms the fully Bayesian policy", _least(totals, "pe_gp_ucb", ["bayes_gp_ucb"])),
+        (
+            "... especially in the beginning (taken as: already after a quarter of the steps)",
+            _at(curve, 0.25, "pe_gp_ucb", "bayes_gp_ucb"),
+        ),
+        ("PE-GP-UCB has the lowest regret", _least(totals, "pe_gp_ucb", (*_RIVALS, "random"))),
+        (
+            "MLE commits to the prior of 7 March",
+            _sticks(shares, "mle_gp_ucb", lambda prior: prior == "2004-03-07"),
+        ),
+        (
+            "PE-GP-UCB mostly relies on 4 and 12 March",
+            _relies(shares, "pe_gp_ucb", ["2004-03-04", "2004-03-12"]),
+        ),
+    ]
+
+
+def _read(out: Path, name: str) -> pd.DataFrame | None:
+    return pd.read_csv(out / name) if (out / name).is_file() else None
+
+
+_NOT_RUN = Finding(UNTESTED, "not run")
+
+
+def _every(findings: Sequence[Finding]) -> Finding:
+    return _NOT_RUN if _NOT_RUN in findings else _claims.every(findings)
+
+
+def _least(totals: pd.DataFrame | None, own: str, rivals: Sequence[str]) -> Finding:
+    if totals is None:
+        return _NOT_RUN
+    named = {NAMES[name]: totals[name].to_numpy() for name in NAMES}
+    return _claims.least(NAMES[own], [NAMES[rival] for rival in rivals], named)
+
+
+def _alike(totals: pd.DataFrame | None, first: str, second: str) -> Finding:
+    if totals is None:
+        return _NOT_RUN
+    names = (NAMES[first], NAMES[second])
+    return _claims.alike(totals[first].to_numpy(), totals[second].to_numpy(), names, _SIMILAR)
+
+
+def _sticks(shares: pd.DataFrame | None, policy: str, expected) -> Finding:
+    """Whether one prior has more than half of all plays, and it is as expected."""
+    if shares is None:
+        return _NOT_RUN
+    most = shares.loc[shares[policy].idxmax()]
+    holds = bool(most[policy] > 0.5 and expected(most["prior"]))
+    numbers = f"most played: {most['prior']}, {100 * most[policy]:.0f} % of all plays (asked: more than half)"
+    return Finding(HOLDS if holds else FAILS, numbers)
+
+
+def _relies(shares: pd.DataFrame | None, policy: str, priors: Sequence[str]) -> Finding:
+    if shares is None:
+        return _NOT_RUN
+    of = shares.set_index("prior")[policy]
+    most = ", ".join(f"{prior} {100 * share:.0f} %" for prior, share in of.nlargest(2).items())
+    together = of[list(priors)].sum()
+    numbers = f"together {100 * together:.1f} % of all plays (asked: more than half); most played: {most}"
+    return Finding(HOLDS if together > 0.5 else FAILS, numbers)
+
+
+def _uniform(shares: pd.DataFrame | None, policy: str) -> Finding:
+    if shares is None:
+        return _NOT_RUN
+    low, high = shares[policy].min(), shares[policy].max()
+    numbers = (
+        f"shares of plays from {100 * low:.1f} to {100 * high:.1f} % (asked: within a factor of {_UNIFORM:g})"
+    )
+    return Finding(HOLDS if high <= _UNIFORM * low else FAILS, numbers)
+
+
+def _explores(shares: pd.DataFrame | None, policy: str) -> Finding:
+    if shares is None:
+        return _NOT_RUN
+    played = int((shares[policy] > 0).sum())
+    return Finding(HOLDS if played == len(shares) else FAILS, f"{played} of {len(shares)} priors were played")
+
+
+def _mostly_no_better(curve: pd.DataFrame | None) -> Finding:
+    """Whether at more than half of the steps the average regret so far is not below random's beyond two errors."""
+    if curve is None:
+        return _NOT_RUN
+    own, other = (curve[curve["policy"] == name].set_index("step") for name in ("regret_balancing", "random"))
+    gap = other["mean_cumulative_regret"] - own["mean_cumulative_regret"]
+    error = (own["standard_error"] ** 2 + other["standard_error"] ** 2) ** 0.5
+    share = float((gap <= 2 * error).mean())
+    return Finding(
+        HOLDS if share > 0.5 else FAILS,
+        f"not beyond two standard errors better in {100 * share:.0f} % of steps",
+    )
+
+
+def _at(curve: pd.DataFrame | None, part: float, first: str, second: str) -> Finding:
+    """Whether the first's regret is less after that part of the steps."""
+    if curve is None:
+        return _NOT_RUN
+    step = round(part * curve["step"].max())
+    rows = curve[curve["step"] == step].set_index("policy")
+    pairs = [tuple(rows.loc[name, ["mean_cumulative_regret", "standard_error"]]) for name in (first, second)]
+    found = _claims.less_of_means(*pairs, (NAMES[first], NAMES[second]))
+    return Finding(found.verdict, f"step {step}: {found.numbers}")
+
+
+def _not(finding: Finding) -> Finding:
+    turned = {HOLDS: FAILS, FAILS: HOLDS, UNTESTED: UNTESTED}
+    return Finding(turned[finding.verdict], finding.numbers)
+
+
+_HEAD = """
+Regret is
 cumulative, mean over replicates ± one standard error. "Lower beyond two standard errors" means that the difference of
 two means exceeds twice the root of the sum of their squared standard errors.
 
@@ -78,7 +242,9 @@ def write(out: Path) -> None:
     """Write RESULTS.md and claims.csv from whichever CSV files are there."""
     claims = make_claims(out)
     _claims.write(out, claims)
-    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
+    command = "python -m benchmarks.papers ziomek --data DIR"
+    head = _claims.opening("Ziomek, Adachi & Osborne 2024: unknown prior", claims, command) + _HEAD
+    parts = [head, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for stem, text in (("figure2", _TOY), ("figure4", _INTEL)):
         path = out / f"{stem}_totals.csv"
         if path.is_file():
@@ -86,7 +252,10 @@ def write(out: Path) -> None:
             parts += (
                 [_left(out / f"{stem}_survivors.csv")] if (out / f"{stem}_survivors.csv").is_file() else []
             )
-            parts += ["Share of all plays by prior:\n", markdown(pd.read_csv(out / f"{stem}b.csv").round(3))]
+            parts += [
+                "Share of all plays by prior:\n",
+                pages.markdown_of(pd.read_csv(out / f"{stem}b.csv").round(3)),
+            ]
     for stem, name in (("sensitivity_toy", "toy problem"), ("sensitivity_intel", "Intel temperatures")):
         path = out / f"{stem}.csv"
         if path.is_file():
@@ -97,8 +266,8 @@ def write(out: Path) -> None:
                 _draw_hills(rows, out / "hill_width.png")
                 parts.append(_HILLS)
     if (out / "speed.csv").is_file():
-        parts += [_SPEED, markdown(pd.read_csv(out / "speed.csv"))]
-    (out / "RESULTS.md").write_text("\n".join(parts))
+        parts += [_SPEED, pages.markdown_of(pd.read_csv(out / "speed.csv"))]
+    pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
 def _left(path: Path) -> str:
@@ -132,9 +301,9 @@ def _totals(totals: pd.DataFrame) -> str:
     rows = pd.DataFrame({"policy": order, "regret": [f"{mean[p]:.1f} ± {error[p]:.1f}" for p in order]})
     said = [
         f"* PE-GP-UCB against {p}: {_verdict(mean['pe_gp_ucb'], error['pe_gp_ucb'], mean[p], error[p])}"
-        for p in _RIVALS
+        for p in (*_RIVALS, "random")
     ]
-    return "\n".join([f"{len(totals)} replicates.\n", markdown(rows), *said, ""])
+    return "\n".join([f"{len(totals)} replicates.\n", pages.markdown_of(rows), *said, ""])
 
 
 def _verdict(mean: float, error: float, other: float, other_error: float) -> str:
@@ -159,4 +328,4 @@ def _sensitivity(rows: pd.DataFrame) -> str:
     table = pd.DataFrame(shown)
     count = table["PE lowest"].value_counts()
     said = ", ".join(f"{answer} in {count.get(answer, 0)}" for answer in ("yes", "lowest", "no"))
-    return f"{markdown(table)}\nOf {len(table)} rows: {said}.\n"
+    return f"{pages.markdown_of(table)}\nOf {len(table)} rows: {said}.\n"

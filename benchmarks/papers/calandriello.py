@@ -20,8 +20,10 @@ Without a part all are run. One thread.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import matplotlib as mpl
@@ -30,14 +32,16 @@ import torch
 from torch import Tensor
 
 from bandits_torch import loop, recipes
-from bandits_torch.models import LeverageSampling, SketchedGP
-from bandits_torch.problems import GPDraws
+from bandits_torch.history import History
+from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
+from bandits_torch.problems import GPDraws, Problem
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
-from benchmarks.papers import _calandriello_page, _calandriello_settings, _calandriello_times
+from benchmarks.pages import save
+from benchmarks.papers import _calandriello_page, _calandriello_settings
 from benchmarks.papers._folders import results_folder
-from benchmarks.papers._starving import random_fourier_features, subset_of_regressors
+from benchmarks.speed.measuring import copy_seconds
 
 mpl.use("Agg")
 LAMBDA, NOISE, DELTA = 0.01, 0.1, 0.1
@@ -103,7 +107,7 @@ def starvation(out: Path, fast: bool) -> None:
     figure.savefig(out / "figure_2.png", dpi=100)
     plt.close(figure)
     means = pd.DataFrame(rows).groupby(["t", "posterior"], sort=False).mean().reset_index()
-    means.to_csv(out / "starvation.csv", index=False, float_format="%.4g")
+    save(means, out / "starvation.csv", 4)
 
 
 def coverage(out: Path, fast: bool) -> None:
@@ -120,7 +124,7 @@ def coverage(out: Path, fast: bool) -> None:
             mean, variance = random_fourier_features(*points, 0.1, 48, LAMBDA, seed)
             rows.append({"t": t, "m": 48, **_calibration(f, mean, variance.clamp_min(0).sqrt())})
     frame = pd.DataFrame(rows).groupby("t").mean().reset_index()
-    frame.to_csv(out / "coverage.csv", index=False, float_format="%.4g")
+    save(frame, out / "coverage.csv", 4)
 
 
 def _posteriors(
@@ -201,13 +205,13 @@ def regret(out: Path, fast: bool) -> None:
             print(f"regret: {width_name}, {name}: {float(total.mean()):.1f}", flush=True)
             others = table[(table["width"] != width_name) | (table["sampler"] != name)]
             table = pd.concat([others, pd.DataFrame(rows)]) if len(others) else pd.DataFrame(rows)
-            table.to_csv(path, index=False, float_format="%.5g")
+            save(table, path, 5)
 
 
 def settings(out: Path, fast: bool) -> None:
     """The exact sampler's regret by kind of function and width."""
     frame = _calandriello_settings.compare(fast, NOISE, LAMBDA, DELTA)
-    frame.to_csv(out / "settings.csv", index=False)
+    save(frame, out / "settings.csv", None)
 
 
 def growth(out: Path, fast: bool) -> None:
@@ -219,7 +223,7 @@ def growth(out: Path, fast: bool) -> None:
     width = BKBWidth(1.0, NOISE, DELTA, form="printed")
     policy = recipes.bkb(problem.arms, problem.knowledge.kernel, LAMBDA, width=width, growth=1.0)
     bkb = loop.run(policy, problem, horizon)
-    exact = _calandriello_times.exact_seconds(problem, bkb, LAMBDA)
+    exact = exact_seconds(problem, bkb, LAMBDA)
     sizes, drawn = (bkb.trace[key].squeeze() for key in ("dictionary_size", "last_draw"))
     ends = [round(horizon * share) for share in (0.025, 0.05, 0.1, 0.25, 0.5, 1.0)]
     rows = []
@@ -234,7 +238,7 @@ def growth(out: Path, fast: bool) -> None:
                 "exact_ms_per_step": 1e3 * float(exact[start:t].median()),
             }
         )
-    pd.DataFrame(rows).to_csv(out / "growth.csv", index=False, float_format="%.4g")
+    save(pd.DataFrame(rows), out / "growth.csv", 4)
     figure, axis = plt.subplots(figsize=(6, 4))
     pulled = torch.tensor([len(set(bkb.arms.flatten()[:t].tolist())) for t in range(1, horizon + 1)])
     steps = range(1, horizon + 1)
@@ -264,7 +268,7 @@ def adaptive(out: Path, fast: bool) -> None:
                 "arms_pulled": len(set(history.arms.flatten().tolist())),
             }
         )
-    pd.DataFrame(rows).to_csv(out / "adaptive.csv", index=False, float_format="%.4g")
+    save(pd.DataFrame(rows), out / "adaptive.csv", 4)
 
 
 def accuracy(out: Path, fast: bool) -> None:
@@ -287,10 +291,104 @@ def accuracy(out: Path, fast: bool) -> None:
         }
         for name, one in samplings.items()
     ]
-    pd.DataFrame(rows).to_csv(out / "accuracy.csv", index=False, float_format="%.5g")
+    save(pd.DataFrame(rows), out / "accuracy.csv", 5)
 
 
 def times(out: Path, fast: bool) -> None:
     """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
-    frame = _calandriello_times.measure(fast, NOISE, LAMBDA, DELTA)
-    frame.to_csv(out / "times.csv", index=False, float_format="%.4g")
+    frame = _measured_times(fast, NOISE, LAMBDA, DELTA)
+    save(frame, out / "times.csv", 4)
+
+
+def linear_posterior(
+    features: Tensor, at: Tensor, rewards: Tensor, noise_variance: float
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance, at features ``at`` (N, m), of linear regression on ``features`` (t, m), weights N(0, I)."""
+    m = features.shape[-1]
+    lifted = features.mT @ features + noise_variance * torch.eye(m, dtype=features.dtype)
+    factor = torch.linalg.cholesky(lifted)
+    mean = at @ torch.cholesky_solve((features.mT @ rewards).unsqueeze(-1), factor).squeeze(-1)
+    return mean, noise_variance * torch.linalg.solve_triangular(factor, at.mT, upper=False).square().sum(0)
+
+
+def subset_of_regressors(
+    kernel, arms: Tensor, pulled: Tensor, rewards: Tensor, dictionary: Tensor, noise_variance: float
+) -> tuple[Tensor, Tensor]:
+    """The posterior whose prior is k_S^T K_S^{-1} k_S: as DTC, but with z^T z in place of k(x, x) in the variance."""
+    K = kernel(arms[dictionary]).to_dense()
+    factor = torch.linalg.cholesky(K + 1e-12 * torch.eye(len(K), dtype=K.dtype))
+    z = torch.linalg.solve_triangular(factor, kernel(arms[dictionary], arms).to_dense(), upper=False).mT
+    return linear_posterior(z[pulled], z, rewards, noise_variance)
+
+
+def random_fourier_features(
+    arms: Tensor,
+    pulled: Tensor,
+    rewards: Tensor,
+    lengthscale: float,
+    count: int,
+    noise_variance: float,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """The posterior on ``count`` random features of the squared exponential kernel (Rahimi & Recht 2007)."""
+    generator = torch.Generator().manual_seed(seed)
+    half = count // 2
+    frequency = torch.randn(arms.shape[-1], half, generator=generator, dtype=arms.dtype) / lengthscale
+    angle = arms @ frequency
+    features = torch.cat([angle.cos(), angle.sin()], -1) / math.sqrt(half)
+    return linear_posterior(features[pulled], features, rewards, noise_variance)
+
+
+BKB, EXACT = "BKB, a draw a step", "exact, on the pulls of BKB"
+
+
+def _measured_times(fast: bool, noise: float, noise_variance: float, delta: float) -> pd.DataFrame:
+    """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
+    width, rows = BKBWidth(1.0, noise, delta, form="printed"), []
+    for num_arms, horizon, lengthscale in ((1000, 2000, 0.2), (10_000, 500, 0.2), (10_000, 2000, 0.5)):
+        problem = (
+            GPDraws(num_arms=1000, dim=2, lengthscale=lengthscale, noise_scale=noise, seed=1)
+            if num_arms == 1000
+            else GridDraws(side=100, dim=2, lengthscale=lengthscale, noise_scale=noise, seed=1)
+        )
+        arguments = (problem.arms, problem.knowledge.kernel, noise_variance)
+        runs = {
+            BKB: lambda a=arguments: recipes.bkb(*a, width=width, growth=1.0),
+            "kept, C 2": lambda a=arguments: recipes.bkb(*a, width=width, dictionary="kept"),
+            "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
+        }
+        for name, build in runs.items():
+            policy = build()
+            history = loop.run(policy, problem, 20 if fast else horizon)
+            pulled = len(set(history.arms.flatten().tolist()))
+            row = {"arms": num_arms, "steps": horizon, "lengthscale": lengthscale, "arms_pulled": pulled}
+            m, draws = int(policy.model.dictionary_size), int(policy.model.draws)
+            watched = history.trace.get("arms_scored")
+            read = (
+                num_arms
+                if watched is None
+                else float(watched.double().mean()) + 2 * num_arms * draws / horizon
+            )
+            found = {name: (float(history.seconds.sum()), m, 8 * m * (read + 4 * m))}
+            if name == BKB:
+                seconds = float(exact_seconds(problem, history, noise_variance).sum())
+                found[EXACT] = (seconds, pulled, 8 * pulled * (num_arms + pulled))
+            for policy_name, (seconds, held, moved) in found.items():
+                share = copy_seconds(int(moved), "cpu") * horizon / seconds
+                facts = {"seconds": seconds, "held": held, "MB_a_step": moved / 1e6, "share_of_copy": share}
+                rows.append({**row, "policy": policy_name, **facts})
+                print("times:", *rows[-1].values(), flush=True)
+    return pd.DataFrame(rows)
+
+
+def exact_seconds(problem: Problem, history: History, noise_variance: float) -> Tensor:
+    """Seconds of every step of the exact posterior in its factor form, fed the pulls of another run."""
+    model = ArmGP(problem.arms, problem.knowledge.kernel, noise_variance, form="factor")
+    seconds = []
+    for arm, reward in zip(history.arms.flatten(), history.rewards.flatten(), strict=True):
+        start = perf_counter()
+        mean, variance = model.marginals()
+        (mean + 2 * variance.sqrt()).argmax()
+        model.observe_arms(arm, reward)
+        seconds.append(perf_counter() - start)
+    return torch.tensor(seconds)

@@ -21,6 +21,7 @@ import torch
 
 from bandits_torch import History, run
 from bandits_torch.experiments.plots import plot_regret
+from benchmarks.pages import save
 from benchmarks.papers import _chowdhury_page as page
 from benchmarks.papers._chowdhury_problems import POLICIES, Setting, build, settings, variants
 from benchmarks.papers._folders import data_folder, results_folder
@@ -114,7 +115,7 @@ def robustness(job: Job) -> None:
         setting = settings("3a", job.trials, None, lengthscale=lengthscale)
         histories = _play(setting, job.steps(2000), f"lengthscale {lengthscale:g}")
         rows.append({"lengthscale": lengthscale, "steps": job.steps(2000)} | _means(histories))
-        pd.DataFrame(rows).to_csv(job.out / "robustness.csv", index=False, float_format="%.5g")
+        save(pd.DataFrame(rows), job.out / "robustness.csv", 5)
 
 
 def sensitivity(job: Job) -> None:
@@ -138,7 +139,7 @@ def sensitivity(job: Job) -> None:
             setting = settings(panel, min(job.trials, 24), job.data, **options)
             histories = _play(setting, job.steps(3000), f"{panel} {words}")
             rows.append({"panel": panel, "choice": words, "steps": job.steps(3000)} | _means(histories))
-    pd.DataFrame(rows).to_csv(job.out / "sensitivity.csv", index=False, float_format="%.5g")
+    save(pd.DataFrame(rows), job.out / "sensitivity.csv", 5)
 
 
 PARTS: dict[str, Callable[[Job], None]] = {
@@ -156,9 +157,9 @@ def _panel(panel: str, job: Job) -> None:
     setting = settings(panel, job.trials, job.data)
     histories = _play(setting, job.steps(), f"figure {panel}")
     stem = f"{job.out / 'figure'}{panel}"
-    curves(histories).to_csv(f"{stem}.csv", index=False, float_format="%.5g")
-    trials(histories).to_csv(f"{stem}_trials.csv", index=False, float_format="%.6g")
-    _facts(setting, histories).to_csv(f"{stem}_facts.csv", index=False, float_format="%.4g")
+    save(curves(histories), f"{stem}.csv", 5)
+    save(trials(histories), f"{stem}_trials.csv")
+    save(_facts(setting, histories), f"{stem}_facts.csv", 4)
     functions = setting.problem.expected_rewards(1)
     gap = (functions.amax(-1) - functions.mean(-1)).unsqueeze(-1).expand(-1, job.steps())
     axes = plot_regret({page.NAMES[name]: h for name, h in histories.items()}, random=gap)

@@ -22,6 +22,7 @@ import torch
 from bandits_torch import History, recipes, run
 from bandits_torch.policies import Policy
 from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
+from benchmarks.pages import save
 from benchmarks.papers import _zhou_page as page
 from benchmarks.papers._folders import results_folder
 from benchmarks.papers._zhou_problem import NOISE_SCALE, Bounds, TurningFunctions
@@ -88,7 +89,7 @@ def horizon(job: Job) -> None:
             rows += _race(
                 problem, tuned, f"{change}, T = {job.steps(T)}", {"environment": change, "x": job.steps(T)}
             )
-            _save(rows, job.out / "horizon.csv")
+            save(pd.DataFrame(rows), job.out / "horizon.csv", 5)
 
 
 def budget(job: Job) -> None:
@@ -99,7 +100,7 @@ def budget(job: Job) -> None:
         for known in (True, False):
             words = {"environment": "known" if known else "unknown", "x": P}
             rows += _race(problem, tuned, f"P_T = {P:g}, {words['environment']}", words, known)
-        _save(rows, job.out / "budget.csv")
+        save(pd.DataFrame(rows), job.out / "budget.csv", 5)
 
 
 def gain(job: Job) -> None:
@@ -110,7 +111,7 @@ def gain(job: Job) -> None:
         problem = TurningFunctions(T, BUDGET, lengthscale=lengthscale, replicates=job.replicates)
         words = {"environment": f"lengthscale {lengthscale:g}", "x": Bounds(problem).gamma(T)}
         rows += _race(problem, tuned, words["environment"], words)
-        _save(rows, job.out / "gain.csv")
+        save(pd.DataFrame(rows), job.out / "gain.csv", 5)
 
 
 def gap(job: Job) -> None:
@@ -132,7 +133,7 @@ def gap(job: Job) -> None:
             gamma = float(torch.logdet(V / noise)) / 2  # the realised gain, at most gamma_H
             bound = math.sqrt(2 * steps * (1 + noise) * gamma) / noise
             rows.append({"dim": dim, "trial": trial, "norm": float(norm), "bound": bound})
-    pd.DataFrame(rows).to_csv(job.out / "gap.csv", index=False, float_format="%.5g")
+    save(pd.DataFrame(rows), job.out / "gap.csv", 5)
 
 
 def bound(job: Job) -> None:
@@ -149,7 +150,7 @@ def bound(job: Job) -> None:
         own = {"policy": name, "width": "theory", "memory": memory, "bound": found[memory]}
         for k, regret in enumerate(total):
             rows.append(own | {"replicate": k, "regret": regret, "random": float(random[k])})
-    _save(rows, job.out / "bound.csv")
+    save(pd.DataFrame(rows), job.out / "bound.csv", 5)
 
 
 PARTS: dict[str, Callable[[Job], None]] = {
@@ -221,11 +222,7 @@ def _tuned_widths(job: Job) -> dict[str, float]:
             for width in job.some(WIDTHS):
                 history = _played(_build(name, problem, width), problem, f"tuning: {name}, width {width:g}")
                 rows.append({"policy": name, "width": width, "regret": history.mean_cumulative_regret})
-        pd.DataFrame(rows).to_csv(path, index=False, float_format="%.5g")
+        save(pd.DataFrame(rows), path, 5)
     frame = pd.read_csv(path)
     best = frame.loc[frame.groupby("policy")["regret"].idxmin()]
     return dict(zip(best["policy"], best["width"], strict=True))
-
-
-def _save(rows: list[dict[str, Any]], path: Path) -> None:
-    pd.DataFrame(rows).to_csv(path, index=False, float_format="%.5g")

@@ -24,6 +24,7 @@ from bandits_torch.experiments.plots import plot_priors, plot_regret
 from bandits_torch.experiments.regret import per_step, random_regret
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation
+from benchmarks.pages import save
 from benchmarks.papers import _ziomek_page as page
 from benchmarks.papers._folders import data_folder, results_folder
 
@@ -96,7 +97,7 @@ def toy(out: Path, data: Path | None, fast: bool) -> None:
     means = torch.stack([torch.as_tensor(prior.mean) for prior in problem.knowledge.priors or []])
     table = pd.DataFrame(means.T.numpy(), columns=[f"prior {p}" for p in range(len(means))])
     table.insert(0, "x", problem.arms.squeeze(-1).numpy())
-    table.to_csv(out / "figure3.csv", index=False, float_format="%.6g")
+    save(table, out / "figure3.csv")
     figure = Figure(figsize=(8, 8), dpi=100, layout="constrained")
     for p, ax in enumerate(figure.subplots(4, 3, sharex=True, sharey=True).flat):
         ax.set_visible(p < len(means))
@@ -150,7 +151,7 @@ def speed(out: Path, data: Path | None, fast: bool) -> None:
         sizes = {"priors": priors, "arms": arms, "steps": steps, "replicates": replicates}
         seconds = {"build seconds": built, "run seconds": perf_counter() - start}
         rows.append(sizes | {"threads": torch.get_num_threads()} | seconds)
-    pd.DataFrame(rows).to_csv(out / "speed.csv", index=False, float_format="%.3g")
+    save(pd.DataFrame(rows), out / "speed.csv", 3)
 
 
 def _replicates(fast: bool) -> int:
@@ -179,14 +180,14 @@ def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
     rows["average_regret"] = rows["mean_cumulative_regret"] / rows["step"]
     every = max(1, horizon // _ROWS)
     kept = rows[rows["step"] % every == 0].drop(columns="time")
-    kept.to_csv(f"{stem}a.csv", index=False, float_format="%.6g")
+    save(kept, f"{stem}a.csv")
     plot_regret(histories, random=random_regret(problem, horizon)).figure.savefig(f"{stem}a.png", dpi=100)
     total = {policy: history.regret.sum(-1) for policy, history in histories.items()}
     pd.DataFrame({policy: regret.numpy() for policy, regret in total.items()}).rename_axis(
         "replicate"
     ).to_csv(f"{stem}_totals.csv", float_format="%.6g")
     names = [prior.name for prior in problem.knowledge.priors or []]
-    _survivors(histories["pe_gp_ucb"]).to_csv(f"{stem}_survivors.csv", index=False, float_format="%.5g")
+    save(_survivors(histories["pe_gp_ucb"]), f"{stem}_survivors.csv", 5)
     told = {policy: history for policy, history in histories.items() if "prior" in history.trace}
     plot_priors(told, names).savefig(f"{stem}b.png", dpi=100)
     shares = {
@@ -232,4 +233,4 @@ def _vary(
                 row[f"{policy} se"] = history.standard_error
             rows.append(row)
             print(name, setting, row["value"], *(f"{p} {row[p]:.1f}" for p in RIVALS), flush=True)
-            pd.DataFrame(rows).to_csv(path, index=False, float_format="%.5g")
+            save(pd.DataFrame(rows), path, 5)

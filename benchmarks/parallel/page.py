@@ -9,10 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.parallel.floor import floor
-from benchmarks.parallel.race import Size, random_pull
-from benchmarks.tables import seeds_told
+from benchmarks.pages import opening, seeds_of, write
+from benchmarks.parallel.race import SIZES, Size, floor, random_pull
 
 ONE, ASKED = "one at a time", 1.2
 COUNTED = ("8 rolling", "8 in batches", "8 workers")
@@ -67,10 +65,11 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def write_page(
-    results: Path, table: pd.DataFrame, times: pd.DataFrame | None, sizes: dict[str, Size]
-) -> Path:
-    """RESULTS.md beside the tables."""
+def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
+    """RESULTS.md beside the tables, which were played at these sizes."""
+    table = pd.concat([pd.read_csv(path) for path in sorted(results.glob("*-*.csv"))])
+    asking = results / "asking.csv"
+    times = pd.read_csv(asking) if asking.exists() else None
     found = summary(table, sizes)
     found = found.reindex(columns=[*found.columns, *_missing(found)])
     hidden = [name for name in found.columns if name.startswith("_")]
@@ -78,10 +77,14 @@ def write_page(
         f"{int((found[f'_{mode}'] <= ASKED).sum())} of {int(found[f'_{mode}'].notna().sum())} ({mode})"
         for mode in COUNTED
     ]
+    answer = (
+        f"With eight questions open the regret is at most {ASKED} times that of one at a time, after equal numbers of "
+        f"rewards, in so many races: {', '.join(counted)}. Without the regret that waiting costs anyone, the ratio is "
+        f"at most {ASKED} in {_of(found, '_above', lambda x: x <= ASKED)}."
+    )
     lines = [
-        "# Eight questions at once",
-        "",
-        "`python -m benchmarks.parallel`. Regret with eight questions open over that of one at a time, at equal",
+        opening("Eight questions at once", answer, "python -m benchmarks.parallel"),
+        "Regret with eight questions open over that of one at a time, at equal",
         "numbers of rewards and the same drift for each reward, with the standard error of the ratio, and in brackets",
         "the share of questions that ask for the arm of another open one (over points: within 0.01 of its point).",
         "*Rolling*: a question a step, each answered seven questions later. *In batches*: eight questions of one",
@@ -104,11 +107,10 @@ def write_page(
         "",
         *(
             f"Over {over}: {size.horizon} rewards; of seed {size.seed}, "
-            f"{seeds_told(table[table['over'] == over], 'replicate', 'problem', 'replicate')}."
+            f"{seeds_of(table[table['over'] == over], 'replicate', 'problem', 'replicate')}."
             for over, size in sizes.items()
         ),
         "",
-        f"Ratios at most {ASKED}: {', '.join(counted)}.",
         f"Beyond reach, since the floor is above {ASKED} times the regret of one at a time:",
         f"{_of(found, '_beyond', lambda x: x > 0)}, {_names(found)}.",
         f"Above the floors, ratios at most {ASKED}: {_of(found, '_above', lambda x: x <= ASKED)}.",
@@ -123,10 +125,7 @@ def write_page(
         "Not measured yet." if times is None else _markdown(times.round(2)),
         "",
     ]
-    path = results / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(lines).encode())
-    return path
+    return write(results / "RESULTS.md", "\n".join(lines))
 
 
 def _missing(found: pd.DataFrame) -> list[str]:

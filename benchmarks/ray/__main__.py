@@ -1,60 +1,59 @@
 """``python -m benchmarks.ray``: schedulers raced, and the page of results.
 
-``--only TASK``, ``--schedulers A,B``, ``--seeds 0:40``: these alone; ``--fast``: a shrunk run into a temporary folder;
-``--page``: the page alone, from the tables there are. Runs that are in the table already are not played again. Needs
-``pip install ".[ray]" scikit-learn``, and ``gymnasium`` for ``cartpole``.
+Runs that are in the table already are not played again. Needs ``pip install ".[ray]" scikit-learn``, and ``gymnasium``
+for ``cartpole``; ``--page`` needs none of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import logging
-import tempfile
 import warnings
 from pathlib import Path
+from typing import Annotated
 
 import pandas as pd
 import torch
+import typer
 
-from benchmarks.ray.page import write_page
-from benchmarks.ray.race import TASKS, play
-
-RESULTS = Path(__file__).parent / "results"
+from benchmarks import pages
+from benchmarks.ray.page import SCHEDULERS, write_page
 
 
-def main() -> None:
+def main(
+    only: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}: these tasks alone.")] = "",
+    schedulers: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
+    seeds: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:40",
+    fast: pages.Fast = False,
+    page: pages.PageAlone = False,
+) -> None:
     """Play what is asked for, seed by seed, then write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ray", description=__doc__)
-    parser.add_argument("--only", choices=TASKS)
-    parser.add_argument("--schedulers", type=lambda names: names.split(","))
-    parser.add_argument("--seeds", default="0:40")
-    parser.add_argument("--fast", action="store_true")
-    parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    gc.freeze()  # going through all that was imported takes longer than a decision, and would be counted as one's
-    results = Path(tempfile.mkdtemp()) if asked.fast else RESULTS
-    results.mkdir(exist_ok=True)
-    first, last = (0, 1) if asked.fast else map(int, asked.seeds.split(":"))
-    for name in () if asked.page else [asked.only] if asked.only else TASKS:
-        path = results / f"{name}.csv"
-        rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-        done = {(row["scheduler"], row["seed"]) for row in rows}
-        for seed in range(first, last):
-            for scheduler in TASKS[name].schedulers:
-                wanted = asked.schedulers is None or scheduler in asked.schedulers
-                if wanted and (scheduler, seed) not in done:
-                    rows.append(
-                        {"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, asked.fast)}
-                    )
-                    pd.DataFrame(rows).to_csv(path, index=False, float_format="%.6g")
-                    print(name, rows[-1], flush=True)
+    results = pages.results_folder(__file__, fast=fast)
+    first, last = (0, 1) if fast else map(int, seeds.split(":"))
+    for name in [] if page else pages.chosen(only, SCHEDULERS, "only"):
+        wanted = [one for one in SCHEDULERS[name] if not schedulers or one in schedulers.split(",")]
+        _play(name, wanted, range(first, last), results / f"{name}.csv", fast)
     if any(results.glob("*.csv")):
-        print(f"wrote {write_page(results)}")
+        pages.say(f"wrote {write_page(results)}")
+
+
+def _play(name: str, schedulers: list[str], seeds: range, path: Path, fast: bool) -> None:
+    """What the table lacks, written after each run."""
+    from benchmarks.ray.race import play
+
+    gc.freeze()  # going through all that was imported takes longer than a decision, and would be counted as one's
+    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
+    done = {(row["scheduler"], row["seed"]) for row in rows}
+    for seed in seeds:
+        for scheduler in schedulers:
+            if (scheduler, seed) not in done:
+                rows.append({"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, fast)})
+                pages.save(pd.DataFrame(rows), path)
+                pages.say(f"{name} {rows[-1]}")
 
 
 if __name__ == "__main__":
-    main()
+    pages.command(main)()

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.ray.race import OURS, RAYS, TASKS
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, opening, seeds_of, write
 
+OURS, RAYS, PBT, ASHA, RANDOM = "ours", "Ray's PB2", "PBT", "ASHA", "random"
+TOLD = "PBT, told the rate"  # what nothing can beat by much that replaces as few trials
+_ALL = (OURS, RAYS, PBT, ASHA, RANDOM)
+# Who races on which task.
+SCHEDULERS = {"triangle": (*_ALL, TOLD), "digits-4": _ALL, "digits-8": _ALL, "cartpole": _ALL}
 _ASKED_MS = 100
 _TITLES = {
     "triangle": "`pb2_example`: eight trials of `pbt_function`, 30 iterations, an interval of 5",
@@ -59,30 +61,29 @@ _AGAIN = 1000  # the first seed of a second set
 
 def write_page(results: Path) -> Path:
     """RESULTS.md beside the tables."""
-    lines = ["# Schedulers of Ray Tune", "", "`python -m benchmarks.ray`.", "", _PROTOCOL]
     tables = {
-        name: pd.read_csv(results / f"{name}.csv") for name in TASKS if (results / f"{name}.csv").exists()
+        name: pd.read_csv(results / f"{name}.csv")
+        for name in SCHEDULERS
+        if (results / f"{name}.csv").exists()
     }
     again = {f"{name}-again": table[table["seed"] >= _AGAIN] for name, table in tables.items()}
     tables = {name: table[table["seed"] < _AGAIN] for name, table in tables.items()}
     tables |= {name: table for name, table in again.items() if not table.empty}
-    lines += _verdict(tables)
+    answer, verdict = _verdict(tables)
+    lines = [opening("Schedulers of Ray Tune", answer, "python -m benchmarks.ray"), *verdict, _PROTOCOL]
     for name, table in tables.items():
         rows = _rows(name, table)
         title = _TITLES[name.removesuffix("-again")] + (", again" if name.endswith("-again") else "")
-        lines += [f"## {title}", "", f"{seeds_told(table, 'seed', 'scheduler')}.", ""]
+        lines += [f"## {title}", "", f"{seeds_of(table, 'seed', 'scheduler')}.", ""]
         lines += [markdown(rows[0], [row.values() for row in rows])]
-    path = results / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(lines).encode())
-    return path
+    return write(results / "RESULTS.md", "\n".join(lines))
 
 
 def _rows(name: str, table: pd.DataFrame) -> list[dict[str, str]]:
     columns = [c for c in ("last", "best", "test") if c in table]
     wide = {c: table.pivot(index="seed", columns="scheduler", values=c) for c in columns}
     rows = []
-    for scheduler in TASKS[name.removesuffix("-again")].schedulers:
+    for scheduler in SCHEDULERS[name.removesuffix("-again")]:
         own = table[table["scheduler"] == scheduler]
         if own.empty:
             continue
@@ -104,8 +105,8 @@ def _interval(values: pd.Series) -> str:
     return f"{values.mean():.3g} ± {2 * values.std() / math.sqrt(len(values)):.2g}"
 
 
-def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
-    """What was asked, task by task."""
+def _verdict(tables: dict[str, pd.DataFrame]) -> tuple[str, list[str]]:
+    """What came of it in a sentence; and what was asked, task by task."""
     said, places, slow, worst = [], [], 0.0, 0.0
     trained: dict[str, list[str]] = {}  # what is trained, in populations of one size or two
     for name, table in tables.items():
@@ -129,16 +130,18 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> list[str]:
         own = table[table["scheduler"] == OURS]
         slow = max(slow, own["ms"].max())
         worst = max(worst, own["ms_max"].max())
-    return [
+    answer = (
+        f"By the final score our PB2 is ahead of Ray's in {places.count('ahead')} of {len(places)} races, beyond two "
+        f"standard errors, and behind in {places.count('behind')}; it is ahead in all races of "
+        f"{sum(set(each) == {'ahead'} for each in trained.values())} of the {len(trained)} trainings."
+    )
+    return answer, [
         "## What was asked",
         "",
         "Final score, ours minus Ray's PB2 (asked: ahead beyond two standard errors on at least two of triangle, "
         "digits and CartPole, behind beyond them on none):",
         "",
         *said,
-        "",
-        f"Ahead in {places.count('ahead')} of these {len(places)} races, behind in {places.count('behind')}; ahead in "
-        f"all races of {sum(set(each) == {'ahead'} for each in trained.values())} of the {len(trained)} trainings.",
         "",
         f"A decision (asked: at most {_ASKED_MS} ms): the median of the slowest run is {slow:.0f} ms, the slowest of "
         f"all {worst:.0f} ms. Other work shared the machine.",

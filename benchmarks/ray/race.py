@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bandits_torch.integrations.ray import PB2
+from benchmarks.ray.page import ASHA, OURS, PBT, RAYS, TOLD
 from benchmarks.ray.running import ITERATION, SCORE, Training, run
 from benchmarks.ray.trainings import Digits, Triangle
 from ray import tune
@@ -21,8 +22,6 @@ from ray.tune.schedulers import (
 )
 from ray.tune.schedulers.pb2 import PB2 as RaysPB2
 
-OURS, RAYS, PBT, ASHA, RANDOM = "ours", "Ray's PB2", "PBT", "ASHA", "random"
-TOLD = "PBT, told the rate"  # what nothing can beat by much that replaces as few trials
 _GOOD_RATE = 0.0015  # for all scores that a triangle sees here, within a factor of 2 of the best
 RATE = {"lr": (1e-4, 0.02)}
 NETWORK = {"lr": (1e-3, 1.0), "decay": (1e-5, 1e-1), "momentum": (0.0, 0.99), "augmentation": (0.0, 1.0)}
@@ -39,7 +38,6 @@ class Task:
     population: int
     horizon: int
     interval: int
-    schedulers: tuple[str, ...]
     start: dict[str, float] | None = None  # of all trials; None: drawn, decades evenly
 
 
@@ -49,12 +47,11 @@ def _cartpole() -> Training:
     return CartPole()
 
 
-ALL = (OURS, RAYS, PBT, ASHA, RANDOM)
 TASKS = {
-    "triangle": Task(Triangle, RATE, 8, 30, 5, (*ALL, TOLD), {"lr": 1e-4}),
-    "digits-4": Task(Digits, NETWORK, 4, 20, 2, ALL),
-    "digits-8": Task(Digits, NETWORK, 8, 20, 2, ALL),
-    "cartpole": Task(_cartpole, POLICY, 4, 20, 2, ALL),
+    "triangle": Task(Triangle, RATE, 8, 30, 5, {"lr": 1e-4}),
+    "digits-4": Task(Digits, NETWORK, 4, 20, 2),
+    "digits-8": Task(Digits, NETWORK, 8, 20, 2),
+    "cartpole": Task(_cartpole, POLICY, 4, 20, 2),
 }
 
 

@@ -1,29 +1,29 @@
 """How often a limit on a measured outcome is broken where reward and outcome drift, and the regret beside it.
 
-    python -m benchmarks.safety [--points] [--quick] [--out DIR]
+    python -m benchmarks.safety [--points] [--fast] [--page] [--out DIR]
 
 Every policy plays the same draws with the same noise; results are written after each of them, to ``violations.csv``
-and ``RESULTS.md``. About three minutes on one core; ``--quick`` plays every line of it in small. ``--points``: the
+and ``RESULTS.md``. About three minutes on one core; ``--fast`` plays every line of it in small. ``--points``: the
 same over the points of a square, to ``points.csv`` and ``POINTS.md``.
 """
 
 from __future__ import annotations
 
-import argparse
+import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
+import typer
 
 from bandits_torch import recipes
-from bandits_torch.files import atomic_write
 from bandits_torch.history import History, standard_error
 from bandits_torch.loop import run
 from bandits_torch.problems import make
+from benchmarks import pages
 from benchmarks.safety.points import SafePointDraws
 from benchmarks.safety.points import play as play_points
-from benchmarks.speed.page import markdown
 
 DELTA = 0.1
 SEED = 100  # seed 5 was played while the policies were written
@@ -33,8 +33,9 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "slow drift, safe in the middle": {"forgetting_rate": 0.003, "climb": 4.0},
     "fast drift, safe in the middle": {"forgetting_rate": 0.03, "climb": 4.0},
 }
+_FREE = "without limits (tv_gp_ucb)"
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "without limits (tv_gp_ucb)": ("tv_gp_ucb", {"width": 2.0}),
+    _FREE: ("tv_gp_ucb", {"width": 2.0}),
     "safe_gp_ucb, whole run": ("safe_gp_ucb", {"width": 2.0, "guarantee": "run", "delta": DELTA}),
     "safe_gp_ucb, each step": ("safe_gp_ucb", {"width": 2.0, "guarantee": "step", "delta": DELTA}),
     "safe_opt, each step": ("safe_opt", {"width": 2.0, "guarantee": "step", "delta": DELTA}),
@@ -43,10 +44,7 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
         {"width": 2.0, "guarantee": "step", "delta": DELTA, "forgetting_rate": 0.0},
     ),
 }
-_HEAD = f"""# Safe policies under drift
-
-Written by `python -m benchmarks.safety`; run it again rather than edit it.
-
+_HEAD = f"""
 Problem `safe-tv-gp`: the reward and a measured outcome are independent draws of a Gaussian process that drifts, the
 outcome's limit is half of its standard deviation. "Safe in the middle": the outcome's prior mean, which is known, is 4
 deviations lower there. {{S}} draws (seed {SEED}), 50 arms, {{T}} steps, delta = {DELTA}, one arm known to be safe at
@@ -100,14 +98,7 @@ def _shown(values: torch.Tensor) -> str:
     return f"{float(values.mean()):.4f} +- {float(standard_error(values)):.4f}"
 
 
-def _table(part: pd.DataFrame) -> str:
-    return markdown(list(part.columns), part.to_numpy().tolist())
-
-
-_POINTS = """# Safe policies over points, under drift
-
-Written by `python -m benchmarks.safety --points`; run it again rather than edit it.
-
+_POINTS = """
 Over the unit square: reward and a measured outcome are independent draws that drift at rate 0.03 a step (256 Fourier
 features of a squared exponential kernel, length-scale 0.2); the outcome must stay below half of its standard deviation.
 {S} draws (seed {seed}), {T} steps, delta = {delta}, one point known to be safe at the first step. Columns as in
@@ -116,47 +107,78 @@ features of a squared exponential kernel, length-scale 0.2); the outcome must st
 """
 
 
+def write_page(out: Path, S: int = 50, T: int = 400) -> Path:
+    """RESULTS.md from violations.csv, played with S draws of T steps."""
+    table = pd.read_csv(out / "violations.csv", dtype=str)
+    sections = [
+        f"## {one}\n\n{_shown_table(part.drop(columns='problem'))}"
+        for one, part in table.groupby("problem", sort=False)
+    ]
+    head = pages.opening("Safe policies under drift", _answer(table), "python -m benchmarks.safety")
+    return pages.write(out / "RESULTS.md", head + _HEAD.format(S=S, T=T) + "\n\n".join(sections) + "\n")
+
+
+def write_points(out: Path, S: int = 20, T: int = 60) -> Path:
+    """POINTS.md from points.csv, played with S draws of T steps."""
+    table, command = pd.read_csv(out / "points.csv", dtype=str), "python -m benchmarks.safety --points"
+    head = pages.opening("Safe policies over points, under drift", _answer(table), command)
+    head += _POINTS.format(S=S, T=T, seed=SEED, delta=DELTA)
+    return pages.write(out / "POINTS.md", head + _shown_table(table) + "\n")
+
+
+def _answer(table: pd.DataFrame) -> str:
+    """How often each guarantee was broken at worst, beside what it claims, and the policy without limits."""
+
+    def worst(policy: str, column: str) -> float:
+        return max(
+            (float(value.split()[0]) for value in table.loc[table["policy"] == policy, column]),
+            default=math.nan,
+        )
+
+    step = worst("safe_gp_ucb, each step", "of steps in the safe set")
+    run_broken, free = worst("safe_gp_ucb, whole run", "runs"), worst(_FREE, "broken")
+    return (
+        f"At worst `safe_gp_ucb` breaks the limit at {step:.1%} of the steps in the safe set with its guarantee for "
+        f"each step, and in {run_broken:.1%} of the runs with that for the whole run; either may be {DELTA:.0%}. "
+        f"The policy without limits breaks it at {free:.1%} of all steps."
+    )
+
+
+def _shown_table(table: pd.DataFrame) -> str:
+    return pages.markdown(table.columns, table.to_numpy().tolist())
+
+
 def points(out: Path, S: int, T: int) -> None:
     """The race over points."""
     problem, rows = SafePointDraws(T, S, SEED, 0.03), []
-    for label in ("without limits (tv_gp_ucb)", "safe_gp_ucb, whole run", "safe_gp_ucb, each step"):
+    for label in (_FREE, "safe_gp_ucb, whole run", "safe_gp_ucb, each step"):
         name, options = POLICIES[label]
         rows.append({"policy": label, **row(play_points(problem, name, options, T))})
-        table = pd.DataFrame(rows)
-        table.to_csv(out / "points.csv", index=False)
-        with atomic_write(out / "POINTS.md") as file:
-            head = _POINTS.format(S=S, T=T, seed=SEED, delta=DELTA)
-            file.write((head + _table(table) + "\n").encode())
-        print(label, rows[-1], flush=True)
+        pages.save(pd.DataFrame(rows), out / "points.csv", None)
+        pages.say(f"{label} {rows[-1]}")
+        write_points(out, S, T)
 
 
-def main() -> None:
+def main(
+    over_points: Annotated[bool, typer.Option("--points", help="Over points in place of arms.")] = False,
+    fast: pages.Fast = False,
+    page: pages.PageAlone = False,
+    out: pages.Out = None,
+) -> None:
     """Play everything and write as it goes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="4 draws, 30 steps")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--points", action="store_true", help="over points in place of arms")
-    asked = parser.parse_args()
-    S, T = (4, 30) if asked.quick else (50, 400)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    if asked.points:
-        points(asked.out, *((2, 6) if asked.quick else (20, 60)))
-        return
-    rows: list[dict[str, Any]] = []
-    for title, problem in PROBLEMS.items():
+    folder, rows = pages.results_folder(__file__, out, fast), []
+    S, T = (4, 30) if fast else (50, 400)
+    if over_points and not page:
+        points(folder, *((2, 6) if fast else (20, 60)))
+    for title, problem in () if over_points or page else PROBLEMS.items():
         for label, (name, options) in POLICIES.items():
-            figures = row(play(problem, name, options, S, T))
-            rows.append({"problem": title, "policy": label, **figures})
-            table = pd.DataFrame(rows)
-            table.to_csv(asked.out / "violations.csv", index=False)
-            sections = [
-                f"## {one}\n\n{_table(part.drop(columns='problem'))}"
-                for one, part in table.groupby("problem", sort=False)
-            ]
-            with atomic_write(asked.out / "RESULTS.md") as file:
-                file.write((_HEAD.format(S=S, T=T) + "\n\n".join(sections) + "\n").encode())
-            print(title, label, figures, flush=True)
+            rows.append({"problem": title, "policy": label, **row(play(problem, name, options, S, T))})
+            pages.save(pd.DataFrame(rows), folder / "violations.csv", None)
+            pages.say(f"{title} {label} {rows[-1]}")
+            write_page(folder, S, T)
+    if page:
+        pages.say(f"wrote {write_points(folder) if over_points else write_page(folder)}")
 
 
 if __name__ == "__main__":
-    main()
+    pages.command(main)()

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import alone, clock, copy_seconds, median, peak_mib
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.plain_botorch import WAYS, gp, ucb
 from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
 

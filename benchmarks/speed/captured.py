@@ -10,8 +10,8 @@ from bandits_torch import recipes
 from bandits_torch.problems import make
 from benchmarks.gpu.stepping import Settings as OnDevice
 from benchmarks.gpu.stepping import both
-from benchmarks.speed.benchmark import Benchmark, Settings
-from benchmarks.speed.page import figures, markdown, whole
+from benchmarks.pages import figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 
 # Recipe, problem, options of the recipe.
 _CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (

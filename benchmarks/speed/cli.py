@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from bandits_torch.files import atomic_write
+from benchmarks import pages
 from benchmarks.speed import (
     against_botorch,
     captured,
@@ -24,7 +24,6 @@ from benchmarks.speed import (
     form_costs,
     growth,
     igp_30000,
-    in_cache,
     million_arms,
     million_steps,
     precision,
@@ -34,9 +33,8 @@ from benchmarks.speed import (
     state_space,
     step_trace,
 )
-from benchmarks.speed.benchmark import Benchmark, Settings
 from benchmarks.speed.measuring import machine
-from benchmarks.speed.page import result_paths, write_page
+from benchmarks.speed.page import Benchmark, Settings, result_paths, write_page
 
 BENCHMARKS: dict[str, Benchmark] = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -58,14 +56,10 @@ BENCHMARKS: dict[str, Benchmark] = {
         step_trace,
         captured,
         compiled,
-        in_cache,
     )
 }
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-
-@app.command()
 def main(
     names: Annotated[
         list[str] | None, typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}; default: all.")
@@ -79,12 +73,7 @@ def main(
     ).parent,
 ) -> None:
     """Measure, write results/DEVICE/NAME.csv, and write RESULTS.md again from all result files there are."""
-    chosen = names or list(BENCHMARKS)
-    unknown = [name for name in chosen if name not in BENCHMARKS]
-    if unknown:
-        raise typer.BadParameter(
-            f"{', '.join(unknown)}: not among {', '.join(BENCHMARKS)}", param_hint="NAME"
-        )
+    chosen = pages.chosen(",".join(names or []), BENCHMARKS, "names")
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise typer.BadParameter(f"{device}: not a device that is here (cpu, or cuda)", param_hint="--device")
     console = Console()
@@ -96,14 +85,15 @@ def main(
     console.print(f"Page written: {write_page(out, BENCHMARKS)}", highlight=False)
 
 
+app = pages.command(main)
+
+
 def measure(benchmark: Benchmark, settings: Settings, out: Path) -> pd.DataFrame:
     """Run one benchmark, write its result files, and give its rows."""
     start = perf_counter()
     frame = benchmark.measure(settings)
     facts = {"seconds": perf_counter() - start, "fast": settings.fast, **machine(settings.device)}
     rows, about = result_paths(out, settings.device, benchmark.name)
-    with atomic_write(rows) as file:
-        frame.to_csv(file, index=False, float_format="%.6g")
-    with atomic_write(about) as file:
-        file.write((json.dumps(facts, indent=2) + "\n").encode())
+    pages.save(frame, rows)
+    pages.write(about, json.dumps(facts, indent=2) + "\n")
     return frame

@@ -16,9 +16,9 @@ from bandits_torch.captured.steps import Given
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import make
 from benchmarks.gpu.stepping import Stepper
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import at_work
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 
 _IN_A_BLOCK = 4  # steps: the seconds of compiling grow with them
 _BEFORE = 56  # plain steps, so that windows are full

@@ -10,9 +10,9 @@ import pandas as pd
 import torch
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import median
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import Task, held, make_task, play, prior, ucb_on_arms
 
 _LARGEST_COVARIANCE = 4 * 2**30  # bytes of all replicates' N x N matrices; larger ones are not measured

@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 
 from bandits_torch.models import OnlineGP
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import figures, markdown, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, prior
 
 

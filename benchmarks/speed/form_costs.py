@@ -12,9 +12,9 @@ import torch
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.form_costs import ENTRIES
 from bandits_torch.policies.policy import Observation
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, markdown, whole
 from benchmarks.speed.measuring import at_work
-from benchmarks.speed.page import duration, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import make_task, prior, ucb_on_arms
 
 FORGETTING_RATE = 0.03

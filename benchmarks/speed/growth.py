@@ -13,9 +13,9 @@ from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.theory.widths import ConstantWidth
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import median
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import DIM, NOISE_VARIANCE, WIDTH, Task, make_task, play, prior, ucb_on_arms
 
 _WINDOW = 100

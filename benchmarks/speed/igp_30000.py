@@ -8,8 +8,8 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.loop import run
 from bandits_torch.problems import make
-from benchmarks.speed.benchmark import Benchmark, Settings
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.pages import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 
 
 def measure(settings: Settings) -> pd.DataFrame:

@@ -9,9 +9,9 @@ from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, markdown, whole
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
-from benchmarks.speed.page import duration, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 
 NOISE, EVERY = 0.1, 250  # steps from row to row
 

@@ -11,8 +11,8 @@ from mpmath import mp
 from torch import Tensor
 
 from bandits_torch.models.arms.arm_gp import ArmGP
-from benchmarks.speed.benchmark import Benchmark, Settings
-from benchmarks.speed.page import markdown, whole
+from benchmarks.pages import markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH
 
 _ARMS, _LENGTHSCALE = 100, 0.2

@@ -1,21 +1,61 @@
-"""The page of results, written from the result files and nothing else."""
+"""What a speed benchmark is, and the page of results, written from the result files and nothing else."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.speed.benchmark import Benchmark
+from benchmarks.pages import duration, figures, opening, whole, write
+from benchmarks.speed.measuring import Result, alone
 
-_INTRODUCTION = """# Speed
 
-Written by `python -m benchmarks.speed` from the files in `results/`; run it again rather than edit it.
+def _silent(line: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run was asked for.
+
+    Attributes:
+        fast: sizes so small that the figures mean nothing: to see that everything runs.
+        device: ``"cpu"`` or ``"cuda"``.
+        say: called with a line on what is measured next.
+    """
+
+    fast: bool = False
+    device: str = "cpu"
+    say: Callable[[str], None] = field(default=_silent)
+
+    def alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What ``function(*arguments)`` gives in a fresh process. A fast run spares the seconds that its imports take:
+        it shares this one, memory and all."""
+        return function(*arguments) if self.fast else alone(function, *arguments)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A measurement by name.
+
+    Attributes:
+        name: on the command line, and of its result files.
+        question: what it answers, in one line.
+        measure: gives one row per measurement.
+        describe: Markdown for the page, from the rows alone, so that the page can be written again from files.
+    """
+
+    name: str
+    question: str
+    measure: Callable[[Settings], pd.DataFrame]
+    describe: Callable[[pd.DataFrame], str]
+
+
+_INTRODUCTION = """
 Unless a section says otherwise: arms uniform in a cube, d = 3; Matern-5/2 prior of fixed lengthscale 0.2 and
 variance 1; noise variance 0.01; UCB of width 2 over all arms; float64. A step is `choose` and `learn` of a policy.
 """
@@ -31,7 +71,7 @@ captured step reads nothing back, is one graph to `torch.compile`, and launches 
 
 def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
     """Write ``RESULTS.md`` beside ``results/<device>/<name>.csv``; returns its path."""
-    parts = [_INTRODUCTION]
+    parts = [opening("Speed", _answer(out), "python -m benchmarks.speed") + _INTRODUCTION]
     for device in ("cpu", "cuda"):
         for name, benchmark in benchmarks.items():
             table, facts = result_paths(out, device, name)
@@ -39,10 +79,24 @@ def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
                 parts.append(_section(benchmark, pd.read_csv(table), json.loads(facts.read_text())))
     if not (out / "results" / "cuda").exists():
         parts.append(_NO_GPU)
-    path = out / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write("\n".join(parts).encode())
-    return path
+    return write(out / "RESULTS.md", "\n".join(parts))
+
+
+def _answer(out: Path) -> str:
+    """A step of ours at few and many arms, and how much longer the fastest plain BoTorch program takes."""
+    path, _ = result_paths(out, "cpu", "against_botorch")
+    if not path.exists():
+        return "Not compared with plain BoTorch yet: `python -m benchmarks.speed against_botorch`."
+    rows = pd.read_csv(path)
+    rows = rows[(rows["pulled"] == "ucb") & (rows["observations"] == 1_000)]
+    said = []
+    for arms, part in rows.groupby("arms"):
+        seconds = part.set_index("way")["seconds_per_step"]
+        ours = seconds.pop("bandits_torch")
+        said.append(
+            f"{duration(ours)} with {whole(arms)} arms (BoTorch {figures(seconds.min() / ours)} times as long)"
+        )
+    return f"After 1 000 observations a step takes {', '.join(said)}; BoTorch is the fastest of four plain programs."
 
 
 def result_paths(out: Path, device: str, name: str) -> tuple[Path, Path]:
@@ -59,31 +113,3 @@ def _section(benchmark: Benchmark, frame: pd.DataFrame, facts: Mapping[str, Any]
     )
     shrunk = "\n**A shrunk run (`--fast`): the figures mean nothing.**\n" if facts["fast"] else ""
     return f"## {benchmark.question}\n\n`{benchmark.name}`: {machine}\n{shrunk}\n{benchmark.describe(frame)}"
-
-
-def markdown(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
-    lines = [list(headings), *([str(cell) for cell in row] for row in rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def duration(seconds: float) -> str:
-    """Three figures and a unit."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{figures(seconds / size)} {unit}"
-    return f"{figures(seconds / 1e-6)} µs"
-
-
-def figures(value: float, count: int = 3) -> str:
-    """A number to ``count`` significant figures, thousands apart."""
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g}"
-    decimals = max(0, count - 1 - math.floor(math.log10(abs(value))))
-    return f"{round(value, count - 1 - math.floor(math.log10(abs(value)))):,.{decimals}f}".replace(",", " ")
-
-
-def whole(value: float) -> str:
-    """A whole number, thousands apart."""
-    return f"{int(value):,}".replace(",", " ")

@@ -9,9 +9,9 @@ import torch
 
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import WIDTH, Task, make_task, play, ucb_on_arms
 
 

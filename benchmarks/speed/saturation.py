@@ -12,9 +12,9 @@ import torch
 
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import Task, bytes_of_step, make_task, ucb_on_arms
 
 # Form, arms, replicates, steps before the clock starts, steps timed.

@@ -20,9 +20,9 @@ from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory.widths import ConstantWidth
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import median
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import (
     DIM,
     LENGTHSCALE,

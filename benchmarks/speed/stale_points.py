@@ -12,9 +12,9 @@ from torch import Tensor
 from bandits_torch import recipes
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Observation
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import figures, markdown, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, WIDTH, prior
 
 _DIM, _RATE = 2, 0.03

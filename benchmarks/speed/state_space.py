@@ -16,9 +16,9 @@ from bandits_torch.kernels import (
     MaternTimeKernel,
     QuasiPeriodicKernel,
 )
-from benchmarks.speed.benchmark import Benchmark, Settings
+from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import duration, figures, markdown, whole
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, make_task, prior
 
 _DAY = 24.0

@@ -20,8 +20,8 @@ import bandits_torch
 from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import make
-from benchmarks.speed.benchmark import Benchmark, Settings
-from benchmarks.speed.page import markdown
+from benchmarks.pages import markdown
+from benchmarks.speed.page import Benchmark, Settings
 from benchmarks.speed.plain_botorch import condition, gp, score_in_one_call, ucb
 from benchmarks.speed.workload import make_task
 

@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.files import atomic_write
-from benchmarks.speed.page import markdown
-from benchmarks.tables import seeds_told
+from benchmarks.pages import markdown, opening, seeds_of, write
 from benchmarks.widths import ratios
 from benchmarks.widths.races import BAND, BASE, DRIFT, LENGTH_SCALES, MODEL_HOLDS, TOLD
 
 LIMIT = 1.5  # times the regret of width 2
-_HEAD = """# Widths with a theorem, unknown length-scales, and R-PERP
-
-Written by `python -m benchmarks.widths`; run it again rather than edit it. Regret is cumulative, mean ± standard error
-over {replicates} of every problem.
+_HEAD = """
+Regret is cumulative, mean ± standard error over {replicates} of every problem.
 
 """
 
@@ -27,12 +23,42 @@ def write_page(out: Path) -> Path:
     made |= {"length_scales.csv": _length_scales, "drift.csv": _drift}
     tables = {name: pd.read_csv(out / name) for name in made if (out / name).exists()}
     races = [table[["replicate"]] for table in tables.values() if "replicate" in table]
-    head = _HEAD.format(replicates=seeds_told(pd.concat(races), "replicate", what="replicate"))
+    head = _HEAD.format(replicates=seeds_of(pd.concat(races), "replicate", what="replicate"))
     text = "\n".join(made[name](table) for name, table in tables.items())
-    path = out / "RESULTS.md"
-    with atomic_write(path) as file:
-        file.write((head + text).encode())
-    return path
+    title = "Widths with a theorem, unknown length-scales, and R-PERP"
+    head = opening(title, _answer(tables), "python -m benchmarks.widths") + head
+    return write(out / "RESULTS.md", head + text)
+
+
+def _answer(tables: dict[str, pd.DataFrame]) -> str:
+    """What each race comes to, in a sentence."""
+    said = []
+    if "band.csv" in tables:
+        table = tables["band.csv"]
+        said.append(
+            f"`band_gp_ucb`, which holds all arms of a step at once, has at most {LIMIT} times the regret of "
+            f"`{BASE}` on {len(within(table))} of {table['problem'].nunique()} environments."
+        )
+    if "length_scales.csv" in tables:
+        means = tables["length_scales.csv"].groupby(["problem", "policy"])["regret"].mean().unstack()
+        wrong = means.loc[[name for name in means.index if "told" not in name]]
+        ratio = (
+            wrong.min(axis=1) / means.loc[[f"{name}; told it" for name in wrong.index]].min(axis=1).to_numpy()
+        )
+        said.append(
+            f"Where the length-scale is told wrong, the best policy of each problem has {ratio.min():.2f} to "
+            f"{ratio.max():.2f} times the regret of the best that is told it."
+        )
+    if "drift.csv" in tables:
+        means = tables["drift.csv"].groupby(["problem", "policy"])["regret"].mean().unstack()
+        ahead = sum(
+            (means[f"r_perp{w}"] < means[[f"{p}{w}" for p in ("r_gp_ucb", "sw_gp_ucb")]].min(axis=1)).sum()
+            for w in ("", " w=2")
+        )
+        said.append(
+            f"Under drift R-PERP has less regret than both restarts and a window in {ahead} of {2 * len(means)} races."
+        )
+    return " ".join(said)
 
 
 def within(table: pd.DataFrame, policy: str = "band_gp_ucb") -> list[str]:

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import torch
 import typer
 
+from benchmarks import pages
 from benchmarks.xopt.page import OURS, write_page
 
-HERE = Path(__file__).parent
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-
-@app.command()
 def main(
     shots: Annotated[int, typer.Option(help="Of ours.")] = 2_000,
     rival_shots: Annotated[int, typer.Option(help="Of the others.")] = 200,
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 5,
     first: Annotated[int, typer.Option(help="The first seed.")] = 10,
     only: Annotated[str, typer.Option(help="Players, by ';', that play; default: all.")] = "",
-    out: Annotated[Path, typer.Option(help="Folder of table and page.")] = HERE / "results",
-    page: Annotated[bool, typer.Option(help="Write the page from the table alone.")] = False,
+    out: pages.Out = None,
+    page: pages.PageAlone = False,
 ) -> None:
     """Play what the table does not hold yet, seed by seed, and write what came of it."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "shots.csv"
+    folder = pages.results_folder(__file__, out)
+    path = folder / "shots.csv"
     if not page:
         from benchmarks.xopt.lattice import DriftingLattice
         from benchmarks.xopt.playing import PLAYERS, play
 
         torch.set_num_threads(1)
-        players = only.split(";") if only else list(PLAYERS)
-        unknown = [name for name in players if name not in PLAYERS]
-        if unknown:
-            raise SystemExit(f"players must be among {'; '.join(PLAYERS)}, got {'; '.join(unknown)}")
+        players = pages.chosen(only, PLAYERS, "only")
         for seed in range(first, first + seeds):
             least = None
             for name in players:
@@ -51,9 +44,9 @@ def main(
                 run.insert(0, "seed", seed)
                 run.insert(0, "player", name)
                 run.to_csv(path, mode="a", header=not path.exists(), index=False, float_format="%.4g")
-                print(f"{name}, seed {seed}: error {run['error'].mean():.3f}", flush=True)
-    print(f"wrote {write_page(out)}")
+                pages.say(f"{name}, seed {seed}: error {run['error'].mean():.3f}")
+    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":
-    app()
+    pages.command(main)()

@@ -8,21 +8,18 @@ shots too late as it takes to learn where they are. results/limit.csv has a row 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import torch
 import typer
 
-from benchmarks.tables import keep
+from benchmarks.pages import Out, command, keep, results_folder, say
 from benchmarks.xopt.lattice import LIMIT, DriftingLattice
 from benchmarks.xopt.page import LATE, OPENING, TRACKER
 
 LAGS = (5, 10, 20)  # shots
 _RATE, _STEPS, _DRAWS = 0.05, 12, 20_000
-HERE = Path(__file__).parent
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def errors(seed: int, shots: int) -> pd.DataFrame:
@@ -51,13 +48,12 @@ def errors(seed: int, shots: int) -> pd.DataFrame:
     return pd.DataFrame(found).assign(shot=shot.numpy())
 
 
-@app.command()
 def main(
     shots: Annotated[int, typer.Option(help="Of each run.")] = 2_000,
     same: Annotated[int, typer.Option(help="Shots that every generator has, for a mean of their own.")] = 150,
     seeds: Annotated[int, typer.Option(help="Runs.")] = 5,
     first: Annotated[int, typer.Option(help="The first seed.")] = 10,
-    out: Annotated[Path, typer.Option(help="Folder of the table.")] = HERE / "results",
+    out: Out = None,
 ) -> None:
     """Play, and keep each seed as soon as it is there."""
     torch.set_num_threads(1)
@@ -68,9 +64,9 @@ def main(
             (seed, name, early[name].mean(), error[name].mean()) for name in error.columns if name != "shot"
         ]
         table = pd.DataFrame(rows, columns=["seed", "what", "early", "all"])
-        keep(out / "limit.csv", table, ("seed", "what"))
-        print(table.to_string(index=False), flush=True)
+        keep(results_folder(__file__, out) / "limit.csv", table, ("seed", "what"))
+        say(table.to_string(index=False))
 
 
 if __name__ == "__main__":
-    app()
+    command(main)()

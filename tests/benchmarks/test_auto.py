@@ -9,13 +9,14 @@ from typer.testing import CliRunner
 
 from bandits_torch.experiments.cells import Block
 from bandits_torch.problems import make
+from benchmarks import pages
 from benchmarks.auto import __main__ as command
 from benchmarks.auto import environments, limit, page, playing
 from benchmarks.auto.records import FirmTable
 from benchmarks.leaderboard import settings
 from tests.reference.real_data import REAL, needs_data
 
-RESULTS = Path(command.HERE) / "results"
+RESULTS = Path(command.__file__).parent / "results"
 
 
 def test_development_and_validation_share_the_leaderboard_s_environments():
@@ -68,7 +69,8 @@ def test_an_unseen_record_can_be_played(name):
 def test_from_command_to_page(tmp_path):
     short = ["--horizon", "12", "--replicates", "2", "--out", str(tmp_path), "--data", str(REAL or tmp_path)]
     done = CliRunner().invoke(
-        command.app, ["--environments", "heavy-tails,bernoulli", "--policies", "random;auto", *short]
+        pages.command(command.main),
+        ["--environments", "heavy-tails,bernoulli", "--policies", "random;auto", *short],
     )
     assert done.exit_code == 0, done.output
     text = (tmp_path / "RESULTS.md").read_text()

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from benchmarks.cycles.page import overlap, standard_error, write_page
-from benchmarks.cycles.playing import FAMILIES, Setting, settings
-from benchmarks.cycles.records import RECORDS
+from benchmarks.cycles.playing import FAMILIES, RECORDS, Setting, settings
 
 
 def test_grids_are_of_equal_size_and_every_kernel_is_of_variance_one_or_less():

@@ -20,6 +20,7 @@ from benchmarks.leaderboard import running, settings
 from benchmarks.leaderboard.environments import Cached, Centred, Record
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.statistics import mean_ranks, rank_intervals, ranking, regrets, shares
+from benchmarks.pages import chosen
 from tests.reference import plain_ranks
 
 
@@ -197,7 +198,7 @@ def small(monkeypatch):
     monkeypatch.setattr(settings, "RANKED", ("a", "far"))
     monkeypatch.setattr(settings, "DRAWN", ("a",))
     monkeypatch.setattr(settings, "NEED_DATA", ("far",))
-    monkeypatch.setattr(command, "_near_by", lambda: None)
+    monkeypatch.setattr(command, "near_by", lambda: None)
 
 
 def test_from_command_to_page_and_on_from_there(small, tmp_path, monkeypatch):
@@ -276,7 +277,7 @@ def test_a_name_with_a_comma_can_be_said():
         "gp_ucb; auto, told nothing": [*known[:0:-1]],
     }
     for text, names in said.items():
-        assert command._names(text, known, "policies") == names
+        assert chosen(text, known, "policies") == names
 
 
 def test_an_empty_folder_has_a_page_that_says_so(tmp_path):

@@ -1,12 +1,10 @@
 """Eight questions at once: the floor that waiting sets for anyone, and the page that has it beside the regret."""
 
-import pandas as pd
 import pytest
 import torch
 
-from benchmarks.parallel.floor import floor
 from benchmarks.parallel.page import above, write_page
-from benchmarks.parallel.race import MODES, Size, problem_of, race
+from benchmarks.parallel.race import MODES, Size, floor, problem_of, race
 
 SIZE = Size(48, 4, 7)
 
@@ -63,6 +61,7 @@ def test_the_page_has_the_floor_beside_the_regret(tmp_path) -> None:
     left = mean["8 rolling"] - floors["8 rolling"].mean()
     expected = left / (mean["one at a time"] - floors["one at a time"].mean())
     assert above(part, "8 rolling", floors) == pytest.approx(float(expected))
-    text = write_page(tmp_path, pd.DataFrame(part), None, {"arms": SIZE}).read_text()
+    part.to_csv(tmp_path / "arms-tv-gp.csv", index=False)
+    text = write_page(tmp_path, {"arms": SIZE}).read_text()
     assert f"| {floors['8 rolling'].mean():.1f} |" in text
     assert f"{expected:.2f}, " in text

@@ -15,33 +15,46 @@ from benchmarks.leaderboard import running, settings
 from benchmarks.parallel import race as parallel
 from benchmarks.widths import races
 
-# A program that writes a page, and the page; those of the leaderboard, speed and papers are tested beside their own.
+# A page, and what writes it; those of the leaderboard, speed and papers are tested beside their own.
 PAGES = {
-    "auto": "auto/results/RESULTS.md",
-    "contexts": "contexts/results/RESULTS.md",
-    "continuous": "continuous/results/RESULTS.md",
-    "continuous.clock": "continuous/results/CLOCK.md",
-    "cycles": "cycles/results/RESULTS.md",
-    "elsewhere": "elsewhere/results/RESULTS.md",
-    "ray": "ray/results/RESULTS.md",
-    "widths": "widths/results/RESULTS.md",
-    "xopt": "xopt/results/RESULTS.md",
+    "auto/results/RESULTS.md": "auto.page:write_page",
+    "contexts/results/RESULTS.md": "contexts.page:write_page",
+    "continuous/results/RESULTS.md": "continuous.page:write_page",
+    "continuous/results/CLOCK.md": "continuous.clock_page:write_page",
+    "cycles/results/RESULTS.md": "cycles.page:write_page",
+    "elsewhere/results/RESULTS.md": "elsewhere.page:write_page",
+    "parallel/results/RESULTS.md": "parallel.page:write_page",
+    "ray/results/RESULTS.md": "ray.page:write_page",
+    "safety/results/RESULTS.md": "safety.__main__:write_page",
+    "safety/results/POINTS.md": "safety.__main__:write_points",
+    "widths/results/RESULTS.md": "widths.page:write_page",
+    "xopt/results/RESULTS.md": "xopt.page:write_page",
 }
 PLAY, WRITE = "run python -m benchmarks.published", "run python -m benchmarks.published --kept"
 SEEDS = r"\d+ (seed|replicate)s? \(\d"
 
 
-@pytest.mark.parametrize("program", PAGES)
-def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(program, tmp_path):
-    if program == "ray":
-        pytest.importorskip("ray", reason="Ray Tune is not installed: pip install '.[ray]'")
-    page = published.HERE / PAGES[program]
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(name, tmp_path):
+    page, (module, function) = published.HERE / name, PAGES[name].split(":")
     copy = shutil.copytree(page.parent, tmp_path / "results")
-    module = f"benchmarks.{program}_page" if "." in program else f"benchmarks.{program}.page"
-    importlib.import_module(module).write_page(copy)
+    getattr(importlib.import_module(f"benchmarks.{module}"), function)(copy)
     text = (copy / page.name).read_text(encoding="utf-8")
-    assert text == page.read_text(encoding="utf-8"), f"run python -m benchmarks.{program.split('.')[0]}"
-    assert program == "cycles" or re.search(SEEDS, text)  # whose runs are stretches of records
+    assert text == page.read_text(encoding="utf-8"), f"run python -m benchmarks.{module.split('.')[0]} --page"
+    # Runs of cycles are stretches of records, draws of safety are of one seed.
+    assert name.startswith(("cycles", "safety")) or re.search(SEEDS, text)
+
+
+@pytest.mark.parametrize(
+    "page", sorted(published.HERE.glob("**/*RESULTS.md")), ids=lambda page: page.parts[-3]
+)
+def test_a_page_answers_its_question_in_its_first_ten_lines_with_figures(page):
+    title, empty, *lines = page.read_text(encoding="utf-8").splitlines()[:10]
+    answer = lines[: lines.index("")]
+    assert title.startswith("# ")
+    assert not empty
+    assert re.search(r"\d", " ".join(answer))
+    assert lines[len(answer) + 1].startswith("Written by `python -m benchmarks.")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from bandits_torch.problems.simulated import covariance
-from benchmarks.papers import _claims, _zhou_claims, _zhou_page, zhou
+from benchmarks.papers import _claims, _zhou_page, zhou
 from benchmarks.papers._claims import FAILS, HOLDS, UNDECIDED, UNTESTED, VACUOUS
-from benchmarks.papers._zhou_claims import Slope, grows_at_most, slope
+from benchmarks.papers._zhou_page import Slope, grows_at_most, slope
 from benchmarks.papers._zhou_problem import Bounds, TurningFunctions
 
 
@@ -83,7 +83,7 @@ def sweep(regret_of, widths=("theory", "constant")) -> pd.DataFrame:
 
 
 def verdicts(frame: pd.DataFrame, where: str) -> set[str]:
-    claims = _zhou_claims.make_claims({"horizon": frame}, None)
+    claims = _zhou_page.make_claims({"horizon": frame}, None)
     return {c.verdict for c in claims if c.where == where and c.command.endswith(" horizon")}
 
 
@@ -106,12 +106,12 @@ def test_claims_follow_the_measured_regret() -> None:
 
 def theorem_1(frame: pd.DataFrame) -> str:
     """The verdict on the bound in the sweeps."""
-    claims = _zhou_claims.make_claims({"horizon": frame}, None)
+    claims = _zhou_page.make_claims({"horizon": frame}, None)
     return next(c.verdict for c in claims if c.where == "Theorem 1")
 
 
 def test_what_was_not_run_is_not_testable() -> None:
-    assert {c.verdict for c in _zhou_claims.make_claims({}, None)} == {UNTESTED}
+    assert {c.verdict for c in _zhou_page.make_claims({}, None)} == {UNTESTED}
 
 
 def test_the_short_form_writes_csv_pictures_page_and_claims(tmp_path, monkeypatch) -> None:

@@ -14,7 +14,7 @@ from bandits_torch import recipes
 from bandits_torch.loop import run
 from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.problems import Hills, Problem, RKHSFunctions, SwitchingFunctions
-from benchmarks.papers._zhou_claims import Slope, slope
+from benchmarks.papers._zhou_page import Slope, slope
 from benchmarks.papers._zhou_problem import TurningFunctions
 
 SQUARE_ROOT = 1 / 2

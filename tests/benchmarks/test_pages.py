@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.tables import keep, seeds_told, too_few
+from benchmarks.pages import keep, seeds_of, too_few
 
 
 def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
@@ -21,9 +21,9 @@ def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
 def test_seeds_are_told_by_number_and_name_and_of_whom_where_they_differ():
     table = pd.DataFrame({"problem": list("aaaabbbcd"), "seed": [0, 1, 2, 1000, 5, 6, 5, 0, 0]})
     told = "4 seeds (0 to 2, 1000) of a; 2 seeds (5, 6) of b; 1 seed (0) of c, d"
-    assert seeds_told(table, "seed", "problem") == told
-    assert seeds_told(table[:3], "seed", "problem") == "3 seeds (0 to 2)"
-    assert seeds_told(table[-2:], "seed", "problem", "replicate") == "1 replicate (0)"
-    assert seeds_told(table, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
+    assert seeds_of(table, "seed", "problem") == told
+    assert seeds_of(table[:3], "seed", "problem") == "3 seeds (0 to 2)"
+    assert seeds_of(table[-2:], "seed", "problem", "replicate") == "1 replicate (0)"
+    assert seeds_of(table, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
     assert "Fewer than 5 seeds" in too_few(table, "seed", "problem")
     assert not too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")

@@ -1,0 +1,181 @@
+"""What every program of results shares: CSV files that grow from run to run, and Markdown pages written from them.
+
+A program plays cells, puts their rows into CSV files of its folder ``results`` (``save``, ``keep``), and writes its
+page from those files alone (``opening``, ``markdown``, ``write``).
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from bandits_torch.files import atomic_write
+
+FEWEST = 5  # seeds that a statement may rest on
+
+
+def near_by() -> Path | None:
+    """``shared/data`` beside the checkout or in a parent of it, if there."""
+    folders = (parent / "shared" / "data" for parent in Path(__file__).parents)
+    return next((folder for folder in folders if (folder / "intel_temperature.npz").is_file()), None)
+
+
+def command(main: Callable[..., None]) -> typer.Typer:
+    """A function as a command, its parameters as options; call it to run it with the arguments given."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(main)
+    return app
+
+
+# Options that commands share.
+DATA = near_by() or Path("shared/data")
+Data = Annotated[Path, typer.Option(help="Folder of the real data.", show_default="shared/data near by")]
+Fast = Annotated[
+    bool, typer.Option("--fast", help="A small run, into a temporary folder unless --out is given.")
+]
+PageAlone = Annotated[bool, typer.Option("--page", help="Write the page from the tables alone.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder of tables and page.", show_default="results of the program")
+]
+
+
+def results_folder(program: str, out: Path | None = None, fast: bool = False) -> Path:
+    """The folder ``out``, else ``results`` beside the file ``program``, or a temporary one for a fast run; made."""
+    folder = out or (Path(tempfile.mkdtemp()) if fast else Path(program).parent / "results")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def chosen(text: str, known: Iterable[str], option: str) -> list[str]:
+    """Names separated by commas, or by semicolons where a name has a comma; all that are known for an empty text.
+
+    A usage error names the option for one that is not known.
+    """
+    names = list(dict.fromkeys(known))
+    if not text:
+        return names
+    separator = ";" if ";" in text or text in names else ","
+    wanted = [name.strip() for name in text.split(separator) if name.strip()]
+    for name in wanted:
+        if name not in names:
+            raise typer.BadParameter(f"{name!r}: not among {', '.join(names)}", param_hint=f"--{option}")
+    return wanted
+
+
+def say(line: object) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
+
+
+def save(table: pd.DataFrame, path: Path | str, digits: int | None = 6) -> None:
+    """Write a CSV file, whole or not at all; numbers to so many significant digits, None for all."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        table.to_csv(file, index=False, float_format=None if digits is None else f"%.{digits}g")
+
+
+def keep(path: Path, rows: pd.DataFrame, key: Sequence[str]) -> None:
+    """Put rows into a CSV file in place of those of the same key, sorted by key; whole or not at all."""
+    if path.exists():
+        rows = replaced(pd.read_csv(path), rows, key)
+    save(rows.sort_values(list(key), kind="stable"), path)
+
+
+def replaced(table: pd.DataFrame, rows: pd.DataFrame, key: Sequence[str]) -> pd.DataFrame:
+    """The table with these rows in place of those of the same key."""
+    columns = list(key)
+    kept = table[~table.set_index(columns).index.isin(rows.set_index(columns).index)]
+    return rows if kept.empty else pd.concat([kept, rows], ignore_index=True)
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a page, whole or not at all; returns its path."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+    return path
+
+
+def opening(title: str, answer: str, command: str) -> str:
+    """The head of a page: its title, the answer to its question in one paragraph, and the command that writes it."""
+    lines = textwrap.fill(" ".join(answer.split()), 118, break_long_words=False, break_on_hyphens=False)
+    written = f"Written by `{command}` from the tables beside it; run it again rather than edit it."
+    return f"# {title}\n\n{lines}\n\n{written}\n"
+
+
+def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table."""
+    lines = [list(map(str, headings)), *([str(cell) for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def markdown_of(table: pd.DataFrame) -> str:
+    """A data frame as a Markdown table, the values as ``str`` shows them."""
+    return markdown(table.columns, table.astype(str).to_numpy().tolist())
+
+
+def duration(seconds: float) -> str:
+    """Three figures and a unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{figures(seconds / size)} {unit}"
+    return f"{figures(seconds / 1e-6)} µs"
+
+
+def figures(value: float, count: int = 3) -> str:
+    """A number to ``count`` significant figures, thousands apart."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    decimals = max(0, count - 1 - math.floor(math.log10(abs(value))))
+    return f"{round(value, count - 1 - math.floor(math.log10(abs(value)))):,.{decimals}f}".replace(",", " ")
+
+
+def whole(value: float) -> str:
+    """A whole number, thousands apart."""
+    return f"{int(value):,}".replace(",", " ")
+
+
+def seeds_of(table: pd.DataFrame, column: str, of: str | None = None, what: str = "seed") -> str:
+    """How many seeds a table was played with, and which: ``"6 seeds (0 to 5)"``.
+
+    ``column``: that of the seeds, or of replicates; ``what``: the word for one of them. ``of``: the column of what was
+    played; where some have other seeds, each is named: ``"6 seeds (0 to 5) of levy; 1 seed (0) of ackley, shekel"``.
+    """
+    names: dict[tuple[int, ...], list[str]] = {}
+    for name, part in [("", table)] if of is None else table.groupby(of, sort=False):
+        names.setdefault(tuple(sorted(map(int, part[column].unique()))), []).append(str(name))
+    text = {seeds: f"{len(seeds)} {what}{'s' * (len(seeds) > 1)} ({_which(seeds)})" for seeds in names}
+    if len(names) == 1:
+        return "".join(text.values())
+    return "; ".join(
+        f"{text[seeds]} of {', '.join(names[seeds])}" for seeds in sorted(names, key=len, reverse=True)
+    )
+
+
+def too_few(table: pd.DataFrame, column: str, of: str) -> str:
+    """A paragraph where something was played with fewer than ``FEWEST`` seeds; else nothing."""
+    fewest = table.groupby(of)[column].nunique().min()
+    return (
+        ""
+        if fewest >= FEWEST
+        else f"**Fewer than {FEWEST} seeds: no order or verdict that would stand.**\n\n"
+    )
+
+
+def _which(seeds: Sequence[int]) -> str:
+    """Ascending numbers, those that follow on each other as a range."""
+    runs: list[list[int]] = []
+    for seed in seeds:
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
