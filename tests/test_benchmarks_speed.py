@@ -55,6 +55,7 @@ COLUMNS = {
     | {"plain_waits", "captured_waits"},
     "compiled": {"recipe", "arms", "replicates", "compile_seconds", "plain_seconds", "compiled_seconds"}
     | {"plain_over_compiled", "largest_difference", "error"},
+    "in_cache": {"recipe", "arms", "replicates", "steps", "first", "plain", "blocks", "compiled", "copy"},
     "form_choice": {"arms", "replicates", "drift", "dtype", "steps", "covariance_seconds", "factor_seconds"}
     | {"auto_seconds", "covariance_steps_timed", "forms", "over_cheaper"},
     "form_costs": {"dtype", "drifts", "entries", "replicates", "device"}

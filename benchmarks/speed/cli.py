@@ -24,6 +24,7 @@ from benchmarks.speed import (
     form_costs,
     growth,
     igp_30000,
+    in_cache,
     million_arms,
     million_steps,
     precision,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         step_trace,
         captured,
         compiled,
+        in_cache,
     )
 }
 

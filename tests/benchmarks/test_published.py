@@ -118,15 +118,12 @@ def at_once(problem, policy, mode):
     return of_cell["regret"], parallel.play(build, made, size, *parallel.MODES[mode])[0]
 
 
-AGAIN = "auto looks again since the leaderboard was played: python -m benchmarks.leaderboard --policies auto"
-
-
 @pytest.mark.parametrize(
     ("play", "cell"),
     [
         (ranked, ("one-switch", "sw_gp_ucb")),
         (ranked, ("cosine", "et_gp_ucb w=2")),
-        pytest.param(ranked, ("stationary", "auto", 2), marks=pytest.mark.xfail(reason=AGAIN, strict=True)),
+        (ranked, ("stationary", "auto", 2)),
         (of_widths, ("drift", "one-switch", "r_gp_ucb w=2")),
         (of_widths, ("length_scales", "se, .05", "mle_gp_ucb")),
         (at_once, ("switching", "sw_gp_ucb", "one at a time")),
