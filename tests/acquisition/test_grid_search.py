@@ -114,7 +114,7 @@ BAD = {
     r"grid_until must be small enough": lambda: recipes.gp_ts(
         DOMAINS[2], squared_exponential(0.2), NOISE, grid_until=100
     ),
-    "grid_until must be None but over a domain": lambda: recipes.gp_ts(
+    "grid_until must be None except over a domain": lambda: recipes.gp_ts(
         torch.rand(4, 1).double(), MaternKernel().double(), NOISE, grid_until=5
     ),
     "learn_hyperparameters must be False": lambda: recipes.gp_ts(
