@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import pandas as pd
-import typer
 
 from bandits_torch.files import atomic_write
 
@@ -27,46 +25,11 @@ def near_by() -> Path | None:
     return next((folder for folder in folders if (folder / "intel_temperature.npz").is_file()), None)
 
 
-def command(main: Callable[..., None]) -> typer.Typer:
-    """A function as a command, its parameters as options; call it to run it with the arguments given."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(main)
-    return app
-
-
-# Options that commands share.
-DATA = near_by() or Path("shared/data")
-Data = Annotated[Path, typer.Option(help="Folder of the real data.", show_default="shared/data near by")]
-Fast = Annotated[
-    bool, typer.Option("--fast", help="A small run, into a temporary folder unless --out is given.")
-]
-PageAlone = Annotated[bool, typer.Option("--page", help="Write the page from the tables alone.")]
-Out = Annotated[
-    Path | None, typer.Option(help="Folder of tables and page.", show_default="results of the program")
-]
-
-
 def results_folder(program: str, out: Path | None = None, fast: bool = False) -> Path:
     """The folder ``out``, else ``results`` beside the file ``program``, or a temporary one for a fast run; made."""
     folder = out or (Path(tempfile.mkdtemp()) if fast else Path(program).parent / "results")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def chosen(text: str, known: Iterable[str], option: str) -> list[str]:
-    """Names separated by commas, or by semicolons where a name has a comma; all that are known for an empty text.
-
-    A usage error names the option for one that is not known.
-    """
-    names = list(dict.fromkeys(known))
-    if not text:
-        return names
-    separator = ";" if ";" in text or text in names else ","
-    wanted = [name.strip() for name in text.split(separator) if name.strip()]
-    for name in wanted:
-        if name not in names:
-            raise typer.BadParameter(f"{name!r}: not among {', '.join(names)}", param_hint=f"--{option}")
-    return wanted
 
 
 def say(line: object) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bandits_torch.experiments.cells import Block
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.auto.page import write_page
 from benchmarks.auto.playing import KEY, POLICIES, play
 from benchmarks.leaderboard import settings
@@ -19,10 +19,10 @@ def main(
     seed: Annotated[int, typer.Option(help="Of everything random; not that of the leaderboard.")] = 1_000,
     replicates: Annotated[int, typer.Option(help="Side by side.")] = settings.REPLICATES,
     horizon: Annotated[int, typer.Option(help="Steps.")] = settings.HORIZON,
-    data: pages.Data = pages.DATA,
-    out: pages.Out = None,
+    data: options.Data = options.DATA,
+    out: options.Out = None,
     one_by_one: Annotated[bool, typer.Option(help="A table of its own for each replicate (firm).")] = False,
-    page: pages.PageAlone = False,
+    page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it. The leaderboard's own runs are those of ``benchmarks.leaderboard``."""
     folder = pages.results_folder(__file__, out)
@@ -37,4 +37,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

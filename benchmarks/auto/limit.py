@@ -21,7 +21,8 @@ from bandits_torch.experiments.cells import Block
 from bandits_torch.loop import run
 from benchmarks.auto.playing import make_problem
 from benchmarks.leaderboard import settings
-from benchmarks.pages import DATA, Data, command, keep, say
+from benchmarks.options import DATA, Data, command
+from benchmarks.pages import keep, say
 
 RATES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 WIDTHS = (0.5, 1.0, 1.5, 2.0, 3.0)

@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.contexts import dense, linear
 from benchmarks.contexts.page import write_page
 
@@ -22,13 +22,13 @@ PARTS = (*dense.PROBLEMS, "coba")
 def main(
     only: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: these parts alone.")] = "",
     seed: Annotated[int | None, typer.Option(help="That seed alone, of the first two parts.")] = None,
-    fast: pages.Fast = False,
-    page: pages.PageAlone = False,
+    fast: options.Fast = False,
+    page: options.PageAlone = False,
 ) -> None:
     """Measure what was asked for, then write the page."""
     torch.set_num_threads(1)
     results, size = pages.results_folder(__file__, fast=fast), SMALL if fast else SIZE
-    parts = [] if page else pages.chosen(only, PARTS, "only")
+    parts = [] if page else options.chosen(only, PARTS, "only")
     for kind in (part for part in parts if part != "coba"):
         for one in range(size.seeds) if seed is None else [seed]:
             table = dense.race(kind, size, pages.say, range(one, one + 1))
@@ -41,4 +41,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

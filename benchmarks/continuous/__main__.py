@@ -13,7 +13,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.continuous import clock, clock_page
 from benchmarks.continuous.page import write_page
 from benchmarks.continuous.race import PROBLEMS, continued
@@ -32,12 +32,12 @@ def main(
     seconds: Annotated[float, typer.Option(help="Horizon of --clock.")] = 30.0,
     only: Annotated[str, typer.Option(help="Policies, by ';', that play with --clock; default: all.")] = "",
     evaluation: Annotated[float, typer.Option(help="Seconds of one, of --clock.")] = clock.EVALUATION,
-    fast: pages.Fast = False,
-    page: pages.PageAlone = False,
+    fast: options.Fast = False,
+    page: options.PageAlone = False,
 ) -> None:
     """Measure what was asked for, then write the page."""
     torch.set_num_threads(1)
-    names = pages.chosen(problems, clock.FUNCTIONS if on_clock else PROBLEMS, "problems")
+    names = options.chosen(problems, clock.FUNCTIONS if on_clock else PROBLEMS, "problems")
     results = pages.results_folder(__file__, fast=fast and not on_clock)
     if on_clock:
         if not page:
@@ -58,4 +58,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.elsewhere.page import write_page
 
 REPLICATES = 3
@@ -23,12 +23,12 @@ def main(
     only: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: these parts alone.")] = "",
     problems: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="Comma-separated, of the peaks.")] = "0,1,2",
-    page: pages.PageAlone = False,
+    page: options.PageAlone = False,
 ) -> None:
     """Play what was asked for, then write the page."""
     torch.set_num_threads(1)
     results, wanted = pages.results_folder(__file__), set(filter(None, problems.split(",")))
-    parts = [] if page else pages.chosen(only, PARTS, "only")
+    parts = [] if page else options.chosen(only, PARTS, "only")
     if "bandits" in parts:
         from benchmarks.elsewhere import bandits
 
@@ -48,4 +48,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

@@ -12,7 +12,8 @@ from bandits_torch.experiments.engines import ENGINES
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.running import cells, play
-from benchmarks.pages import chosen, command, near_by
+from benchmarks.options import chosen, command
+from benchmarks.pages import near_by
 
 HERE = Path(__file__).parent
 _FAST = {"horizon": 30, "replicates": 3, "more": 2}

@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.parallel.asking import measure
 from benchmarks.parallel.page import write_page
 from benchmarks.parallel.race import KINDS, SIZES, SMALL, race
@@ -21,14 +21,14 @@ PARTS = (*SIZES, "asking")
 
 def main(
     only: Annotated[str, typer.Option(help=f"{'; '.join(PARTS)}: these parts alone.")] = "",
-    fast: pages.Fast = False,
-    page: pages.PageAlone = False,
+    fast: options.Fast = False,
+    page: options.PageAlone = False,
 ) -> None:
     """Measure what was asked for, then write the page."""
     os.nice(10)
     torch.set_num_threads(1)
     results, sizes = pages.results_folder(__file__, fast=fast), SMALL if fast else SIZES
-    parts = [] if page else pages.chosen(only, PARTS, "only")
+    parts = [] if page else options.chosen(only, PARTS, "only")
     for over in (part for part in parts if part in sizes):
         for kind in KINDS[:1] if over == "arms, long" else KINDS:
             table = race(kind, over, sizes[over], pages.say)
@@ -40,4 +40,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 import typer
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.ray.page import SCHEDULERS, write_page
 
 
@@ -24,8 +24,8 @@ def main(
     only: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}: these tasks alone.")] = "",
     schedulers: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:40",
-    fast: pages.Fast = False,
-    page: pages.PageAlone = False,
+    fast: options.Fast = False,
+    page: options.PageAlone = False,
 ) -> None:
     """Play what is asked for, seed by seed, then write the page."""
     torch.set_num_threads(1)
@@ -33,7 +33,7 @@ def main(
     logging.disable(logging.WARNING)
     results = pages.results_folder(__file__, fast=fast)
     first, last = (0, 1) if fast else map(int, seeds.split(":"))
-    for name in [] if page else pages.chosen(only, SCHEDULERS, "only"):
+    for name in [] if page else options.chosen(only, SCHEDULERS, "only"):
         wanted = [one for one in SCHEDULERS[name] if not schedulers or one in schedulers.split(",")]
         _play(name, wanted, range(first, last), results / f"{name}.csv", fast)
     if any(results.glob("*.csv")):
@@ -56,4 +56,4 @@ def _play(name: str, schedulers: list[str], seeds: range, path: Path, fast: bool
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

@@ -21,7 +21,7 @@ from bandits_torch import recipes
 from bandits_torch.history import History, standard_error
 from bandits_torch.loop import run
 from bandits_torch.problems import make
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.safety.points import SafePointDraws
 from benchmarks.safety.points import play as play_points
 
@@ -161,9 +161,9 @@ def points(out: Path, S: int, T: int) -> None:
 
 def main(
     over_points: Annotated[bool, typer.Option("--points", help="Over points in place of arms.")] = False,
-    fast: pages.Fast = False,
-    page: pages.PageAlone = False,
-    out: pages.Out = None,
+    fast: options.Fast = False,
+    page: options.PageAlone = False,
+    out: options.Out = None,
 ) -> None:
     """Play everything and write as it goes."""
     folder, rows = pages.results_folder(__file__, out, fast), []
@@ -171,8 +171,8 @@ def main(
     if over_points and not page:
         points(folder, *((2, 6) if fast else (20, 60)))
     for title, problem in () if over_points or page else PROBLEMS.items():
-        for label, (name, options) in POLICIES.items():
-            rows.append({"problem": title, "policy": label, **row(play(problem, name, options, S, T))})
+        for label, (name, settings) in POLICIES.items():
+            rows.append({"problem": title, "policy": label, **row(play(problem, name, settings, S, T))})
             pages.save(pd.DataFrame(rows), folder / "violations.csv", None)
             pages.say(f"{title} {label} {rows[-1]}")
             write_page(folder, S, T)
@@ -181,4 +181,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.speed import (
     against_botorch,
     captured,
@@ -75,7 +75,7 @@ def main(
     ).parent,
 ) -> None:
     """Measure, write results/DEVICE/NAME.csv, and write RESULTS.md again from all result files there are."""
-    chosen = pages.chosen(",".join(names or []), BENCHMARKS, "names")
+    chosen = options.chosen(",".join(names or []), BENCHMARKS, "names")
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise typer.BadParameter(f"{device}: not a device that is here (cpu, or cuda)", param_hint="--device")
     console = Console()
@@ -87,7 +87,7 @@ def main(
     console.print(f"Page written: {write_page(out, BENCHMARKS)}", highlight=False)
 
 
-app = pages.command(main)
+app = options.command(main)
 
 
 def measure(benchmark: Benchmark, settings: Settings, out: Path) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.widths import races, ratios
 from benchmarks.widths.page import write_page
 
@@ -16,14 +16,14 @@ PARTS = (*races.PARTS, "ratios")
 
 def main(
     parts: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(PARTS)}; empty: none.")] = "",
-    data: pages.Data = pages.DATA,
-    out: pages.Out = None,
+    data: options.Data = options.DATA,
+    out: options.Out = None,
     horizon: Annotated[int, typer.Option(help="Steps of a run.")] = 500,
     replicates: Annotated[int, typer.Option(help="Of each problem.")] = 10,
 ) -> None:
     """Play the parts; write the page from all tables there are."""
     folder = pages.results_folder(__file__, out)
-    for part in pages.chosen(parts, PARTS, "parts") if parts else ():
+    for part in options.chosen(parts, PARTS, "parts") if parts else ():
         if part == "ratios":
             pages.save(ratios.table(), folder / "ratios.csv")
             pages.save(ratios.regrets(), folder / "dual.csv")
@@ -37,4 +37,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 import typer
 
-from benchmarks import pages
+from benchmarks import options, pages
 from benchmarks.xopt.page import OURS, write_page
 
 
@@ -18,8 +18,8 @@ def main(
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 5,
     first: Annotated[int, typer.Option(help="The first seed.")] = 10,
     only: Annotated[str, typer.Option(help="Players, by ';', that play; default: all.")] = "",
-    out: pages.Out = None,
-    page: pages.PageAlone = False,
+    out: options.Out = None,
+    page: options.PageAlone = False,
 ) -> None:
     """Play what the table does not hold yet, seed by seed, and write what came of it."""
     folder = pages.results_folder(__file__, out)
@@ -29,7 +29,7 @@ def main(
         from benchmarks.xopt.playing import PLAYERS, play
 
         torch.set_num_threads(1)
-        players = pages.chosen(only, PLAYERS, "only")
+        players = options.chosen(only, PLAYERS, "only")
         for seed in range(first, first + seeds):
             least = None
             for name in players:
@@ -49,4 +49,4 @@ def main(
 
 
 if __name__ == "__main__":
-    pages.command(main)()
+    options.command(main)()

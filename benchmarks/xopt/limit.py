@@ -14,7 +14,8 @@ import pandas as pd
 import torch
 import typer
 
-from benchmarks.pages import Out, command, keep, results_folder, say
+from benchmarks.options import Out, command
+from benchmarks.pages import keep, results_folder, say
 from benchmarks.xopt.lattice import LIMIT, DriftingLattice
 from benchmarks.xopt.page import LATE, OPENING, TRACKER
 

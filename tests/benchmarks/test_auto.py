@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from bandits_torch.experiments.cells import Block
 from bandits_torch.problems import make
-from benchmarks import pages
+from benchmarks import options
 from benchmarks.auto import __main__ as command
 from benchmarks.auto import environments, limit, page, playing
 from benchmarks.auto.records import FirmTable
@@ -69,7 +69,7 @@ def test_an_unseen_record_can_be_played(name):
 def test_from_command_to_page(tmp_path):
     short = ["--horizon", "12", "--replicates", "2", "--out", str(tmp_path), "--data", str(REAL or tmp_path)]
     done = CliRunner().invoke(
-        pages.command(command.main),
+        options.command(command.main),
         ["--environments", "heavy-tails,bernoulli", "--policies", "random;auto", *short],
     )
     assert done.exit_code == 0, done.output

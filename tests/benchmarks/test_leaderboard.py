@@ -20,7 +20,7 @@ from benchmarks.leaderboard import running, settings
 from benchmarks.leaderboard.environments import Cached, Centred, Record
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.statistics import mean_ranks, rank_intervals, ranking, regrets, shares
-from benchmarks.pages import chosen
+from benchmarks.options import chosen
 from tests.reference import plain_ranks
 
 

@@ -1,0 +1,46 @@
+"""The command lines of benchmarks: options that they share. What a page needs (``pages``) does without typer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.pages import near_by
+
+
+def command(main: Callable[..., None]) -> typer.Typer:
+    """A function as a command, its parameters as options; call it to run it with the arguments given."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(main)
+    return app
+
+
+# Options that commands share.
+DATA = near_by() or Path("shared/data")
+Data = Annotated[Path, typer.Option(help="Folder of the real data.", show_default="shared/data near by")]
+Fast = Annotated[
+    bool, typer.Option("--fast", help="A small run, into a temporary folder unless --out is given.")
+]
+PageAlone = Annotated[bool, typer.Option("--page", help="Write the page from the tables alone.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder of tables and page.", show_default="results of the program")
+]
+
+
+def chosen(text: str, known: Iterable[str], option: str) -> list[str]:
+    """Names separated by commas, or by semicolons where a name has a comma; all that are known for an empty text.
+
+    A usage error names the option for one that is not known.
+    """
+    names = list(dict.fromkeys(known))
+    if not text:
+        return names
+    separator = ";" if ";" in text or text in names else ","
+    wanted = [name.strip() for name in text.split(separator) if name.strip()]
+    for name in wanted:
+        if name not in names:
+            raise typer.BadParameter(f"{name!r}: not among {', '.join(names)}", param_hint=f"--{option}")
+    return wanted
