@@ -127,14 +127,15 @@ def _curve(cell: Cell, history: History) -> pd.DataFrame:
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows in the order of the settings, so that a file does not depend on what was played when."""
+    """Rows in the order of the settings, then of replicates or steps: no file depends on what was played when."""
     environments = (*settings.RANKED, *settings.WITH_PRIORS)
     policies = {**settings.POLICIES, **settings.PRIOR_POLICIES}
     place = pd.DataFrame(
         {
             "e": table["environment"].map({name: i for i, name in enumerate(environments)}),
             "p": table["policy"].map({name: i for i, name in enumerate(policies)}),
+            "r": table["replicate" if "replicate" in table else "step"],
         },
         index=table.index,
     )
-    return table.loc[place.sort_values(["e", "p"], kind="stable").index]
+    return table.loc[place.sort_values(["e", "p", "r"], kind="stable").index]

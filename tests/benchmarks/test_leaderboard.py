@@ -252,6 +252,7 @@ def test_rows_that_are_played_again_replace_the_old_ones(small, tmp_path):
     list(running.play(first, tmp_path, tmp_path / "cells", False))
     now = running.Tables(tmp_path).totals.query("policy == 'random'").set_index("replicate")["horizon"]
     assert now.to_dict() == {0: 6, 1: 6, 2: 8}
+    assert list(now.index) == [0, 1, 2]
 
 
 def test_replicates_of_the_second_block_are_those_of_one_large_block(small, tmp_path):
