@@ -38,7 +38,7 @@ NO_SOURCE = """
 Arms AskTell AtTime CandidatePrior Choice Choices Design FeatureSource ForgettingRule IndexPolicy KeepEverything
 LearnedHyperparameters ModelChoices Observation OnlineModel OverPriors Pending PointSearch Points Policy Question
 RandomPolicy Recipe Setup StepContext UnknownPriorPolicy Width arm_gp_of_prior arm_gp_over_priors build
-choices_of choices_over options_of random recipe registered
+ArmPolicy choices_of choices_over options_of random recipe registered
 """
 
 
