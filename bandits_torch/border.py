@@ -54,11 +54,11 @@ class Times:
     """Times as numbers, and back: which kind the first of them was, the others must be.
 
     A date may be a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. Its number counts
-    from 1970 in ``unit``. A date without a zone counts as if its days all had 24 hours. A date of another zone than the
-    first is the same moment in the first one's zone.
+    from 1970 in ``time_unit``. A date without a zone counts as if its days all had 24 hours. A date of another zone
+    than the first is the same moment in the first one's zone.
 
     Args:
-        unit: of the numbers of dates: "s", "min", "h" or "D".
+        time_unit: of the numbers of dates: "s", "min", "h" or "D".
 
     Attributes:
         zone: "": no time was given yet; "number": times are numbers; "none": dates without a zone; else the zone, a
@@ -67,9 +67,10 @@ class Times:
     Raises ValueError for another unit.
     """
 
-    def __init__(self, unit: str) -> None:
-        validation.require(isinstance(unit, str) and unit in SECONDS, "unit", unit, f"one of {[*SECONDS]}")
-        self.unit, self.zone = unit, ""
+    def __init__(self, time_unit: str) -> None:
+        known = isinstance(time_unit, str) and time_unit in SECONDS
+        validation.require(known, "time_unit", time_unit, f"one of {[*SECONDS]}")
+        self.unit, self.zone = time_unit, ""
 
     def read(self, name: str, value: Any) -> tuple[float, str]:
         """The number of a time, and the ``zone`` once it is accepted. ValueError for one of another kind."""
