@@ -25,6 +25,7 @@ FLOORS = [
     {"checkpoint", "captured"},
     {"loop"},
     {"recipes"},
+    {"testing"},
     {"ask_tell"},
     {"policy_files"},
     {"experiments"},

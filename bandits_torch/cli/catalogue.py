@@ -50,7 +50,9 @@ class Names(Mapping[str, Entry]):
         return self._own[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or (isinstance(name, str) and (":" in name or name in plugins.installed(self._kind)))
+        return name in self._own or (
+            isinstance(name, str) and (":" in name or name in plugins.installed(self._kind))
+        )
 
     def __iter__(self) -> Iterator[str]:
         listed = (name for name in self._own if ":" not in name)
@@ -96,7 +98,9 @@ def _entry(kind: str, name: str) -> Entry:
         return Entry(inspect.getdoc(problem.factory) or "", options(problem.options), problem.needs_data)
     policy = recipes.registered(name)
     known = ", ".join(policy.uses) or "nothing"
-    return Entry(f"{inspect.getdoc(policy.call) or ''}\n\nUses of the problem: {known}.", options(policy.options))
+    return Entry(
+        f"{inspect.getdoc(policy.call) or ''}\n\nUses of the problem: {known}.", options(policy.options)
+    )
 
 
 def registered() -> str:

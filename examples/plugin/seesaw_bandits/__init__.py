@@ -66,4 +66,6 @@ class Seesaw(SimulatedProblem):
 @recipe(takes=GP, points=True, quick={"most": 8})
 def halving_gp_ucb(setup: Setup, *, most: int = 60, width: float = 2.0) -> Policy:
     """GP-UCB that drops the older half of its observations whenever it holds ``most`` (no paper)."""
-    return policy_over(setup, model_over(setup), UpperConfidenceBound, width=as_width(width), forgetting=Halving(most))
+    return policy_over(
+        setup, model_over(setup), UpperConfidenceBound, width=as_width(width), forgetting=Halving(most)
+    )
