@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @cache
 def installed(kind: str) -> dict[str, EntryPoint]:
     """The entry points of the group ``bandits_torch.KIND`` by name; ``kind``: recipes, problems or kernels."""
+    from importlib.metadata import entry_points  # takes tens of milliseconds
+
     return {point.name: point for point in entry_points(group=f"bandits_torch.{kind}")}
 
 
