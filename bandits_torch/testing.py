@@ -40,7 +40,7 @@ class RecipeLaws:
     def build(self, replicates: int = 3, first: int = 0) -> tuple[Policy, Problem]:
         """The recipe and a problem for it, replicates ``first`` and on: override it for a problem of another kind."""
         about = recipes.registered(self.name)
-        common = {"replicates": replicates, "seed": 3, "first_replicate": first}
+        common: dict[str, Any] = {"replicates": replicates, "seed": 3, "first_replicate": first}
         if about.belief in (None, "kernel"):
             problem = problems.make("switching", horizon=max(self.horizon, 4), num_arms=12, **common)
         else:

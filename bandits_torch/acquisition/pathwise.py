@@ -301,7 +301,7 @@ class _PointDraw:
         self, model: OnlineGP, member: int, width: Tensor, time: float | None, seed: int, features: int
     ) -> None:
         own = model.kernel[member] if len(model.kernel.batch_shape) else model.kernel
-        kernel, scale, self._seen = own, 1.0, lambda X: X
+        kernel, scale, self._seen = own, width.new_ones(()), lambda X: X
         if isinstance(own, TransformedKernel):
             kernel, scale, self._seen = own.base_kernel, own.scale, own.inputs
         space, temporal = kernel, None

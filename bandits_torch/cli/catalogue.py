@@ -59,7 +59,7 @@ class Names(Mapping[str, Entry]):
         return iter(dict.fromkeys([*listed, *plugins.installed(self._kind)]))
 
     def __len__(self) -> int:
-        return len([*self])
+        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True)

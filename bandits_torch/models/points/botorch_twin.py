@@ -33,7 +33,7 @@ class _InUnits:
         return x if self.input_transform is None else self.input_transform.transform(x)
 
     def train(self, mode: bool = True) -> Self:
-        super().train(mode)  # type: ignore[misc]
+        super().train(mode)
         for transform in (self.input_transform, self.outcome_transform):
             if transform is not None:
                 transform.eval()
@@ -72,7 +72,7 @@ class TransformedKernel(_InUnits, Kernel):  # type: ignore[misc]
         return self.scale**2 * self.base_kernel(self.inputs(x1), self.inputs(x2), diag=diag, **params)
 
 
-class TransformedMean(_InUnits, Mean):  # type: ignore[misc]
+class TransformedMean(_InUnits, Mean):
     """mean + s m(T(x)): a fitted prior mean, in the units of the data."""
 
     def __init__(
@@ -135,10 +135,10 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
     fitted.prediction_strategy = cache
     if outward is not None:
         Y = outward.untransform(Y)[0].detach()
-    transforms = tuple(None if one is None else copy.deepcopy(one).eval() for one in (inward, outward))
+    parts = [None if one is None else copy.deepcopy(one).eval() for one in (inward, outward)]
     kernel, mean = copy.deepcopy(fitted.covar_module), copy.deepcopy(fitted.mean_module)
     if inward is not None or outward is not None:
-        kernel, mean = TransformedKernel(kernel, *transforms, running), TransformedMean(mean, *transforms)
+        kernel, mean = TransformedKernel(kernel, parts[0], parts[1], running), TransformedMean(mean, *parts)
     arguments = {
         "kernel": kernel.eval(),
         "noise_variance": noise.mean() * _scale_of(outward, Y) ** 2,
@@ -211,7 +211,7 @@ def _features(kernel: TransformedKernel, *, num_inputs: int, num_outputs: int) -
     features = gen_kernel_features(
         kernel.base_kernel, num_inputs=kernel.inputs(some).shape[-1], num_outputs=num_outputs
     )
-    own = features.input_transform
+    own: Any = features.input_transform
     features.input_transform = _OfBase(kernel) if own is None else ChainedTransform(own, _OfBase(kernel))
     own = features.output_transform
     features.output_transform = _Scaled(kernel) if own is None else ChainedTransform(_Scaled(kernel), own)
