@@ -33,14 +33,14 @@ class _InUnits:
         return x if self.input_transform is None else self.input_transform.transform(x)
 
     def train(self, mode: bool = True) -> Self:
-        super().train(mode)
+        super().train(mode)  # type: ignore[misc]
         for transform in (self.input_transform, self.outcome_transform):
             if transform is not None:
                 transform.eval()
         return self
 
 
-class TransformedKernel(_InUnits, Kernel):  # type: ignore[misc]
+class TransformedKernel(_InUnits, Kernel):
     """s^2 k(T(x), T(x')): a fitted kernel of normalised inputs and standardised outcomes, in the units of the data.
 
     ``running``: whether the outcomes' deviation s follows the data (``OnlineGP.from_botorch``).
