@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from bandits_torch.cli.asked import (
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
 from bandits_torch.naming import did_you_mean
+from bandits_torch.plugins import installed
 
 FILE = click.Path(path_type=Path)  # or a folder
 REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
@@ -33,6 +35,8 @@ class Commands(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command that was asked for."""
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # where the module of a ``module:name`` may be
         os.environ["MPLBACKEND"] = "agg"  # pictures are files here, whatever the shell says of windows
         with one_line_errors():
             return super().invoke(context)
@@ -162,15 +166,19 @@ def list_names(name: str | None) -> None:
             lines = [(key, entry.about.partition("\n")[0]) for key, entry in entries.items()]
             _print_table((kind, "what it is"), lines)
             click.echo()
+        kernels = [(key, f"of the plug-in {point.value}") for key, point in installed("kernels").items()]
+        if kernels:
+            _print_table(("kernel", "what it is"), kernels)
         return
-    known = catalogue().problems | catalogue().policies
-    if name not in known:
+    known = {one: entries for entries in (catalogue().problems, catalogue().policies) for one in entries}
+    entries = known.get(name, catalogue().policies if ":" in name else {})
+    if name not in entries:
         raise ValueError(
             f"name must be one of those that `bandits-torch list` shows, got {name!r}"
             f"{did_you_mean(name, known)}"
         )
-    click.echo(f"{known[name].about}\n")
-    options = known[name].options.items()
+    click.echo(f"{entries[name].about}\n")
+    options = entries[name].options.items()
     rows = [(key, "must be given" if default is None else default) for key, default in options]
     _print_table(("option", "default"), rows)
 
