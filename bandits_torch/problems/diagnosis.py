@@ -128,7 +128,8 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         best = int(means.nan_to_num(nan=-torch.inf).argmax())
         best_arm = (table.arm_names[best], float(means[best]))
     return Diagnosis(
-        *rewards.shape,
+        len(rewards),
+        rewards.shape[1],
         values,
         float(torch.isnan(rewards).double().mean()),
         noise,
