@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bandits_torch.policies import IndexPolicy, Policy
     from bandits_torch.policy_files import load_policy, save_policy
     from bandits_torch.problems import Problem, make
+    from bandits_torch.problems.diagnosis import diagnose
 
 __all__ = [
     "ArmContext",
@@ -41,6 +42,7 @@ __all__ = [
     "ThompsonSampling",
     "UpperConfidenceBound",
     "__version__",
+    "diagnose",
     "load_policy",
     "make",
     "recipes",
@@ -59,6 +61,7 @@ _HOMES = {
     "policies": ("IndexPolicy", "Policy"),
     "policy_files": ("load_policy", "save_policy"),
     "problems": ("Problem", "make"),
+    "problems.diagnosis": ("diagnose",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

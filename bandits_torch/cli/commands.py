@@ -157,6 +157,16 @@ def race(
     play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
 
 
+@app.command(short_help="What a table of rewards holds.")
+@click.argument("data", type=FILE)
+def look(data: Path) -> None:
+    """Say what DATA holds (a row a step, a column an arm): values, gaps, noise, cycles, what could be gained."""
+    from bandits_torch.problems.diagnosis import diagnose
+    from bandits_torch.problems.tables import read_table
+
+    click.echo(str(diagnose(read_table(data))))
+
+
 @app.command("list", short_help="What there is, and its options.")
 @click.argument("name", required=False)
 def list_names(name: str | None) -> None:
