@@ -20,6 +20,7 @@ from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
+from bandits_torch.problems.logs import Log
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
 
@@ -95,7 +96,7 @@ class AskTell(Described):
         self._turn = Turn()
 
     @classmethod
-    def auto(cls, choices: Tensor | int | Domain, **told: Any) -> AskTell:
+    def auto(cls, choices: Tensor | int | Domain | None = None, **told: Any) -> AskTell:
         """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
 
         Rewards may be in any unit, at any level, and change in any way; see ``recipes.auto`` for what it copes with::
@@ -105,11 +106,15 @@ class AskTell(Described):
             live.tell(question.id, 5_430.0)
 
         Args:
-            choices: (N, d) features of the arms, their number N, or a ``Domain`` of points.
-            told: what is known after all, as keywords of ``recipes.auto``: a kernel, a noise variance, replicates.
+            choices: (N, d) features of the arms, their number N, or a ``Domain`` of points; None: the arms of a log.
+            told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
+        if choices is None:
+            log = told.get("log")
+            validation.instance("choices", log, Log, "given where no log is")
+            choices = cast(Log, log).num_arms
         return cls(recipes.auto(cast(Any, choices), **told))
 
     @property

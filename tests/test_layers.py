@@ -26,7 +26,7 @@ FLOORS = [
     {"loop"},
     {"recipes"},
     {"ask_tell"},
-    {"policy_files"},
+    {"policy_files", "off_policy"},
     {"experiments"},
     {"integrations"},
     {"cli"},
