@@ -113,6 +113,51 @@ def test_what_nothing_identifies_is_refused():
         value(few, one(0))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"arms": torch.tensor([0.0, 1.0])}, "arms must be integers"),
+        ({"arms": torch.tensor([-1, 1])}, "arms must be 0 to 1"),
+        ({"arm_names": ("a", "a")}, "arm_names must be two or more, all different"),
+        ({"times": torch.tensor([2.0, 1.0])}, "times must be in order of time"),
+        ({"rewards": torch.tensor([1.0, torch.nan])}, "rewards must be finite"),
+        ({"propensity": torch.tensor([0.5, 0.0])}, "propensity must be above 0"),
+        (
+            {"available": torch.tensor([[True, True], [True, False]])},
+            "available must be True for the arm pulled",
+        ),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused(wrong, said):
+    good = {
+        "times": torch.tensor([1.0, 2.0]),
+        "arms": torch.tensor([0, 1]),
+        "rewards": torch.tensor([1.0, 2.0]),
+    }
+    assert Log(**good).arm_names == ("0", "1")
+    with pytest.raises(ValueError, match=said):
+        Log(**good | wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"estimator": "dr"}, "estimator must be one of auto, replay for this log"),
+        ({"warm_up": 1.0}, "warm_up must be"),
+        ({"replays": 1}, "replays must be an integer >= 2"),
+        ({"seed": -1}, "seed must be"),
+        ({"window": 3}, "options must be none for a fixed policy"),
+        ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),
+        ({"policy": recipes.ucb1(4, replicates=2)}, "policy.replicates must be 1"),
+        ({"policy": recipes.ucb1(3)}, "policy.num_arms must be 4"),
+        ({"log": "my.csv"}, "log must be a Log"),
+    ],
+)
+def test_arguments_of_value_are_checked(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        value(**{"log": drawn(4)[0], "policy": one(0)} | wrong)
+
+
 def test_logs_are_read_sorted_with_their_lists(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text(
