@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bandits_torch.history import History
     from bandits_torch.loop import run
     from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
+    from bandits_torch.off_policy import Value, value
     from bandits_torch.policies import IndexPolicy, Policy
     from bandits_torch.policy_files import load_policy, save_policy
     from bandits_torch.problems import Problem, make
@@ -41,6 +42,7 @@ __all__ = [
     "Question",
     "ThompsonSampling",
     "UpperConfidenceBound",
+    "Value",
     "__version__",
     "diagnose",
     "load_policy",
@@ -48,6 +50,7 @@ __all__ = [
     "recipes",
     "run",
     "save_policy",
+    "value",
 ]
 # Where a name is found; what is not listed is a module itself.
 _HOMES = {
@@ -58,6 +61,7 @@ _HOMES = {
     "history": ("History",),
     "loop": ("run",),
     "models": ("ArmGP", "OnlineGP", "OnlineModel"),
+    "off_policy": ("Value", "value"),
     "policies": ("IndexPolicy", "Policy"),
     "policy_files": ("load_policy", "save_policy"),
     "problems": ("Problem", "make"),

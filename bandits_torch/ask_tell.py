@@ -22,6 +22,7 @@ from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
+from bandits_torch.problems.logs import Log
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
 
@@ -126,7 +127,7 @@ class AskTell(Described):
     @classmethod
     def auto(
         cls,
-        choices: Tensor | int | Domain | Sequence[str] | Mapping[str, Any],
+        choices: Tensor | int | Domain | Sequence[str] | Mapping[str, Any] | None = None,
         *,
         names: Sequence[str] | None = None,
         time_unit: str = "s",
@@ -146,13 +147,20 @@ class AskTell(Described):
         Args:
             choices: (N, d) features of the arms, their number N, their names, a ``Domain`` of points, or settings by
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
+                None: the arms of ``log=``, by their names.
             names: of arms that have features.
             time_unit: see above.
-            told: what is known after all, as keywords of ``recipes.auto``: a kernel, a noise variance, replicates.
+            told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
         settings = None
+        if choices is None:
+            validation.instance("choices", told.get("log"), Log, "given where no log is")
+            log = cast(Log, told["log"])
+            choices = log.num_arms
+            if names is None and log.arm_names != tuple(map(str, range(choices))):
+                names = log.arm_names
         if border.is_sequence_of_words(choices):
             validation.require(names is None, "names", names, "None where choices are names")
             names = cast(Sequence[str], choices)

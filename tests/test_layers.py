@@ -27,7 +27,7 @@ FLOORS = [
     {"recipes"},
     {"border", "testing"},
     {"ask_tell"},
-    {"policy_files"},
+    {"policy_files", "off_policy"},
     {"experiments"},
     {"integrations"},
     {"cli"},

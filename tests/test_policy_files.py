@@ -58,6 +58,7 @@ OTHERS = {
     "interval": 5,
     "learn_hyperparameters": {"every": 7},
     "least_reward": -0.5,
+    "log": "of past pulls: what is learned of them is state, tests/test_off_policy.py",
     "likelihood": "gaussian",
     "look_again": 3.0,
     "margin": 0.5,
@@ -199,6 +200,7 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
             ("auto", "history"),
+            ("auto", "log"),
             ("gp_ts", "grid_until"),
             ("safe_gp_ucb", "safe_points"),
         }  # not here
