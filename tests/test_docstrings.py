@@ -163,3 +163,13 @@ def test_the_checks_can_fail():
 
 def test_nothing_is_exempt_that_is_not_there():
     assert {name.rpartition(".")[2] for name in PUBLIC} >= set(NO_SOURCE.split())
+
+
+def test_every_first_paragraph_stands_alone_in_a_table():
+    """The reference's tables show it without the example that ``::`` announces."""
+    announce = [
+        name
+        for name, value in PUBLIC.items()
+        if (inspect.getdoc(value) or "").partition("\n\n")[0].endswith("::")
+    ]
+    assert not announce, f"first paragraphs that end with '::': {announce}"

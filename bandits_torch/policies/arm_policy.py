@@ -21,7 +21,9 @@ State = dict[
 @dataclass_transform(kw_only_default=True, eq_default=False)
 @dataclass(kw_only=True, eq=False, repr=False)
 class ArmPolicy(Policy):
-    """A policy over N arms that is its settings and one state. Four methods are all that its author writes::
+    """A policy over N arms that is its settings and one state.
+
+    Four methods are all that its author writes::
 
         init() -> state                                   before the first observation
         choice(state, time, available, streams) -> Choice of every replicate; changes nothing
