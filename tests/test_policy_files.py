@@ -499,3 +499,12 @@ def test_a_file_is_an_archive_of_named_arrays(tmp_path):
         (own,) = (buffer for path, buffer in held.items() if path.endswith(f".{name}"))
         assert np.array_equal(value, own.numpy())
     assert json.loads(named["header"].tobytes())["kind"] == "policy"
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_a_file_saved_before_the_first_reward_takes_a_policy_back_to_it(name, tmp_path):
+    save_policy(tmp_path / "file", built(name))
+    policy = built(name)
+    first = play(policy, 12)
+    load_policy(tmp_path / "file", policy)
+    assert play(policy, 12) == first
