@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
 from bandits_torch import AskTell, recipes, value
+from bandits_torch.cli.commands import app
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import Log, read_log
 from tests.reference import plain_off_policy as plain
@@ -189,3 +191,30 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
         recipes.auto(3, log=log)
     with pytest.raises(ValueError, match="choices must be given where no log is"):
         AskTell.auto()
+
+
+def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(tmp_path, monkeypatch):
+    def but_for_random(log, policy, **settings):
+        return value(log, one(0, of=3) if policy == "random" else policy, **settings)
+
+    path, (log, _) = tmp_path / "log.csv", drawn(6, skewed=True)
+    columns = zip(
+        log.times.tolist(), log.arms.tolist(), log.rewards.tolist(), log.propensity.tolist(), strict=True
+    )
+    lines = ["time,arm,reward,propensity", *(f"{t},arm {a},{r!r},{p!r}" for t, a, r, p in columns)]
+    path.write_text("\n".join(lines))
+    found = value(read_log(path), "discounted_ucb", replays=2, seed=1)
+    arguments = ["value", str(path), "--policies", "discounted_ucb,random", "--replays", "2", "--seed", "1"]
+    monkeypatch.setattr("bandits_torch.off_policy.value", but_for_random)
+    done = CliRunner().invoke(app, arguments, terminal_width=400, env={"COLUMNS": "400"})
+    assert done.exit_code == 0, done.output
+    said = f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g}), learned from {found.learned} of 320 rows, dr"
+    assert said in done.output
+    assert "not known: policy must have shape (4,)" in done.output
+    monkeypatch.undo()
+    assert f"{float(log.rewards.mean()):.4g}" in done.output
+    lines[1:] = [f"{t},{'ab'[t % 2]},{t % 7},1.0" for t in range(60)]
+    path.write_text("\n".join(lines))
+    none = CliRunner().invoke(app, ["value", str(path), "--policies", "random", "--replays", "2"])
+    assert none.exit_code == 2
+    assert "nothing tells what others would have paid" in none.output

@@ -19,6 +19,7 @@ from bandits_torch.cli.asked import (
     MOST_THREADS,
     asked_race,
     asked_sweep,
+    different_names,
     whole_number,
 )
 from bandits_torch.cli.catalogue import catalogue
@@ -165,6 +166,43 @@ def look(data: Path) -> None:
     from bandits_torch.problems.tables import read_table
 
     click.echo(str(diagnose(read_table(data))))
+
+
+@app.command(short_help="What policies would have earned, from a log.")
+@click.argument("log", type=FILE)
+@click.option(
+    "--policies",
+    default="auto",
+    help="The algorithms, names separated by commas; `bandits-torch list` names all.",
+)
+@number("--replays", 2, default=20, help="Of the log drawn again, for the interval of a policy that learns.")
+@number("--seed", 0, default=0, help="Of everything random.")
+def value(log: Path, policies: str, replays: int, seed: int) -> None:
+    """Say what policies would have earned a step in the time of LOG, and what was earned.
+
+    LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
+    the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are of 90 %. A policy is
+    valued as one that learns from the rows where it agrees with the log; live it learns from every row.
+    """
+    names = different_names("policy", policies, catalogue().policies)
+    from bandits_torch.off_policy import value as value_of
+    from bandits_torch.problems.logs import read_log
+
+    pulls = read_log(log)
+    rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
+    for name in names:
+        try:
+            found = value_of(pulls, name, replays=replays, seed=seed)
+        except ValueError as error:
+            refused.append(error)
+            rows.append((name, f"not known: {error}"))
+            continue
+        interval = f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
+        about = f"learned from {found.learned} of {found.rows} rows, {found.estimator}"
+        rows.append((name, f"{interval}, {about}; the log in these rows {found.logged:.4g}"))
+    if len(refused) == len(names):
+        raise refused[0]
+    _print_table(("policy", "reward a step"), rows)
 
 
 @app.command("list", short_help="What there is, and its options.")
