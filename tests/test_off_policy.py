@@ -179,6 +179,27 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
     assert read_log(path, arm="what").num_arms == 2
 
 
+def test_look_says_what_a_log_holds(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time,arm,reward,propensity,available\n1,a,1,0.5,a|b\n2,a,3,0.25,a|b|c\n3,b,2.5,1,b\n")
+    said = CliRunner().invoke(app, ["look", str(path)]).output.splitlines()
+    assert said[0].startswith("A log: 3 pulls of 3 arms, a reward each.")
+    assert said[1:-1] == [
+        "Propensities (the probabilities with which arms were drawn): 0.25 at least.",
+        "Arms available at a pull: 2 on average.",
+        "a: 2 pulls, mean reward 2 ± 1.",
+        "b: 1 pulls, mean reward 2.5.",
+        "c: 0 pulls.",
+    ]
+    path.write_text("time,arm,reward\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
+    assert CliRunner().invoke(app, ["look", str(path)]).output.startswith("A full table: 9 rows, 2 arms")
+    path.write_text("time,arm,reward\n1,a,no\n")
+    refused = CliRunner().invoke(app, ["look", str(path)])
+    assert refused.exit_code == 2
+    assert "as a table: long must be given" in refused.output
+    assert "as a log: row 1, column 'reward'" in refused.output
+
+
 def test_auto_learns_a_log_as_if_it_had_pulled():
     log, _ = drawn(5, 60)
     warm, plainly = recipes.auto(4, log=log), recipes.auto(4)

@@ -158,14 +158,29 @@ def race(
     play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
 
 
-@app.command(short_help="What a table of rewards holds.")
+@app.command(short_help="What a table or a log holds.")
 @click.argument("data", type=FILE)
 def look(data: Path) -> None:
-    """Say what DATA holds (a row a step, a column an arm): values, gaps, noise, cycles, what could be gained."""
+    """Say what DATA holds: a table of rewards (a row a step, a column an arm), or a log of pulls (a row a pull).
+
+    Of a table: values, gaps, noise, cycles, what could be gained. Of a log: pulls and mean reward of every arm.
+    """
     from bandits_torch.problems.diagnosis import diagnose
+    from bandits_torch.problems.logs import read_log
     from bandits_torch.problems.tables import read_table
 
-    click.echo(str(diagnose(read_table(data))))
+    try:
+        found = str(diagnose(read_table(data)))
+    except ValueError as no_table:
+        try:
+            log = read_log(data)
+            if len(log.arms) == log.num_arms * len(log.times.unique()):  # all arms at every time
+                found = str(diagnose(read_table(data, long=True)))
+            else:
+                found = f"{log}\n`bandits-torch value {data}` says what policies would have earned."
+        except ValueError as no_log:
+            raise ValueError(f"as a table: {no_table}; as a log: {no_log}") from None
+    click.echo(found)
 
 
 @app.command(short_help="What policies would have earned, from a log.")

@@ -88,6 +88,25 @@ class Log:
         """N."""
         return len(self.arm_names)
 
+    def __str__(self) -> str:
+        """What it holds, in sentences."""
+        known = "not known" if self.propensity is None else f"{float(self.propensity.min()):.3g} at least"
+        lines = [
+            f"A log: {len(self.arms)} pulls of {self.num_arms} arms, a reward each. What other arms would have paid is "
+            "not known. Means are given with their standard errors.",
+            f"Propensities (the probabilities with which arms were drawn): {known}.",
+        ]
+        if self.available is not None:
+            lines += [
+                f"Arms available at a pull: {float(self.available.sum(1).double().mean()):.3g} on average."
+            ]
+        for k, name in enumerate(self.arm_names):
+            paid = self.rewards[self.arms == k]
+            error = f" ± {float(paid.std()) / len(paid) ** 0.5:.2g}" if len(paid) > 1 else ""
+            mean = f", mean reward {float(paid.mean()):.4g}{error}" if len(paid) else ""
+            lines += [f"{name}: {len(paid)} pulls{mean}."]
+        return "\n".join(lines)
+
 
 def read_log(
     path: str | Path,
