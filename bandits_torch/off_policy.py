@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,7 +23,9 @@ _MEMORIES = np.array([[20.0], [100.0], [1e9]])  # pulls, of the model of rewards
 _PER_ARM = 10  # rows of a stretch that rows are drawn again from, for each arm
 
 
-class Value(NamedTuple):
+@validation.names_arguments
+@dataclass(frozen=True)
+class Value:
     """An estimate of the mean reward of a policy per step.
 
     Attributes:
