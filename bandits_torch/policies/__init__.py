@@ -26,6 +26,7 @@ from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
     PriorElimination,
+    SampledPriorPolicy,
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.point_averaging import PointAveraging
@@ -79,6 +80,7 @@ __all__ = [
     "RewardImprovementPolicy",
     "SafePointPolicy",
     "SafePolicy",
+    "SampledPriorPolicy",
     "SlidingWindow",
     "StaleObservations",
     "StandardisedPolicy",

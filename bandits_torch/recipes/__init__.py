@@ -80,9 +80,11 @@ from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
     a_gp_ucb,
     bayes_gp_ucb,
+    hp_gp_ts,
     known_prior_gp_ucb,
     lb_gp_ucb,
     mle_gp_ucb,
+    pe_gp_ts,
     pe_gp_ucb,
     regret_balancing,
 )
@@ -112,6 +114,7 @@ __all__ = [
     "gp_pi",
     "gp_ts",
     "gp_ucb",
+    "hp_gp_ts",
     "igp_ucb",
     "known_prior_gp_ucb",
     "lb_gp_ucb",
@@ -121,6 +124,7 @@ __all__ = [
     "opkb",
     "opnn",
     "options_of",
+    "pe_gp_ts",
     "pe_gp_ucb",
     "r_gp_ucb",
     "r_perp",
