@@ -405,6 +405,10 @@ SPECS: dict[str, Spec] = {
         },
         {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
     ),
+    "policies.DetectionAugmented": Spec(
+        {"policy": index_policy, "noise_scale": 0.1, "watched": None},
+        {"noise_scale": bad.positive, "watched": None},
+    ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
         {
@@ -613,6 +617,7 @@ SPECS: dict[str, Spec] = {
     "policies.BayesianPriorPolicy": _OF_PRIORS,
     "policies.LikeliestPriorPolicy": _OF_PRIORS,
     "policies.PriorElimination": _OF_PRIORS,
+    "policies.SampledPriorPolicy": Spec({"model": over_priors}),
     "policies.CalibratedOPKB": Spec(
         {"first": 0.5}, _WIDTH_OF_A_MODEL | {"growth": bad.above_one, "first": bad.positive}
     ),
