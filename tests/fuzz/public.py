@@ -822,6 +822,14 @@ SPECS: dict[str, Spec] = {
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
         for name in ("safe_gp_ucb", "safe_opt")
     },
+    "recipes.dal": Spec(
+        {"kernel": COVARIANCE, "noise_variance": 0.1},
+        {
+            "noise_scale": bad.positive_or_none,
+            "base": st.sampled_from([None, 3, "gp_ucbb", "exp3_s", "auto", []]),
+        }
+        | {"noise_variance": bad.positive_or_none},
+    ),
     "recipes.auto": Spec(
         {},
         {
