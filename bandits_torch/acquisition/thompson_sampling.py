@@ -15,6 +15,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.step_context import StepContext, at_arms, over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import width_now
+from bandits_torch.description import Described
 from bandits_torch.kernels import MarkovTimeKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
@@ -172,7 +173,7 @@ def _inputs_of_thompson_sampling(
     return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
 
 
-class PredictiveSampling:
+class PredictiveSampling(Described):
     """Predictive sampling for f that forgets: draws the mean of f that all rewards of the future would leave uncertain.
 
     Thompson sampling draws f(t) from its posterior, and so explores what will have changed before anything can be made
