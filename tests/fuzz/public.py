@@ -405,6 +405,10 @@ SPECS: dict[str, Spec] = {
         },
         {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
     ),
+    "policies.DetectionAugmented": Spec(
+        {"policy": index_policy, "noise_scale": 0.1, "watched": None},
+        {"noise_scale": bad.positive, "watched": None},
+    ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
         {
@@ -613,6 +617,7 @@ SPECS: dict[str, Spec] = {
     "policies.BayesianPriorPolicy": _OF_PRIORS,
     "policies.LikeliestPriorPolicy": _OF_PRIORS,
     "policies.PriorElimination": _OF_PRIORS,
+    "policies.SampledPriorPolicy": Spec({"model": over_priors}),
     "policies.CalibratedOPKB": Spec(
         {"first": 0.5}, _WIDTH_OF_A_MODEL | {"growth": bad.above_one, "first": bad.positive}
     ),
@@ -817,6 +822,14 @@ SPECS: dict[str, Spec] = {
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
         for name in ("safe_gp_ucb", "safe_opt")
     },
+    "recipes.dal": Spec(
+        {"kernel": COVARIANCE, "noise_variance": 0.1},
+        {
+            "noise_scale": bad.positive_or_none,
+            "base": st.sampled_from([None, 3, "gp_ucbb", "exp3_s", "auto", []]),
+        }
+        | {"noise_variance": bad.positive_or_none},
+    ),
     "recipes.auto": Spec(
         {},
         {
