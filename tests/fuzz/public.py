@@ -485,6 +485,7 @@ SPECS: dict[str, Spec] = {
             "data": None,
         },
     ),
+    "models.LeverageSampling": Spec({}, {"rise": bad.non_negative}),
     "models.learnable": Spec({}, {"kernel": bad.thing}),
     # kernels
     "kernels.ExponentialForgettingKernel": Spec({}, {"forgetting_rate": bad.share}),
@@ -729,6 +730,8 @@ SPECS: dict[str, Spec] = {
         _SIMULATED | {"horizon": T},
         _KERNEL_NAME | _QUIET | {"height_severity": None, "width_severity": None},
     ),
+    "problems.ContextualGPDraws": Spec({}, _QUIET),
+    "problems.SafeTVGPDraws": Spec({"outcome_noise_scale": 0.1}, _QUIET),
     "problems.Hills": Spec({"num_arms": 11}, {"excluded": None}),
     "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET_OR_NONE),
     "problems.Rosenbrock": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"dim": bad.integers(2), "function": None}),
@@ -961,9 +964,9 @@ def given_kind(name: str, argument: str) -> Any:
     return SPECS.get(name, Spec()).kinds.get(argument, KINDS.get(argument))
 
 
-def numeric_cases() -> list[tuple[str, str]]:
-    """(name, argument) of what must be one number."""
-    return [case for case in cases() if any(given_kind(*case) is kind for kind in bad.NUMERIC)]
+def numeric_cases() -> list[tuple[str, str, list[Any]]]:
+    """(name, argument, numbers at the ends of what it takes) of what must be one number."""
+    return [(*case, ends) for case in cases() for kind, ends in bad.NUMERIC if given_kind(*case) is kind]
 
 
 def cases() -> list[tuple[str, str]]:
