@@ -714,7 +714,11 @@ SPECS: dict[str, Spec] = {
     },
     **{
         f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
-        for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
+        for room, names in {
+            "recipes": ("glr_kl_ucb", "exp3_s"),
+            "policies.classical": ("GLRKLUCB", "EXP3S"),
+        }.items()
+        for name in names
     },
     "policies.RandomPolicy": Spec({"choices": N}, {"choices": bad.count}),
     # problems
@@ -814,7 +818,7 @@ SPECS: dict[str, Spec] = {
             {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
         )
         for name in recipes.RECIPES
-        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb")
+        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb", "exp3_s")
     },
     **{
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
