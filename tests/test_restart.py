@@ -9,11 +9,17 @@ from bandits_torch import recipes
 from bandits_torch.policies import Observation
 from tests.reference import all_recipes
 
-S, BEFORE, AFTER = 3, 14, 8
+S, BEFORE, AFTER = 3, 14, 10
 SOME = torch.tensor([True, False, True])
-# What it has learned of units and of the pace of time is of all replicates: tests/policies/test_averaging.py.
-LEARNS_TOGETHER = {"auto"}
-DRAWS_FOR_ALL = {"r_perp"}  # its orders of all replicates, anew
+# What is of all replicates together: what auto has learned of units and the pace of time (see
+# tests/policies/test_averaging.py), and when R-PERP draws its orders.
+TOGETHER = {"auto", "r_perp"}
+NOT_COMPARED = {
+    "streams",
+    "choices",
+    "model",
+    "since",
+}  # what models believe is in the choices; since is a place
 
 
 def play(policy, first, steps):
@@ -40,12 +46,31 @@ def with_streams(state, other):
     return state
 
 
+def unlike(one, other, those, place="state"):
+    """Places at which what a state holds of these replicates is not the same."""
+    if isinstance(one, Mapping):
+        return [
+            found
+            for key in one.keys() & other.keys() - NOT_COMPARED
+            for found in unlike(one[key], other[key], those, f"{place}[{key!r}]")
+        ]
+    if isinstance(one, list) and len(one) == len(other) == S:
+        pairs = [(one[k], other[k]) for k in range(S) if those[k] and not isinstance(one[k], Mapping)]
+        return [place] if any(str(a) != str(b) for a, b in pairs) else []
+    if isinstance(one, torch.Tensor) and one.shape[:1] == (S,):
+        other = torch.as_tensor(other)  # a clock of all replicates is a number
+        if other.dim() in (0, one.dim()) and other.shape[1:] in (one.shape[1:], ()):
+            same = torch.allclose(one[those], other.expand_as(one)[those], equal_nan=True)
+            return [] if same else [place]
+    return []
+
+
 @pytest.mark.parametrize("where", [SOME, None], ids=["some replicates", "all"])
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_every_recipe_begins_anew_where_it_is_told_to(name, where):
-    if where is not None and name in LEARNS_TOGETHER:
+    if where is not None and name in TOGETHER:
         return
-    policy, undisturbed, fresh = (all_recipes.build(name, S, BEFORE + AFTER)[0] for _ in range(3))
+    policy, undisturbed, fresh = (all_recipes.build(name, S, BEFORE + AFTER, num_arms=5)[0] for _ in range(3))
     play(policy, 0, BEFORE)
     play(undisturbed, 0, BEFORE)
     fresh.load_state_dict(
@@ -55,11 +80,9 @@ def test_every_recipe_begins_anew_where_it_is_told_to(name, where):
     fresh.reset(where)  # it may draw
     ours, new, old = (play(one, BEFORE, AFTER) for one in (policy, fresh, undisturbed))
     begun = torch.ones(S, dtype=torch.bool) if where is None else where
-    same = [(ours, new, begun)]
-    if name not in DRAWS_FOR_ALL:
-        same.append((ours, old, ~begun))
-    for arms, expected, those in same:
-        assert torch.equal(arms[:, those], expected[:, those])
+    for one, arms, those in ((fresh, new, begun), (undisturbed, old, ~begun)):
+        assert torch.equal(ours[:, those], arms[:, those])
+        assert unlike(policy.state_dict(), one.state_dict(), those) == []
     for note in policy.trace():
         value, anew, on = (
             torch.as_tensor(one.trace()[note]).expand(S) for one in (policy, fresh, undisturbed)
