@@ -558,7 +558,11 @@ SPECS: dict[str, Spec] = {
     ),
     "acquisition.OptimisticOverPriors": Spec(
         {"surviving": torch.ones(2) > 0},
-        {"surviving": st.sampled_from(["all", torch.ones(3) > 0, torch.ones(2), [True, True]])},
+        {
+            "surviving": st.sampled_from(
+                ["all", torch.ones(3) > 0, torch.zeros(2) > 0, torch.ones(2), [True, True]]
+            )
+        },
     ),
     "acquisition.PathwisePointDraw": Spec(
         {"model": over_points, "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
