@@ -46,7 +46,7 @@ class Roster:
         return len(self.retired)
 
     def numbers(self, name: str, arms: Any) -> list[int]:
-        """The numbers of arms that are here, given by name or number. ValueError for others, twice the same and none."""
+        """The numbers of arms that are here, by name or number. ValueError for others, twice the same and none."""
         listed = list(arms) if isinstance(arms, Sequence) and not isinstance(arms, str) else None
         found = [] if listed is None else [self._number(one) for one in listed]
         right = bool(found) and None not in found and len(set(found)) == len(found)

@@ -145,7 +145,8 @@ def test_no_settled_arm_that_is_available_goes_unexamined_for_longer_than_promis
             due = looks.settled(live.policy.sharing.weights) & (looks.unseen > 2 * looks.tau(t))
             waits = torch.where(due & mask, waits + 1, 0.0)
             longest = max(longest, float(looks.unseen[:, mask].max()))
-            assert waits.max() <= 8 + at_once + late  # eight can be due at once, and what is asked was chosen before
+            # Eight can be due at once, and what is open was chosen before.
+            assert waits.max() <= 8 + at_once + late
     assert longest > looks.tau(0)  # so there was something to keep
 
 

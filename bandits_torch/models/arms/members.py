@@ -410,7 +410,7 @@ class RecursiveMembers(MembersOverArms):
         for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
             E[group] = _solved(K, new.mT).mT.to(E)
         each = E[self.kernel]  # (P, m, n)
-        self.frame, self.now, self._turn, self._ahead = small.frame.clone(), small.now, small.turn, None
+        self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
         self.mean[..., :n] = small.mean
         self.mean[..., n:] = torch.einsum("pmn,zpsn->zpsm", each, small.mean)
         self.pending[..., :n] = small.pending
@@ -426,11 +426,6 @@ class RecursiveMembers(MembersOverArms):
             held = rows[:, :, i, n:, j, n:].diagonal(dim1=-2, dim2=-1)
             waiting = (self.pending[..., i, n:] * self.pending[..., j, n:]).sum(2)
             self.reduction[:, :, k, n:] = (held + waiting).transpose(0, 1)
-
-    @property
-    def turn(self) -> int:
-        """The row of ``pending`` that is written next."""
-        return self._turn
 
     # -- covariances of full rank ----------------------------------------------------------------------
 
