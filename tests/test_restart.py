@@ -1,5 +1,6 @@
 """A policy that begins anew, in all replicates or in some, is a new one there and goes on elsewhere: every recipe."""
 
+import math
 from collections.abc import Mapping
 
 import pytest
@@ -23,12 +24,12 @@ NOT_COMPARED = {
 
 
 def play(policy, first, steps):
-    """The choices of ``steps`` steps, whose rewards depend on step, arm and replicate."""
-    chosen = []
+    """The choices of ``steps`` steps; the best arm is each replicate's, and the worst in steps from 0 on."""
+    chosen, sign = [], 1 if first else -1
     for step in range(first, first + steps):
-        arm = (choice := policy.choose(float(step + 1))).arm
-        place = arm.double() / 3 if arm.dim() == 1 else arm.sum(-1)
-        reward = torch.sin(1.7 * step + place + torch.arange(S))
+        choice = policy.choose(float(step + 1))
+        arm = choice.arm
+        reward = sign * torch.cos(2.3 * arm.double() + torch.arange(S)) + 0.1 * math.sin(step)
         policy.learn(Observation(float(step + 1), arm, reward, choice.why))
         chosen.append(arm)
     return torch.stack(chosen)
@@ -57,6 +58,8 @@ def unlike(one, other, those, place="state"):
     if isinstance(one, list) and len(one) == len(other) == S:
         pairs = [(one[k], other[k]) for k in range(S) if those[k] and not isinstance(one[k], Mapping)]
         return [place] if any(str(a) != str(b) for a, b in pairs) else []
+    if isinstance(one, int) and "clock" in place:
+        return [place] if one != other and bool(those.any()) else []
     if isinstance(one, torch.Tensor) and one.shape[:1] == (S,):
         other = torch.as_tensor(other)  # a clock of all replicates is a number
         if other.dim() in (0, one.dim()) and other.shape[1:] in (one.shape[1:], ()):
