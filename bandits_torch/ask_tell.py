@@ -438,9 +438,9 @@ class AskTell(Described):
 
         Args:
             arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
-            features: (n, d), a row for each, where the policy was built with features.
+            features: (n, d), a row for each new arm, where the policy was built with features.
             covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
-            prior_mean: (n,), where it was built with a prior mean for each arm.
+            prior_mean: (n,) of the new arms, where it was built with one for each arm.
 
         Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
 

@@ -1,8 +1,9 @@
 """``python -m tests.reference.service_kills``: the service of docs/service.md under real clients, killed at random.
 
 Clients ask and tell over HTTP and try again until they have an answer; a tenth of the rewards they tell twice, by
-intention. Another adds and retires arms meanwhile.  Afterwards every question must have one owner, and the policy must have learned every reward told once, with
-the arm that its client was given. The page's policy keeps no rewards, so one that does stands in for it.
+intention. Another adds and retires arms meanwhile. Afterwards every question must have one owner, and the policy must
+have learned every reward told once, with the arm that its client was given; no arm was asked while it was retired. The
+page's policy keeps no rewards, so one that does stands in for it.
 """
 
 from __future__ import annotations
