@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.policies.policy import Origin, Policy
+from bandits_torch.state import copied, differing
 
 _NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
 
@@ -137,31 +137,24 @@ class Roster:
 
     # -- a policy over these arms ----------------------------------------------------------------------
 
-    def policy(self, origin: Origin | None, before: Policy) -> Policy:
-        """A policy over all arms that has learned what ``before`` has, and is otherwise made as that of the first was.
+    def policy(self, origin: Origin | None) -> Policy:
+        """A policy over all arms that has learned nothing, made as that of the first arms was.
 
-        Raises ValueError for one that cannot take up more arms and says why, and for what must be told and is not, or
-        does not fit.
+        Raises ValueError for one that no recipe made, and for what must be told and is not, or does not fit.
         """
-        name = type(before).__name__
-        validation.require(
-            origin is not None, "policy", name, "made by a recipe, whose settings are not another file's"
-        )
+        expected = "made by a recipe, whose settings are not those of a file"
+        validation.require(origin is not None, "policy", "one put together otherwise", expected)
         assert origin is not None
         options = {**origin.options}
-        options.pop("log", None)  # it is learned already
+        options.pop("log", None)  # what it tells is a state
+        if self.num_arms == self.first:
+            return origin.recipe(origin.setup, **options)
         told = options.get("history")
         expected = "None: of arms that come later it says nothing; tell a kernel or a covariance"
         validation.require(told is None, "history", told, expected)
         if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
             options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
-        setup = replace(origin.setup, **self._setup(origin.setup))
-        made = origin.recipe(setup, **options)
-        try:
-            made.grow_from(before)
-        except (RuntimeError, KeyError) as error:
-            raise ValueError(f"policy must be one that can take up more arms, got {name}: {error}") from error
-        return made
+        return origin.recipe(replace(origin.setup, **self._setup(origin.setup)), **options)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
         """The fields of a setup of the first arms that are others for all."""
@@ -216,34 +209,36 @@ class Roster:
         own = {name: getattr(self, name) for name in _NAMES}
         return own | {"names": None if self.names is None else list(self.names)}
 
-    def joined(self, state: Mapping[str, Any] | None) -> Roster:
-        """The arms of the system that gave ``state``: of one that began with these arms, or with the first of them.
-
-        ValueError for another's.
-        """
+    def in_state(self, state: Mapping[str, Any] | None) -> Roster:
+        """The arms of the system that gave ``state``, which began with these first ones, or some of them. ValueError
+        for another."""
         if state is None:  # of a version in which arms neither came nor went
             return self
         validation.require(set(state) == set(_NAMES), "state['arms']", sorted(state), f"with {_NAMES}")
-        first, retired = validation.natural("state['arms']['first']", state["first"]), state["retired"]
+        first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
         mask = isinstance(retired, Tensor) and retired.dim() == 1 and retired.dtype == torch.bool
-        fits = mask and first <= self.first <= len(retired) and self.num_arms <= len(retired)
-        expected = f"of {self.num_arms} arms or more, {self.first} of them at first"
-        validation.require(fits, "state['arms']", state, expected)
-        names = state["names"]
+        fits = mask and first <= self.first <= len(retired)
+        validation.require(fits, "state['arms']", state, f"of {self.first} arms or more, so many at first")
         if names is not None:
             names = border.checked_names(names, len(retired))
-        same = (names is None) == (self.names is None)
-        same = same and (names is None or names[: self.num_arms] == self.names)
-        validation.require(same, "names", self.names, f"the first of {names}")
-        skipped = self.first - first  # arms that came later there are here from the start
-        told: dict[str, Any] = {}
-        for name, dim in (("features", -2), ("prior_mean", -1)):
-            value = state[name]
+        own = None if self.names is None else self.names[: self.first]
+        same = (None if names is None else names[: self.first]) == own
+        validation.require(same, "names", own, f"the first of {names}")
+        if len(retired) == self.first:
+            return Roster(self.first, retired.clone(), names)
+        told = {"covariance": state["covariance"]}
+        for name, dim in (("features", -2), ("prior_mean", -1)):  # some of these may be here from the start
+            value, here = state[name], self.first - first
             if value is not None:
-                validation.finite_tensor(f"state['arms'][{name!r}]", value)
-                value = value.narrow(dim, skipped, len(retired) - self.first)
-                value = value.clone() if len(retired) > self.first else None
+                fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > here
+                validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms that came later")
+                value = value.narrow(dim, here, value.shape[dim] - here).clone()
             told[name] = value
-        covariance = state["covariance"]
-        told["covariance"] = copy.deepcopy(covariance) if len(retired) > self.first else None
         return Roster(self.first, retired.clone(), names, **told)
+
+    def is_over(self, other: Roster) -> bool:
+        """Whether the arms are the same, of which the same was told; others may be retired."""
+        one, two = (
+            copied({**roster.state_dict(), "retired": len(roster.retired)}) for roster in (self, other)
+        )
+        return not differing(one, two)

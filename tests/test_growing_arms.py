@@ -549,3 +549,40 @@ def test_taking_up_an_arm_costs_what_building_anew_does():
         live.add_arms(1, features=arms[60:])
         seconds["add"].append(process_time() - start)
     assert min(seconds["add"]) < 4 * min(seconds["build"])
+
+
+def test_who_has_taken_up_arms_in_vain_takes_the_file_of_another_process(tmp_path):
+    path = tmp_path / "live.state"
+    one, other = AskTell.auto(X[:6]), AskTell.auto(X[:6])
+    save_policy(path, one)
+    load_policy(path, other)
+    other.add_arms(1, features=X[6:7])
+    save_policy(path, other)
+    one.add_arms(3, features=X[6:])
+    with pytest.raises(ValueError, match="loaded or saved an earlier one"):
+        save_policy(path, one)
+    load_policy(path, one)
+    assert one.num_arms == 7
+    assert not differing(one.state_dict(), other.state_dict())
+    twin = AskTell.auto(X[:6])
+    twin.add_arms(1, features=X[8:])  # as many, but another
+    load_policy(path, twin)
+    assert torch.equal(twin.policy.model.arms, X[:7])
+    twin.add_arms(1, features=X[8:])
+    save_policy(path, twin)
+    load_policy(path, one)
+    assert torch.equal(one.policy.model.arms, torch.cat([X[:7], X[8:]]))
+
+
+@pytest.mark.parametrize(("beyond", "tolerance"), [(0.0, 1e-9), (0.5, 1e-6)])
+def test_what_auto_knows_of_new_arms_among_many_is_exact_among_them_and_near_it_beyond(beyond, tolerance):
+    generator = torch.Generator().manual_seed(4)
+    arms = torch.rand(150, 1, generator=generator, dtype=torch.float64)
+    arms[140:] += beyond
+    small, twin, grown = (recipes.auto(Setup(one, grown_from=140)) for one in (arms[:140], arms, arms))
+    for step in range(60):
+        arm = torch.randint(140, (1,), generator=generator)
+        for one in (small, twin):
+            one.learn(Observation(float(step), arm, torch.sin(9 * arms[arm, 0])))
+    grown.grow_from(small)
+    torch.testing.assert_close(grown.marginals(61.0), twin.marginals(61.0), rtol=0, atol=tolerance)
