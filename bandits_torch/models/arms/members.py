@@ -130,6 +130,7 @@ class RecursiveMembers(MembersOverArms):
         reduction: (S, P, s (s + 1) / 2, N), the diagonals of R + W^T W, block by block.
         rows: (P, S, s n, s n), R; n = N numbers, or r of low rank. Members first: those that fold lie together.
         pending: (P, S, 24, s, n), W.
+        turn: which row of it is written next.
 
     Source: the recursion of ``CovarianceForm`` and, for s > 1, of the Kalman filter over fixed places (Sarkka, Solin &
     Hartikainen 2013, section 4). G is ours. ``ArmGP`` of the same priors agrees with it (tests).
@@ -198,7 +199,7 @@ class RecursiveMembers(MembersOverArms):
         self.register_buffer("rows", new(P, S, s * size, s * size))
         self.register_buffer("pending", new(P, S, PENDING, s, size))
         self.now: float | None = None
-        self._turn = 0  # the row of ``pending`` that is written next
+        self.turn = 0
         self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
         # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
         # then marks, and the member's R is emptied when it folds.
@@ -301,8 +302,8 @@ class RecursiveMembers(MembersOverArms):
         ``where``, that broadcasts to (S, P), in the members that have True there."""
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
-        self.learn_now(arm, reward, self.at(arm), self._turn, where)
-        self._turn = (self._turn + 1) % PENDING
+        self.learn_now(arm, reward, self.at(arm), self.turn, where)
+        self.turn = (self.turn + 1) % PENDING
 
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
@@ -382,7 +383,7 @@ class RecursiveMembers(MembersOverArms):
             for tensor in (self.mean, self.reduction, self.rows, self.pending):
                 tensor.zero_()
             self.frame = torch.eye(self.states).to(self.frame).expand_as(self.frame).clone()
-            self.now, self._turn = None, 0
+            self.now, self.turn = None, 0
             return
         if self.counting is not None:
             self.mean.masked_fill_(where[..., None, None], 0.0)
@@ -409,7 +410,7 @@ class RecursiveMembers(MembersOverArms):
         for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
             E[group] = _solved(K, new.mT).mT.to(E)
         each = E[self.kernel]  # (P, m, n)
-        self.frame, self.now, self._turn, self._ahead = small.frame.clone(), small.now, small.turn, None
+        self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
         self.mean[..., :n] = small.mean
         self.mean[..., n:] = torch.einsum("pmn,zpsn->zpsm", each, small.mean)
         self.pending[..., :n] = small.pending
@@ -425,11 +426,6 @@ class RecursiveMembers(MembersOverArms):
             held = rows[:, :, i, n:, j, n:].diagonal(dim1=-2, dim2=-1)
             waiting = (self.pending[..., i, n:] * self.pending[..., j, n:]).sum(2)
             self.reduction[:, :, k, n:] = (held + waiting).transpose(0, 1)
-
-    @property
-    def turn(self) -> int:
-        """The row of ``pending`` that is written next."""
-        return self._turn
 
     # -- covariances of full rank ----------------------------------------------------------------------
 
@@ -486,11 +482,11 @@ class RecursiveMembers(MembersOverArms):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Clock, and which row of ``pending`` is next."""
-        return {"now": self.now, "turn": self._turn}
+        return {"now": self.now, "turn": self.turn}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self.now, self._turn, self._ahead = state["now"], state["turn"], None
+        self.now, self.turn, self._ahead = state["now"], state["turn"], None
 
 
 class ArmMembers(RecursiveMembers):
