@@ -590,6 +590,7 @@ SPECS: dict[str, Spec] = {
         {"probabilities": lambda: uniform(2, N)},
         {"probabilities": bad.spoiled(torch.full((2, N), 1 / N), torch.rand(3))},
     ),
+    "acquisition.PredictiveSampling": Spec({}, {"interval": bad.positive}),
     "acquisition.ThompsonSampling": Spec(
         {"width": 1.0, "choices": None},
         _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time", "root"]),
@@ -823,6 +824,7 @@ SPECS: dict[str, Spec] = {
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
         for name in ("safe_gp_ucb", "safe_opt")
     },
+    "recipes.predictive_sampling": Spec({}, {"interval": bad.positive}),
     "recipes.dal": Spec(
         {"kernel": COVARIANCE, "noise_variance": 0.1},
         {
