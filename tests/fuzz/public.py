@@ -490,6 +490,7 @@ SPECS: dict[str, Spec] = {
             "data": None,
         },
     ),
+    "models.LeverageSampling": Spec({}, {"rise": bad.non_negative}),
     "models.learnable": Spec({}, {"kernel": bad.thing}),
     # kernels
     "kernels.ExponentialForgettingKernel": Spec({}, {"forgetting_rate": bad.share}),
@@ -562,7 +563,11 @@ SPECS: dict[str, Spec] = {
     ),
     "acquisition.OptimisticOverPriors": Spec(
         {"surviving": torch.ones(2) > 0},
-        {"surviving": st.sampled_from(["all", torch.ones(3) > 0, torch.ones(2), [True, True]])},
+        {
+            "surviving": st.sampled_from(
+                ["all", torch.ones(3) > 0, torch.zeros(2) > 0, torch.ones(2), [True, True]]
+            )
+        },
     ),
     "acquisition.PathwisePointDraw": Spec(
         {"model": over_points, "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
@@ -720,7 +725,11 @@ SPECS: dict[str, Spec] = {
     },
     **{
         f"{room}.{name}": Spec({}, {"exploration": _SHARE_OR_NONE})
-        for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
+        for room, names in {
+            "recipes": ("glr_kl_ucb", "exp3_s"),
+            "policies.classical": ("GLRKLUCB", "EXP3S"),
+        }.items()
+        for name in names
     },
     "policies.RandomPolicy": Spec({"choices": N}, {"choices": bad.count}),
     # problems
@@ -736,6 +745,8 @@ SPECS: dict[str, Spec] = {
         _SIMULATED | {"horizon": T},
         _KERNEL_NAME | _QUIET | {"height_severity": None, "width_severity": None},
     ),
+    "problems.ContextualGPDraws": Spec({}, _QUIET),
+    "problems.SafeTVGPDraws": Spec({"outcome_noise_scale": 0.1}, _QUIET),
     "problems.Hills": Spec({"num_arms": 11}, {"excluded": None}),
     "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET_OR_NONE),
     "problems.Rosenbrock": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"dim": bad.integers(2), "function": None}),
@@ -818,7 +829,7 @@ SPECS: dict[str, Spec] = {
             {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
         )
         for name in recipes.RECIPES
-        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb")
+        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb", "exp3_s")
     },
     **{
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
@@ -977,9 +988,9 @@ def given_kind(name: str, argument: str) -> Any:
     return SPECS.get(name, Spec()).kinds.get(argument, KINDS.get(argument))
 
 
-def numeric_cases() -> list[tuple[str, str]]:
-    """(name, argument) of what must be one number."""
-    return [case for case in cases() if any(given_kind(*case) is kind for kind in bad.NUMERIC)]
+def numeric_cases() -> list[tuple[str, str, list[Any]]]:
+    """(name, argument, numbers at the ends of what it takes) of what must be one number."""
+    return [(*case, ends) for case in cases() for kind, ends in bad.NUMERIC if given_kind(*case) is kind]
 
 
 def cases() -> list[tuple[str, str]]:
