@@ -49,6 +49,8 @@ class CyclicMembers(RecursiveMembers):
     Source: cycles as states that turn (Solin & Sarkka 2014, section 3), here in coordinates that turn with them.
     """
 
+    has_cycles = True
+
     def __init__(
         self,
         arms: Tensor | int,

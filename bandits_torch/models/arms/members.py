@@ -28,6 +28,7 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
     """
 
     can_condition_mean = True  # which ``ArmModel`` cannot
+    has_cycles = False  # whether the second number of a time matters
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)

@@ -26,11 +26,12 @@ class StackedMembers(MembersOverArms):
         validation.instance("parts", parts, (list, tuple), "a list of models")
         validation.require(len(parts) > 0, "parts", parts, "at least one")
         for part in parts:
-            validation.instance("parts", part, RecursiveMembers, "ArmMembers or SmoothMembers")
+            validation.instance("parts", part, RecursiveMembers, "ArmMembers, SmoothMembers or CyclicMembers")
             fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
             validation.require(fits, "parts", part, "models over the same arms, of the same replicates")
         self.stacked = torch.nn.ModuleList(parts)
         self.replicates = parts[0].replicates
+        self.has_cycles = any(part.has_cycles for part in parts)
         self._sizes = [len(part.forgetting_rate) for part in parts]
         noises = [part.noise_variance.expand(part.batch_shape) for part in parts]
         self.register_buffer("noise_variance", torch.cat(noises, -1), persistent=False)
