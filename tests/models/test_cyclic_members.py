@@ -11,8 +11,7 @@ from tests.reference.dense_cycles import DenseMember
 
 N, S = 6, 2
 KERNELS = torch.stack([smooth(N, 0.3), 2 * torch.eye(N).double()])
-NOISES, RATES, SHARES, CYCLE_RATES = (0.05, 1.0), (0.0, 0.1), (0.0, 0.6), (0.0, 0.01)
-GRID = [*product(range(2), NOISES, RATES, SHARES, CYCLE_RATES)]
+GRID = [*product((0, 1), (0.05,), (0.0, 0.1), (0.0, 0.6), (0.01,)), (0, 1.0, 0.1, 0.6, 0.0)]
 PERIODS, HARMONICS = (7.0, 31.5), (2, 1)
 WAVES = ((7.0, 1, 1.0), (7.0, 2, 0.25), (31.5, 1, 1.0))
 MEAN = torch.linspace(-1, 1, N).double()
@@ -91,8 +90,8 @@ def test_members_are_the_exact_posteriors_at_irregular_times(longest, share):
     for k, (time, arm, reward) in enumerate(steps(60, longest=longest)):
         model.observe_arms(arm.unsqueeze(-1), reward, time)
         observe(twins, time, arm, reward)
-        if k in (0, 23, 59):
-            for later in (0.0, 0.7, 25.0):
+        if k in (0, 59):
+            for later in (0.0, 25.0):
                 assert_agree(twins, model, (time[0] + later, time[1] + 2 * later))
 
 
@@ -139,7 +138,7 @@ def test_a_mean_is_set_anew_from_weights_on_what_was_observed():
         observe(twins, time, arms[:, k], rewards[..., k])
     between = model.prior_between(arms, times)
     for (s, p), twin in twins.items():
-        own = twin.K[arms[s]][:, arms[s]] * twin.between(times, times)
+        own = twin.covariance[arms[s]][:, arms[s]] * twin.between(times, times)
         torch.testing.assert_close(between[s, p], own, rtol=0, atol=1e-12)
     means = torch.stack([model.prior_at(arms[:, k], time)[0] for k, time in enumerate(times)], -1)
     seen = rewards - means
@@ -150,11 +149,11 @@ def test_a_mean_is_set_anew_from_weights_on_what_was_observed():
     assert_agree({key: twin for key, twin in twins.items() if where[key]}, model, (10.0, 30.0))
 
 
-def test_three_thousand_steps_leave_no_error_behind_and_none_without_a_cycle():
+def test_a_thousand_steps_leave_no_error_behind_and_none_without_a_cycle():
     kernel, noise, rate, *_ = of_grid()
     plain = ArmMembers(N, KERNELS, kernel, noise, rate, prior_mean=MEAN, replicates=S)
     cyclic, pure = members(profile=0.0), members(share=0.0, profile=0.0)
-    for time, arm, reward in steps(3000, seed=4):
+    for time, arm, reward in steps(1000, seed=4):
         for model in (plain, cyclic, pure):
             model.observe_arms(arm.unsqueeze(-1), reward, time)
     none = of_grid()[3] == 0

@@ -77,15 +77,15 @@ class DenseMember:
     """One member with cycles: a prior mean with a cycle, and a covariance that fades by one clock and turns by another.
 
     Args:
-        K: (N, N).
+        covariance: K, (N, N).
         noise_variance, rate, share, cycle_rate: numbers.
-        mean: (N,).
+        level: (N,), the prior mean but for its cycle.
         waves: a period, a harmonic, its share of the cycle's variance, and the prior mean's a and b, (N,) each.
     """
 
-    def __init__(self, K, noise_variance, rate, share, cycle_rate, mean, waves) -> None:
-        self.K, self.noise_variance, self.rate, self.share = K, float(noise_variance), rate, share
-        self.cycle_rate, self.mean, self.waves = cycle_rate, mean, waves
+    def __init__(self, covariance, noise_variance, rate, share, cycle_rate, level, waves) -> None:
+        self.covariance, self.noise_variance = covariance, float(noise_variance)
+        self.rate, self.share, self.cycle_rate, self.level, self.waves = rate, share, cycle_rate, level, waves
         self.held: list[tuple[int, float, tuple[float, float]]] = []
 
     def observe(self, arm: int, reward: float, time: tuple[float, float]) -> None:
@@ -97,26 +97,36 @@ class DenseMember:
         wave = sum(q * math.cos(2 * math.pi * h * turn / period) for period, h, q, _, _ in self.waves)
         return (1 - self.share) * level + self.share * cycle * wave
 
+    @property
+    def mean(self) -> Tensor:
+        return self.mean_at(0.0)
+
     def mean_at(self, u: float) -> Tensor:
         angles = [2 * math.pi * h * u / period for period, h, *_ in self.waves]
-        told = [(a, b) for *_, a, b in self.waves]
-        return self.mean + sum(
-            a * math.cos(x) + b * math.sin(x) for (a, b), x in zip(told, angles, strict=True)
-        )
+        told = zip([wave[3:] for wave in self.waves], angles, strict=True)
+        return self.level + sum(a * math.cos(x) + b * math.sin(x) for (a, b), x in told)
 
     def between(self, times: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> Tensor:
         return torch.tensor([[self.over_time(s, t) for t in others] for s in times], dtype=torch.float64)
 
     def joint(self, time: tuple[float, float]) -> tuple[Tensor, Tensor]:
-        """Mean (N,) and covariance (N, N) at a time: Rasmussen & Williams 2006, equations 2.25 and 2.26."""
-        if not self.held:
-            return self.mean_at(time[1]), self.K
-        arms, rewards, times = (list(part) for part in zip(*self.held, strict=True))
-        A = self.K[arms][:, arms] * self.between(times, times)
+        """Mean (N,) and covariance (N, N) at a time."""
+        return self.given(*([row[i] for row in self.held] for i in range(3)), time)
+
+    def fit(self, arms, rewards, times, now):
+        """As ``DensePrior`` has it, without the likelihood."""
+        mean, covariance = self.given(arms, rewards, times, now)
+        return mean, covariance.diagonal(), None
+
+    def given(self, arms, rewards, times, now) -> tuple[Tensor, Tensor]:
+        """Rewards of arms at times: Rasmussen & Williams 2006, equations 2.25 and 2.26."""
+        K, mean = self.covariance, self.mean_at(now[1])
+        if not arms:
+            return mean, K
+        A = K[arms][:, arms] * self.between(times, times)
         A = A + self.noise_variance * torch.eye(len(arms), dtype=torch.float64)
-        cross = self.K[arms] * self.between(times, [time])
+        cross = K[arms] * self.between(times, [now])
         seen = [y - float(self.mean_at(t[1])[i]) for i, y, t in zip(arms, rewards, times, strict=True)]
         residual = torch.tensor(seen, dtype=torch.float64)
         solved = torch.linalg.solve(A, torch.cat([residual.unsqueeze(-1), cross], -1))
-        mean = self.mean_at(time[1]) + cross.T @ solved[:, 0]
-        return mean, self.K - cross.T @ solved[:, 1:]
+        return mean + cross.T @ solved[:, 0], K - cross.T @ solved[:, 1:]
