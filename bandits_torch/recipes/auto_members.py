@@ -105,8 +105,8 @@ def with_cycles(
 ) -> list[Family]:
     """These families beside ones with cycles.
 
-    ``residuals``: (N, N), the covariance about the cycles that are told; None: only their periods are, and members learn
-    them, with the covariance told or, where none is, those of few members that know nothing.
+    ``residuals``: (N, N), the covariance about the cycles that are told; None: only their periods are, and members
+    learn them, with the covariance told or, where none is, those of few members that know nothing.
     """
     kept = [replace(one, weight=(1 - _CYCLIC) * one.weight) for one in groups]
     if residuals is not None:
@@ -116,7 +116,8 @@ def with_cycles(
         plain = [one for one in groups if not one.smooth and not any(one.strengths)]
         told = [one for one in groups if any(one.strengths)][: len(_PARTS)]
         some = [replace(one, rates=_FEW_RATES) for one in told] or [
-            replace(one, noises=one.noises[::2], rates=_FEW_RATES, strengths=one.strengths[::2]) for one in plain
+            replace(one, noises=one.noises[::2], rates=_FEW_RATES, strengths=one.strengths[::2])
+            for one in plain
         ]
         of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
     total = sum(one.weight for one in of_cycles)

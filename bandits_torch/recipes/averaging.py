@@ -71,6 +71,13 @@ def auto(
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
             covariance (``estimate_covariance``) and means are what is told.
+        history_times: (T,) when its rows were, in the unit in which the policy counts time; None: a row for each unit,
+            the last at time 0, as ``Replay`` counts. Only cycles look at them.
+        cycles: of the rewards. A period, or several, in units of time. ``"find"``: those that are found in the history
+            (``find_periods``); None: none. A history tells each arm's cycle (``fit_cycles``), up to 500 arms; half of
+            the prior weight is on members whose prior mean has it (``CyclicMembers``), with the covariance of what is
+            left. Without a history such members learn the cycles, up to 200 arms; one costs as much memory as 25 others
+            (of two periods: 81). ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
             had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
@@ -82,8 +89,8 @@ def auto(
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
-    Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
-    that O(S P N).
+    Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
+    that has cycles; memory O(S P N^2), above 500 arms O(S P N).
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
     theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
@@ -129,7 +136,8 @@ def auto(
             residuals = estimate_covariance(torch.from_numpy(known.residuals).to(features))
             least = _LEAST * groups[0].shape.diagonal().mean()  # where cycles leave nothing
             residuals = residuals + least * torch.eye(len(features)).to(features)
-        groups = with_cycles(groups, features, residuals, noise_variance)
+        of_kernel = isinstance(cycles, Cycles)  # whose noise is what it is beside cycles that are not known
+        groups = with_cycles(groups, features, residuals, None if of_kernel else noise_variance)
     related = setup.kernel is not None and _related(groups[0].shape)
     if look_again is None:
         look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
@@ -228,7 +236,9 @@ def _cycles(
     if isinstance(told, Cycles):
         validation.require(history is None, "cycles", told, "periods where a history is told")
         fits = told.profile.shape[1] == n
-        validation.shape_is("cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm")
+        validation.shape_is(
+            "cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm"
+        )
         return told if n <= FULL_UP_TO else None
     try:
         lengths = checked_periods(told)
@@ -243,9 +253,7 @@ def _cycles(
     if not lengths:
         return None
     waves = (_HARMONICS,) * len(lengths)
-    return Cycles(
-        tuple(lengths), waves, np.zeros(n), np.zeros((2 * sum(waves), n)), np.zeros((0, n))
-    )
+    return Cycles(tuple(lengths), waves, np.zeros(n), np.zeros((2 * sum(waves), n)), np.zeros((0, n)))
 
 
 def _policy(

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.auto.days``: tables with a day, drift and a jump, by ``auto`` told their history, and a page."""
+"""``python -m benchmarks.auto.days``: ``auto`` told the history of tables with a day, drift and a jump; and a page."""
 
 from __future__ import annotations
 
@@ -83,9 +83,12 @@ def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTabl
     """``tv_gp_ucb`` with a day's cycle of three harmonics, kept for five days, of this share, beside forgetting."""
 
     def built(problem: DaysTable) -> Policy:
-        parts = (QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), share), (
-            ExponentialForgettingKernel(rate),
-            1 - share,
+        parts = (
+            (QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), share),
+            (
+                ExponentialForgettingKernel(rate),
+                1 - share,
+            ),
         )
         known, kernels = problem.knowledge, [_scaled(kernel, part) for kernel, part in parts]
         return recipes.tv_gp_ucb(
@@ -157,15 +160,16 @@ def write_page(folder: Path) -> Path:
     answer = (
         f"With a day, `auto` that finds it has {both[FOUND] / both[NONE]:.2f} of the regret of `auto` without cycles, "
         f"and {both[FOUND] / both[RIVAL]:.2f} of that of the kernel told the true day. A cycle was found on "
-        f"{found.loc[True, 'sum']} of {found.loc[True, 'count']} tables with a day, and on {found.loc[False, 'sum']} of "
-        f"{found.loc[False, 'count']} without{counted}; where none is found the choices are the same."
+        f"{found.loc[True, 'sum']} of {found.loc[True, 'count']} tables with a day, and on "
+        f"{found.loc[False, 'sum']} of {found.loc[False, 'count']} without{counted}; where none is found the choices "
+        "are the same."
     )
     seeds = pages.seeds_of(table, "seed")
     about = (
         "\nTables of thirty products by the hour: level, a day of each product, a day of all, drift, noise, and once a "
         f"jump of the three worst. 288 hours are told as history, 1 152 are played; {seeds}. Regret in expected "
-        "rewards, as a share of random's, and as a ratio of sums to that of `auto, cycles=None`; the last column counts "
-        "the tables on which it has less. The protocol is in `../PROTOCOL.md`.\n\n"
+        "rewards, as a share of random's, and as a ratio of sums to that of `auto, cycles=None`; the last column "
+        "counts the tables on which it has less. The protocol is in `../PROTOCOL.md`.\n\n"
     )
     heads = ["policy", "tables", "share of random", "ratio", "better on"]
     head = pages.opening("Tables with a day", answer, "python -m benchmarks.auto.days")
@@ -173,7 +177,9 @@ def write_page(folder: Path) -> Path:
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help="reported or development, or some separated by commas.")] = "reported",
+    seeds: Annotated[
+        str, typer.Option(help="reported or development, or some separated by commas.")
+    ] = "reported",
     out: options.Out = None,
     page: options.PageAlone = False,
 ) -> None:
@@ -186,7 +192,9 @@ def main(
                 played = PLAYED[:-1]
             rows = play(seed, cycle, tuple(dict.fromkeys(played)))
             pages.keep(folder / "days.csv", rows, KEY)
-            pages.say(f"{seed}, {'a day' if cycle else 'none'}: {rows.set_index('policy')['regret'].to_dict()}")
+            pages.say(
+                f"{seed}, {'a day' if cycle else 'none'}: {rows.set_index('policy')['regret'].to_dict()}"
+            )
     pages.say(f"wrote {write_page(folder)}")
 
 

@@ -100,7 +100,9 @@ def test_a_number_is_the_time_that_fades_and_turns():
     for (time, _), arm, reward in steps(30, seed=3):
         models[0].observe_arms(arm.unsqueeze(-1), reward, time)
         models[1].observe_arms(arm.unsqueeze(-1), reward, (time, time))
-    for one, two in zip(models[0].marginals(time + 3), models[1].marginals((time + 3, time + 3)), strict=True):
+    for one, two in zip(
+        models[0].marginals(time + 3), models[1].marginals((time + 3, time + 3)), strict=True
+    ):
         assert torch.equal(one, two)
 
 

@@ -10,13 +10,19 @@ from bandits_torch import AskTell, load_policy, recipes, save_policy
 from bandits_torch.loop import run
 from bandits_torch.models import CyclicMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
+from bandits_torch.problems import make
 from bandits_torch.problems.periods import fit_cycles
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_cycles import DenseMember
 from tests.reference.plain_averaging import Member, PlainAveraging
 
 N, S, DAY = 6, 2, 10.0
-GRID = [(0.05, 0.0, 0.0), (0.05, 0.1, 0.5), (0.5, 0.1, 0.0), (0.5, 0.0, 0.7)]  # noise, rate, share of the cycle
+GRID = [
+    (0.05, 0.0, 0.0),
+    (0.05, 0.1, 0.5),
+    (0.5, 0.1, 0.0),
+    (0.5, 0.0, 0.7),
+]  # noise, rate, share of the cycle
 RULES = {"share": 0.02, "behind": 4.0, "memory": 0.8, "forget": 0.95, "tail": 6.0, "clip": 2.5}
 RULES |= {"width": 1.3, "wide": 3.0, "plausible": 2.0}
 
@@ -41,19 +47,24 @@ def both(strength, told):
         model,
         sharing=FixedShare(one, S, **{name: RULES[name] for name in ("share", "behind", "memory")}),
         scale=MemberScale(
-            *(strength * one, one * (not told) > 0, S), memory=RULES["forget"], tail=RULES["tail"], clip=RULES["clip"]
+            *(strength * one, one * (not told) > 0, S),
+            memory=RULES["forget"],
+            tail=RULES["tail"],
+            clip=RULES["clip"],
         ),
         **{name: RULES[name] for name in ("width", "wide", "plausible")},
     )
     waves = [(DAY, 1, 1.0, *profile)]
     priors = [DenseMember(K, noise, rate, share, 0.02, level, waves) for noise, rate, share in GRID]
-    return policy, [PlainAveraging([Member(p, 1.0, strength, not told) for p in priors], **RULES) for _ in range(S)]
+    return policy, [
+        PlainAveraging([Member(p, 1.0, strength, not told) for p in priors], **RULES) for _ in range(S)
+    ]
 
 
 @pytest.mark.parametrize(("strength", "told"), [(10.0, True), (0.0, False)])
 def test_weights_and_predictions_are_those_of_dense_refits_late_rewards_and_restarts_too(strength, told):
     policy, twins = both(strength, told)
-    g, time = torch.Generator().manual_seed(3), 0.0
+    g, time, passed = torch.Generator().manual_seed(3), 0.0, 0.0
     for step in range(45):
         time += 2 * float(torch.rand(1, generator=g))
         mean, variance = policy.predict(time)
@@ -69,8 +80,8 @@ def test_weights_and_predictions_are_those_of_dense_refits_late_rewards_and_rest
         reward = f + 0.2 * torch.randn(S, generator=g).double()
         policy.learn(Observation(late, arm, reward))
         for k, twin in enumerate(twins):
-            twin.learn(int(arm[k]), float(reward[k]), (time if late == time else before, late))
-        before = max(late, before) if step else late
+            twin.learn(int(arm[k]), float(reward[k]), (max(passed, late), late))
+        passed = max(passed, late)
         weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
         torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-8)
     assert int(policy.sharing.resets.sum()) == sum(twin.resets for twin in twins) > 0
@@ -141,7 +152,11 @@ def test_without_a_cycle_in_the_history_the_choices_are_those_without_looking_fo
 
 TOLD = {
     "found": {"history": record()},
-    "times of the history": {"history": record(), "history_times": torch.arange(-239, 1).double(), "cycles": 24.0},
+    "times of the history": {
+        "history": record(),
+        "history_times": torch.arange(-239, 1).double(),
+        "cycles": 24.0,
+    },
     "kernel and a period": {"kernel": smooth(5), "noise_variance": 0.1, "prior_mean": 10.0, "cycles": 24.0},
     "periods alone": {"cycles": [24.0, 168.0]},
 }
@@ -174,6 +189,24 @@ def test_times_of_the_history_say_where_in_the_cycle_it_was():
         torch.testing.assert_close(mean.argmax(-1), record(T=259)[258:].argmax(-1))
 
 
+def test_a_replayed_table_tells_auto_the_cycles_of_its_past_rows(tmp_path):
+    file = tmp_path / "table.csv"
+    np.savetxt(file, record(T=300).numpy(), delimiter=",", header="a,b,c,d,e", comments="")
+    problems = [
+        make("replay", data=str(file), warm_up=0.6, **told)
+        for told in ({}, {"cycles": None}, {"cycles": 12.0})
+    ]
+    told, untold, half = (problem.knowledge.cycles for problem in problems)
+    assert (told.periods, untold, half.periods) == ((24.0,), None, (12.0,))
+    earned = []
+    for problem in problems:
+        policy = recipes.build("auto", problem, horizon=problem.horizon, replicates=1)
+        assert policy.model.has_cycles == (problem.knowledge.cycles is not None)
+        earned.append(run(policy, problem, problem.horizon).mean_cumulative_regret)
+    assert earned[0] < 0.7 * earned[1]
+    assert earned[0] < 0.7 * earned[2]
+
+
 def test_dates_have_days_and_weeks():
     live = AskTell.auto(["north", "south"], cycles=["day", "week"], time_unit="h")
     (part,) = (part for part in live.policy.model.parts if part.has_cycles)
@@ -184,8 +217,6 @@ def test_dates_have_days_and_weeks():
 
 
 def test_members_with_cycles_are_not_captured():
-    from bandits_torch.problems import make
-
     problem = make("gp", num_arms=5, horizon=10)
     policy = recipes.build("auto", problem, horizon=10, replicates=1, cycles=5.0)
     with pytest.raises(ValueError, match="CyclicMembers cannot be captured"):
@@ -207,5 +238,5 @@ def test_members_with_cycles_are_not_captured():
 def test_what_does_not_fit_is_refused_by_name(name, told):
     with pytest.raises(ValueError, match=f"^{name}"):
         recipes.auto(5, **told)
-    with pytest.raises(ValueError, match="^cycles must be .* more than 200 arms"):
+    with pytest.raises(ValueError, match=r"^cycles must be .* more than 200 arms"):
         recipes.auto(201, kernel=torch.eye(201).double(), cycles=24.0)

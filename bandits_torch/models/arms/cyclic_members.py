@@ -22,8 +22,8 @@ class CyclicMembers(RecursiveMembers):
         Cov(g(x, t), g(x', t')) = K(x, x') [(1 - v) (1 - eps)^{|t - t'| / 2}
                                             + v (1 - delta)^{|t - t'| / 2} sum_j q_j cos(w_j (u - u'))].
 
-    The cycle a, b of the prior mean is told (``profile``); a cycle of share v of the variance is learned. What passes
-    by t only fades, and u says where in a cycle an observation is: u = t, or the second number of a time that is a pair.
+    The cycle a, b of the prior mean is told (``profile``); a cycle of share v of the variance is learned. Things fade
+    as t passes, and u says where in a cycle an observation is: u = t, or the second number of a time that is a pair.
 
     It is the recursion of ``RecursiveMembers`` with s = 1 + 2 J numbers for J harmonics, whose frames are diagonal: the
     numbers fade, and an observation sees them through
@@ -43,8 +43,8 @@ class CyclicMembers(RecursiveMembers):
 
     q_j is in proportion to 1 / h^2, for each period alike, and adds up to 1.
 
-    Cost: s^2 times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for numbers
-    out of range.
+    Cost: s^2 times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
+    numbers out of range.
 
     Source: cycles as states that turn (Solin & Sarkka 2014, section 3), here in coordinates that turn with them.
     """
