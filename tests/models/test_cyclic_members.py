@@ -188,6 +188,29 @@ def test_a_state_goes_on_alike_alone_and_stacked():
         assert torch.equal(ours, torch.cat([first, second], 1))
 
 
+def test_members_over_more_arms_know_what_those_over_the_first_of_them_learned():
+    whole, n = members(), 4
+    kernel, noise, rate, shares, cycle_rate = of_grid()
+    few = CyclicMembers(
+        *(n, KERNELS[:, :n, :n], kernel, noise, rate),
+        periods=PERIODS,
+        harmonics=HARMONICS,
+        profile=PROFILE[:, :n],
+        share=shares,
+        cycle_rate=cycle_rate,
+        prior_mean=MEAN[:n],
+        replicates=S,
+    )
+    grown = members()
+    for time, arm, reward in steps(40, seed=6):
+        for model in (whole, few):
+            model.observe_arms(arm.unsqueeze(-1) % n, reward, time)
+    grown.grow_from(few)
+    for later in (None, (time[0] + 1, time[1] + 5)):
+        for exact, ours in zip(whole.marginals(later), grown.marginals(later), strict=True):
+            torch.testing.assert_close(ours, exact, rtol=0, atol=1e-7)
+
+
 def test_what_does_not_fit_is_refused_by_name():
     index, one = torch.zeros(2, dtype=torch.long), torch.ones(2).double()
     valid = {"covariances": KERNELS, "kernel": index, "noise_variance": one, "forgetting_rate": one / 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -170,6 +170,11 @@ class CyclicMembers(RecursiveMembers):
     def _turned(self, rows: Tensor, G: Tensor) -> Tensor:
         d = G.diagonal(dim1=-2, dim2=-1).repeat_interleave(rows.shape[-1] // self.states, -1).unsqueeze(1)
         return rows * d.unsqueeze(-1) * d.unsqueeze(-2)
+
+    def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
+        """Know what ``small`` knows, built as these members over the first of these arms."""
+        super().grow_from(small)
+        self.turned = cast(CyclicMembers, small).turned
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
