@@ -180,8 +180,8 @@ def test_a_time_kernel_without_a_state_is_refused_over_arms(time_kernel):
         ("quasi-periodic:24", lambda: QuasiPeriodicKernel(24.0, 1.0, 120.0, order=3)),
         ("periodic:7.5", lambda: PeriodicTimeKernel(7.5, 1.0, order=3)),
         ("matern-5/2:60", lambda: MaternTimeKernel(60.0, 2.5)),
-        ("exponential:0.1", lambda: ExponentialForgettingKernel(torch.tensor(0.1).double())),
-        ("wiener:0.02", lambda: WienerKernel(torch.tensor(0.02).double())),
+        ("exponential:0.1", lambda: ExponentialForgettingKernel(torch.tensor(0.1, dtype=torch.float64))),
+        ("wiener:0.02", lambda: WienerKernel(torch.tensor(0.02, dtype=torch.float64))),
     ],
 )
 def test_a_kernel_over_time_goes_by_its_name_and_a_number(name, kernel):
