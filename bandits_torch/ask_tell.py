@@ -160,6 +160,7 @@ class AskTell(Described):
             names: of arms that have features.
             time_unit: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
+                ``cycles`` may also say "day" and "week", where times are dates.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -183,6 +184,8 @@ class AskTell(Described):
             validation.instance("search", told["search"], Mapping, "arguments of a PointSearch")
             told["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **told["search"]})
             choices = space.domain()
+        if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
+            told["cycles"] = border.periods_of(cycles, time_unit)
         policy = recipes.auto(cast(Any, choices), **told)
         return cls(policy, names=names, settings=settings, time_unit=time_unit)
 
