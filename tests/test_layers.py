@@ -26,6 +26,7 @@ FLOORS = [
     {"loop"},
     {"recipes"},
     {"border", "testing"},
+    {"watch"},
     {"ask_tell"},
     {"policy_files", "off_policy"},
     {"experiments"},

@@ -1,0 +1,382 @@
+"""Looking inside a live system: what is believed now, what was asked and told, and where a change was noticed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from botorch.utils.sampling import draw_sobol_normal_samples
+from scipy.special import ndtri
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext
+from bandits_torch.border import Settings, Times
+from bandits_torch.policies.arm_policy import ArmPolicy
+from bandits_torch.policies.counted import LatentRewards
+from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.wrapping import CentredPolicy, StandardisedPolicy, WrappingPolicy
+from bandits_torch.state import HasState
+from bandits_torch.turn import Turn
+
+OPEN, TOLD, DROPPED = 0, 1, 2
+_STATES = ("open", "told", "dropped")
+_BELIEVED = ("mean", "lower", "upper", "probability_best")
+_COLUMNS = {
+    *("replicate", *_BELIEVED, "plays", "last_played", "unseen"),
+    *("id", "time", "reward", "late", "state"),
+}
+_DRAWS = 16384  # of all arms' rewards, for the probability of being best
+_CONTENDERS = 256  # arms that can be told apart by draws
+_FAR = 4.0  # standard deviations from which on an arm counts as out of the race
+_BISECTIONS = 60
+
+
+class Watch(HasState):
+    """What a live system remembers of its questions; nothing that chooses reads any of it.
+
+    Kept: the latest ``history`` questions with their rewards, and how often and when each arm was played.
+
+    Args:
+        policy: whose questions they are.
+        history: questions to keep, an integer >= 0.
+
+    Cost: some microseconds a question and a reward; 16 bytes an arm and about 30 a question kept, for each replicate.
+    """
+
+    plays: Tensor  # (S, N)
+    last: Tensor  # (S, N), the time of the latest play
+    first: float | None  # the time of the first question
+    now: float | None  # the latest time that was asked about
+    arms: Tensor  # (S, H) or (S, H, d), of question k at k mod H
+    times: Tensor  # (1, H)
+    rewards: Tensor  # (S, H)
+    marks: Tensor  # (1, H), twice the state, and one more if the reward was late
+    told: int  # the largest number of a question told
+    learned_so_far: int  # rewards
+
+    def __init__(self, policy: Policy, history: int) -> None:
+        self.size = validation.natural("history", history)
+        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self._begin()
+
+    def _fresh(self) -> dict[str, Any]:
+        S, N, H = self.replicates, self.num_arms, self.size
+        whole, zeros = torch.long, torch.zeros
+        return {
+            "plays": zeros(S, N, dtype=whole),
+            "last": torch.full((S, N), torch.nan, dtype=torch.float64),
+            "first": None,
+            "now": None,
+            "arms": zeros(S, H, self.dim, dtype=torch.float64) if self.dim else zeros(S, H, dtype=whole),
+            "times": zeros(1, H, dtype=torch.float64),
+            "rewards": torch.full((S, H), torch.nan, dtype=torch.float64),
+            "marks": zeros(1, H, dtype=whole),
+            "told": -1,
+            "learned_so_far": 0,
+        }
+
+    # -- what happens ----------------------------------------------------------------------------------
+
+    def asked(self, id: int, time: float, arm: Tensor) -> None:
+        """Question ``id`` was asked at a time, about ``arm`` (S,) or (S, d)."""
+        if self.first is None or self.now is None:
+            self.first = self.now = time
+        self.now = max(self.now, time)
+        if self.size:
+            k = id % self.size
+            self.arms.numpy()[:, k] = arm.detach().cpu().numpy()
+            self.times.numpy()[0, k] = time
+            self.rewards.numpy()[:, k] = math.nan
+            self.marks.numpy()[0, k] = OPEN
+
+    def learned(self, id: int, asked: int, time: float, arm: Tensor, reward: Tensor) -> None:
+        """The reward (S,) of question ``id``, one of ``asked``, was learned."""
+        value, where = reward.detach().cpu().numpy(), arm.detach().cpu().numpy()
+        if asked - id <= self.size:
+            k = id % self.size
+            self.rewards.numpy()[:, k] = value
+            self.marks.numpy()[0, k] = 2 * TOLD + (id < self.told)
+        self.told = max(self.told, id)
+        self.learned_so_far += 1
+        if self.num_arms:
+            run, last = np.arange(self.replicates), self.last.numpy()
+            self.plays.numpy()[run, where] += 1
+            last[run, where] = np.fmax(last[run, where], time)
+
+    def dropped(self, id: int, asked: int) -> None:
+        """Question ``id``, one of ``asked``, was removed."""
+        if asked - id <= self.size:
+            self.marks.numpy()[0, id % self.size] = 2 * DROPPED
+
+    def kept(self, asked: int) -> np.ndarray:
+        """Numbers of the questions kept, of ``asked`` in all, oldest first."""
+        return np.arange(max(0, asked - self.size), asked)
+
+
+class Watched:
+    """What can be seen of a live system (``AskTell``). Looking changes nothing: no choice, and no state."""
+
+    policy: Policy
+    names: tuple[str, ...] | None
+    settings: Settings | None
+    replicates: int
+    num_arms: int
+    predict: Any
+    _times: Times
+    _turn: Turn
+    _asked: int
+    _open: dict[int, Any]
+    _watch: Watch
+
+    def beliefs(
+        self, at: Any = None, *, level: float = 0.9, context: ArmContext | None = None
+    ) -> pd.DataFrame:
+        """What is believed of every arm's expected reward now: a row for each arm, and for each replicate if there are
+        several.
+
+        * ``arm``: its name, or its number.
+        * ``mean``, ``lower``, ``upper``: the expected reward, and the interval that holds it with probability
+          ``level`` if the model is right, as much of the rest below as above; in units of reward.
+        * ``probability_best``: that no arm's expected reward is larger. From 16 384 joint draws (Sobol points, with a
+          generator of their own), so that what is known of arms together counts; within 0.01. NaN where more than 256
+          arms may still be the best.
+        * ``plays``, ``last_played``, ``unseen``: rewards learned of it; the time of the latest; and how long ago that
+          is (of an arm never played, since the first question).
+
+        What a policy does not believe is NaN. Classical bandits have a mean of the arms that they have played, no
+        interval and no probability; policies without a belief about single arms (random, EXP3.S, the OPKB family,
+        several priors) have none of the three.
+
+        Over a domain there is a row for each of the settings among the questions kept (``history``) that a reward is
+        known of, with a column for each name (``x0``, ``x1``, ... without names), the largest mean first.
+        ``probability_best`` is then among these.
+
+        Args:
+            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time asked about.
+            level: in (0, 1).
+            context: for arms whose steps come with one; without it there are no means.
+
+        Cost: N times that of one arm's covariances, and the draws: milliseconds for ten arms of ``auto``, about a
+        second for 200. Raises ValueError for a ``level`` out of range and times as ``predict``.
+        """
+        validation.probability("level", level)
+        with self._turn.any_process():
+            watch, policy = self._watch, self.policy
+            now = watch.now if watch.now is not None else 0.0
+            number = now if at is None else self._times.read("at", at)[0]
+            inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+            if policy.dim:
+                return self._beliefs_of_settings(number, level, inside)
+            mean, lower, upper = self._intervals(number, level, inside, None, context)
+            best = torch.full_like(mean, torch.nan)
+            if context is None and hasattr(inside, "joint") and not bool(mean.isnan().any()):
+                best = _probability_best(inside, number)
+            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
+            S = self.replicates
+            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
+            columns |= {"arm": arms * S}
+            named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
+            columns |= {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
+            columns["plays"] = watch.plays.numpy().reshape(-1)
+            return pd.DataFrame(columns | self._when(watch.last.reshape(-1).tolist(), number))
+
+    def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
+        """Columns of when each was played last, and how long that is ago."""
+        shown = self._times.shown
+        played = [None if math.isnan(time) else shown(time) for time in last]
+        since = [self._watch.first if math.isnan(time) else time for time in last]
+        numbers = self._times.zone in ("", "number")
+        unseen = [None if time is None else shown(now) - shown(time) for time in since]
+        kind = "float64" if numbers else None
+        return {
+            "last_played": pd.Series(played, dtype=kind) if numbers else pd.to_datetime(pd.Series(played)),
+            "unseen": pd.Series(unseen, dtype=kind or "timedelta64[us]"),
+        }
+
+    def _intervals(
+        self, now: float, level: float, inside: Any, points: Tensor | None, context: ArmContext | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and both ends of the interval of every arm, or of points (K, d): (S, N) each; NaN where not believed."""
+        at, told = self._times.shown(now), {"points": points, "context": context}
+        latent = isinstance(self.policy, LatentRewards)
+        try:
+            mean, deviation = self.predict(at, **told)
+            centre, spread = self.predict(at, **told, latent=True) if latent else (mean, deviation)
+        except ValueError:
+            if hasattr(inside, "marginals") and context is None and not hasattr(inside, "contexts"):
+                raise  # of a policy that believes, at a time that it cannot tell of
+            mean = _plain_means(self.policy)
+            if mean is None:
+                mean = torch.full((self.replicates, self.num_arms), torch.nan, dtype=torch.float64)
+            mean = mean.where(self._watch.plays.to(mean.device) > 0, torch.nan)
+            return mean, torch.full_like(mean, torch.nan), torch.full_like(mean, torch.nan)
+        parts = inside.components(now, points) if hasattr(inside, "components") else None
+        ends = []
+        for share in ((1 - level) / 2, (1 + level) / 2):
+            z = _standard_quantile(parts, share) if parts is not None else float(ndtri(share))
+            end = centre + z * spread
+            if latent:
+                end = end.sigmoid() if self.policy.rewards == "binary" else end.exp()  # type: ignore[attr-defined]
+            ends.append(end)
+        return mean, *ends
+
+    def _beliefs_of_settings(self, now: float, level: float, inside: Any) -> pd.DataFrame:
+        """``beliefs`` over a domain."""
+        watch, frames = self._watch, []
+        rows = watch.kept(self._asked)
+        rows = rows[watch.marks.numpy()[0, rows % max(watch.size, 1)] // 2 == TOLD] % max(watch.size, 1)
+        for s in range(self.replicates):
+            points, which, plays = np.unique(
+                watch.arms.numpy()[s, rows], axis=0, return_inverse=True, return_counts=True
+            )
+            which = which.reshape(-1)
+            last = np.full(len(points), -math.inf)
+            np.maximum.at(last, which, watch.times.numpy()[0, rows])
+            columns: dict[str, Any] = {"replicate": s} if self.replicates > 1 else {}
+            columns |= self._columns_of_points(torch.from_numpy(points))
+            named = dict.fromkeys(_BELIEVED, torch.full((len(points),), torch.nan))
+            if len(points) and hasattr(inside, "marginals"):
+                X = torch.from_numpy(points)
+                moments = self._intervals(now, level, inside, X, None)
+                best = torch.full_like(moments[0], torch.nan)
+                if hasattr(inside, "joint"):
+                    best = _probability_best(inside, now, X)
+                named = dict(zip(named, (one[s] for one in (*moments, best)), strict=True))
+            columns |= {name: value.double().cpu().numpy() for name, value in named.items()}
+            columns |= {"plays": plays} | self._when(last.tolist(), now)
+            frames.append(pd.DataFrame(columns).sort_values("mean", ascending=False, kind="stable"))
+        return pd.concat(frames, ignore_index=True)
+
+    def _columns_of_points(self, points: Tensor) -> dict[str, list[Any]]:
+        """Columns of points (K, d): settings by name, or ``x0``, ``x1``, ...; one of a name that other columns of a
+        table have is called ``NAME (setting)``."""
+        if self.settings is None:
+            return {f"x{i}": points[:, i].tolist() for i in range(points.shape[-1])}
+        each = [self.settings.settings(point) for point in points]
+        names = {name: f"{name} (setting)" if name in _COLUMNS else name for name in self.settings.space.axes}
+        return {column: [one[name] for one in each] for name, column in names.items()}
+
+    def history(self) -> pd.DataFrame:
+        """What was asked and told: a row for each of the latest questions, and for each replicate if there are several.
+
+        As many questions are kept as ``history=`` said when this was built, 1000 by default, in the state and its
+        files too. Columns: ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or
+        a column for each name of a setting; ``reward``, NaN where none was told; ``late``, whether a question asked
+        later had its reward before; ``state``, "open", "told" or "dropped".
+        """
+        with self._turn.any_process():
+            watch, S = self._watch, self.replicates
+            ids = watch.kept(self._asked)
+            at = ids % max(watch.size, 1)
+            marks = watch.marks.numpy()[0, at]
+            columns: dict[str, Any] = {"id": np.repeat(ids, S)}
+            if S > 1:
+                columns["replicate"] = np.tile(np.arange(S), len(ids))
+            times = [self._times.shown(time) for time in watch.times.numpy()[0, at].tolist()]
+            columns["time"] = pd.Series(times).repeat(S).reset_index(drop=True)
+            chosen = watch.arms[:, at].transpose(0, 1).flatten(0, 1)  # those of one question side by side
+            if self.policy.dim:
+                columns |= self._columns_of_points(chosen)
+            else:
+                arms = chosen.tolist()
+                columns["arm"] = arms if self.names is None else [self.names[arm] for arm in arms]
+            columns["reward"] = watch.rewards.numpy()[:, at].T.reshape(-1)
+            columns["late"] = np.repeat(marks % 2 == 1, S)
+            columns["state"] = np.repeat(np.array(_STATES)[marks // 2], S)
+            return pd.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
+        if self.settings is not None:
+            over = f"settings {', '.join(self.settings.space.axes)}"
+        elif self.names is not None:
+            few = self.names if len(self.names) <= 6 else (*self.names[:5], "...")
+            over = f"{self.num_arms} arms: {', '.join(few)}"
+        else:
+            over = f"points of {self.policy.dim} numbers" if self.policy.dim else f"{self.num_arms} arms"
+        more = f", {self.replicates} replicates" if self.replicates > 1 else ""
+        with self._turn.any_process():
+            counts = f"{self._asked} asked, {self._watch.learned_so_far} told, {len(self._open)} open"
+            return f"<AskTell {type(inside).__name__} over {over}{more}; {counts}{self._best_now()}>"
+
+    def _best_now(self) -> str:
+        """The best arm in words, where one replicate has learned something of it."""
+        if self.replicates > 1 or not self._watch.learned_so_far:
+            return ""
+        table = self.beliefs()
+        if table.empty or bool(table["mean"].isna().all()):
+            return ""
+        best: Any = table["mean"].idxmax()
+        if self.policy.dim:
+            names = self._columns_of_points(torch.zeros(0, self.policy.dim))
+            at = ", ".join(f"{name}={_short(table[name][best])}" for name in names)
+            return f"; best known {at}, mean {table['mean'][best]:.4g}"
+        sure = table["probability_best"][best]
+        with_it = "" if math.isnan(sure) else f", with probability {sure:.2f}"
+        return f"; best now {table['arm'][best]}{with_it}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain_means(policy: Policy) -> Tensor | None:
+    """The mean rewards (S, N) that a policy without a posterior goes by, in units of reward; None: it has none."""
+    if not isinstance(policy, WrappingPolicy):
+        return policy.means(policy.state) if isinstance(policy, ArmPolicy) else None
+    mean = _plain_means(policy.policy)
+    if mean is not None and isinstance(policy, StandardisedPolicy):
+        return policy.offset.unsqueeze(-1) + policy.scale.unsqueeze(-1) * mean
+    return mean + policy.prior_mean if mean is not None and isinstance(policy, CentredPolicy) else mean
+
+
+def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:
+    """Quantile of a mixture of normal laws of weights (S, P), means and variances (S, P, N), in deviations of the
+    mixture from its mean, (S, N): by bisection between the quantiles of its parts."""
+    weights, mean, variance = parts
+    weights, deviation = weights.unsqueeze(-1), variance.sqrt()
+    ends = mean + float(ndtri(share)) * deviation
+    low, high = ends.amin(-2), ends.amax(-2)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        below = (weights * torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)).sum(-2)
+        low, high = torch.where(below < share, middle, low), torch.where(below < share, high, middle)
+    centre = (weights * mean).sum(-2)
+    spread = (weights * (variance + (mean - centre.unsqueeze(-2)).square())).sum(-2)
+    return (low - centre) / spread.sqrt()
+
+
+@torch.no_grad()
+def _probability_best(policy: Any, time: float, points: Tensor | None = None) -> Tensor:
+    """Probability that an arm, or one of points (K, d), has the largest expected reward of all, (S, N), by draws.
+
+    ``policy.joint`` gives a mixture of normal laws of all arms together. Its members get their share of the draws, to
+    the nearest draw; Sobol points make these more even than chance would. Arms whose mean + 4 deviations lies below
+    some arm's mean - 4 deviations are left out: together they are the best with probability below 1e-4 an arm.
+    """
+    mean, variance = policy.marginals(time, points)
+    spread = _FAR * variance.clamp_min(0).sqrt()
+    running = mean + spread >= (mean - spread).amax(-1, keepdim=True)
+    K = int(running.sum(-1).max())
+    if K > _CONTENDERS:
+        return torch.full_like(mean, torch.nan)
+    arms = (mean + spread).topk(K, dim=-1).indices.sort(-1).values  # (S, K)
+    at = arms if points is None else points[arms]
+    weights, centre, covariance = (part.double().cpu() for part in policy.joint(time, at))
+    normal = draw_sobol_normal_samples(K, _DRAWS, seed=0, dtype=torch.float64)
+    best = torch.zeros(*arms.shape, dtype=torch.float64)
+    ends = (weights.cumsum(-1) * _DRAWS).round().long()
+    ends[:, -1] = _DRAWS
+    for s, bounds in enumerate(ends.tolist()):
+        for p, (start, end) in enumerate(zip([0, *bounds[:-1]], bounds, strict=True)):
+            if end > start:
+                values, vectors = torch.linalg.eigh(covariance[s, p])
+                root = vectors * values.clamp_min(0).sqrt()
+                largest = (centre[s, p] + normal[start:end] @ root.mT).argmax(-1)
+                best[s] += torch.bincount(largest, minlength=K) / _DRAWS
+    return torch.zeros_like(mean).scatter(-1, arms, best.to(mean))
