@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from botorch.utils.sampling import draw_sobol_normal_samples
-from scipy.special import ndtri
+from scipy.special import ndtri, rel_entr
 from torch import Tensor
 
 from bandits_torch import validation
@@ -18,6 +19,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.counted import LatentRewards
+from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.wrapping import CentredPolicy, StandardisedPolicy, WrappingPolicy
 from bandits_torch.state import HasState
@@ -34,18 +36,48 @@ _DRAWS = 16384  # of all arms' rewards, for the probability of being best
 _CONTENDERS = 256  # arms that can be told apart by draws
 _FAR = 4.0  # standard deviations from which on an arm counts as out of the race
 _BISECTIONS = 60
+_HEARD = 100  # rewards of an arm that the next is compared with
+# The sums of scores, of changes by little and by much, up and down each: what each loses, and where it rings.
+_SIGN = np.array([1.0, -1.0, 1.0, -1.0])
+_SLACK = np.array([0.5, 0.5, 1.0, 1.0])
+_LIMIT = np.array([8.75, 8.75, 4.4, 4.4])
+_LIMIT_OF_TWO = 10.25  # nats, of the likelihood ratio of rewards that have two values
+# Rewards to a false alarm at the limit, on average at least; their logarithm grows so with nats beyond it.
+_FALSE, _STEEP = 10_000, 0.85
+_ALARMS = 1000  # kept
+_ROOM = 8  # rows more, when there are none left
 
 
 class Watch(HasState):
-    """What a live system remembers of its questions; nothing that chooses reads any of it.
+    """What a live system remembers of its questions, and its test for changes; nothing that chooses reads any of it.
 
-    Kept: the latest ``history`` questions with their rewards, and how often and when each arm was played.
+    Kept: the latest ``history`` questions with their rewards, how often and when each arm was played, and the latest
+    1000 alarms.
+
+    The test looks at each arm by itself. Let r count the rewards below a new one (equal ones half) among the n <= 100
+    latest of its arm since that arm's alarm. Its score is z = Phi^{-1}((r + 1/2) / (n + 1)), and the sums
+
+        up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1,
+
+    ring where one exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test of this arm begins
+    anew. Ranks do not depend on the unit or the distribution of rewards, so the rate of false alarms does not either.
+    Rewards of two values alone, such as 0 and 1, have too few ranks: there the likelihood ratio of a change against
+    none rings, that of GLR-klUCB over the 100 rewards, where it exceeds 10.25 nats.
+
+    While nothing changes there is at most one false alarm in 10 000 rewards on average, however many arms there are and
+    however they are chosen: measured over 3 10^6 rewards and in ``tests/test_watch_alarms.py``.
+
+    The policy's own test counts too, where it has one: when it restarts because of what it saw.
 
     Args:
         policy: whose questions they are.
         history: questions to keep, an integer >= 0.
 
-    Cost: some microseconds a question and a reward; 16 bytes an arm and about 30 a question kept, for each replicate.
+    Cost: a few microseconds a question, and some ten operations on 100 numbers a reward; for each replicate 24 bytes an
+    arm, 1 700 more once it is played, and 30 a question kept.
+
+    Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
+    window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation. Raises ValueError for a ``history`` that is no integer >= 0.
     """
 
     plays: Tensor  # (S, N)
@@ -58,26 +90,43 @@ class Watch(HasState):
     marks: Tensor  # (1, H), twice the state, and one more if the reward was late
     told: int  # the largest number of a question told
     learned_so_far: int  # rewards
+    rows: Tensor  # (S, N), of an arm in the tensors that follow; -1: not played yet
+    heard: Tensor  # (K, 100), rewards since the alarm, the j-th at j mod 100
+    when: Tensor  # (K, 100), their times
+    counts: Tensor  # (K,), how many these were
+    sums: Tensor  # (K, 4)
+    runs: Tensor  # (K, 4), rewards since each was 0
+    restarts: Tensor  # (S,), of the policy, for what it saw
+    rung: list[dict[str, Any]]
 
     def __init__(self, policy: Policy, history: int) -> None:
         self.size = validation.natural("history", history)
+        self.policy, self.tests = policy, _tests_changes(policy)
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
         self._begin()
 
     def _fresh(self) -> dict[str, Any]:
         S, N, H = self.replicates, self.num_arms, self.size
-        whole, zeros = torch.long, torch.zeros
+        whole, zeros = torch.long, partial(torch.zeros, dtype=torch.float64)
         return {
             "plays": zeros(S, N, dtype=whole),
-            "last": torch.full((S, N), torch.nan, dtype=torch.float64),
+            "last": zeros(S, N) + torch.nan,
             "first": None,
             "now": None,
-            "arms": zeros(S, H, self.dim, dtype=torch.float64) if self.dim else zeros(S, H, dtype=whole),
-            "times": zeros(1, H, dtype=torch.float64),
-            "rewards": torch.full((S, H), torch.nan, dtype=torch.float64),
+            "arms": zeros(S, H, self.dim) if self.dim else zeros(S, H, dtype=whole),
+            "times": zeros(1, H),
+            "rewards": zeros(S, H) + torch.nan,
             "marks": zeros(1, H, dtype=whole),
             "told": -1,
             "learned_so_far": 0,
+            "rows": zeros(S, N, dtype=whole) - 1,
+            "heard": zeros(0, _HEARD),
+            "when": zeros(0, _HEARD),
+            "counts": zeros(0, dtype=whole),
+            "sums": zeros(0, 4),
+            "runs": zeros(0, 4, dtype=whole),
+            "restarts": zeros(S),
+            "rung": [],
         }
 
     # -- what happens ----------------------------------------------------------------------------------
@@ -103,10 +152,14 @@ class Watch(HasState):
             self.marks.numpy()[0, k] = 2 * TOLD + (id < self.told)
         self.told = max(self.told, id)
         self.learned_so_far += 1
-        if self.num_arms:
+        if not self.dim:
+            self._make_room_for(int(where.max()) + 1)
             run, last = np.arange(self.replicates), self.last.numpy()
             self.plays.numpy()[run, where] += 1
             last[run, where] = np.fmax(last[run, where], time)
+            self._compare(id, time, where, value)
+        if self.tests:
+            self._look_at_restarts(id, time, where)
 
     def dropped(self, id: int, asked: int) -> None:
         """Question ``id``, one of ``asked``, was removed."""
@@ -116,6 +169,81 @@ class Watch(HasState):
     def kept(self, asked: int) -> np.ndarray:
         """Numbers of the questions kept, of ``asked`` in all, oldest first."""
         return np.arange(max(0, asked - self.size), asked)
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def _make_room_for(self, arms: int) -> None:
+        """Be over so many arms at least."""
+        more = arms - self.plays.shape[-1]
+        if more > 0:
+            for name, value in (("plays", 0), ("last", math.nan), ("rows", -1)):
+                setattr(self, name, torch.nn.functional.pad(getattr(self, name), (0, more), value=value))
+
+    def _rows_of(self, arm: np.ndarray) -> np.ndarray:
+        """Rows of these arms (S,), new ones where an arm had none."""
+        run, rows = np.arange(self.replicates), self.rows.numpy()
+        new = (rows[run, arm] < 0).nonzero()[0]
+        if len(new):
+            used = int(rows.max()) + 1
+            more = used + len(new) - len(self.counts)
+            if more > 0:
+                more += max(_ROOM, used // 2)
+                for name in ("heard", "when", "counts", "sums", "runs"):
+                    value = getattr(self, name)
+                    setattr(self, name, torch.cat([value, value.new_zeros(more, *value.shape[1:])]))
+            rows[new, arm[new]] = used + np.arange(len(new))
+        return rows[run, arm]
+
+    def _compare(self, id: int, time: float, arm: np.ndarray, reward: np.ndarray) -> None:
+        """The test, with one more reward of each of these arms, (S,) each."""
+        at = self._rows_of(arm)
+        heard, when, counts, sums, runs = (
+            getattr(self, name).numpy() for name in ("heard", "when", "counts", "sums", "runs")
+        )
+        seen, y = counts[at], reward[:, None]
+        held, before = np.arange(_HEARD) < seen[:, None], heard[at]
+        equal = ((before == y) & held).sum(-1)
+        rank = ((before < y) & held).sum(-1) + equal / 2
+        score = ndtri((rank + 0.5) / (np.minimum(seen, _HEARD) + 1))
+        grown = np.maximum(0.0, sums[at] + score[:, None] * _SIGN - _SLACK)
+        runs[at] = np.where(grown > 0, runs[at] + 1, 0)
+        k = seen % _HEARD
+        heard[at, k], when[at, k], counts[at], sums[at] = reward, time, seen + 1, grown
+        over = 2 * _SLACK * (grown - _LIMIT)  # nats: as rare as exp of it, about
+        for s in ((over > 0).any(-1) | (equal > 0)).nonzero()[0].tolist():
+            row, count = int(at[s]), min(int(seen[s]) + 1, _HEARD)
+            order = np.arange(seen[s] + 1 - count, seen[s] + 1) % _HEARD
+            last = heard[row, order]
+            low, high = last.min(), last.max()
+            run, beyond = min(int(runs[row, over[s].argmax()]), count), float(over[s].max())
+            if low < high and bool(((last == low) | (last == high)).all()):
+                likelihood, run = _of_two_values(last == high)
+                beyond = likelihood - _LIMIT_OF_TWO
+            if beyond > 0:
+                self._note(
+                    id,
+                    time,
+                    s,
+                    int(arm[s]),
+                    since=float(when[row, order[-run]]),
+                    before=float(last[:-run].mean()) if run < count else None,
+                    after=float(last[-run:].mean()),
+                    once_in=_FALSE * math.exp(_STEEP * beyond),
+                )
+                counts[row], sums[row], runs[row] = 0, 0.0, 0
+
+    def _look_at_restarts(self, id: int, time: float, arm: np.ndarray) -> None:
+        """Whether the policy has restarted because of what it saw."""
+        now = _restarts(self.policy)
+        for s in (now > self.restarts).nonzero().flatten().tolist():
+            self._note(id, time, s, None if self.dim else int(arm[s]))
+        self.restarts = now
+
+    def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
+        """An alarm; without what was found, the policy's."""
+        nothing = dict.fromkeys(("since", "before", "after", "once_in"))
+        one = {"id": id, "time": time, "replicate": replicate, "arm": arm, "own": not found}
+        self.rung = [*self.rung, one | nothing | found][-_ALARMS:]
 
 
 class Watched:
@@ -182,8 +310,11 @@ class Watched:
             columns |= {"arm": arms * S}
             named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
             columns |= {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
-            columns["plays"] = watch.plays.numpy().reshape(-1)
-            return pd.DataFrame(columns | self._when(watch.last.reshape(-1).tolist(), number))
+            more = self.num_arms - watch.plays.shape[-1]  # arms that came later and were not played yet
+            plays = torch.nn.functional.pad(watch.plays, (0, more))
+            last = torch.nn.functional.pad(watch.last, (0, more), value=math.nan)
+            columns["plays"] = plays.numpy().reshape(-1)
+            return pd.DataFrame(columns | self._when(last.reshape(-1).tolist(), number))
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""
@@ -290,6 +421,44 @@ class Watched:
             columns["state"] = np.repeat(np.array(_STATES)[marks // 2], S)
             return pd.DataFrame(columns)
 
+    def alarms(self) -> pd.DataFrame:
+        """Where a change was noticed: a row for each of the latest 1000 alarms, oldest first.
+
+        * ``id``, ``time``: the question whose reward rang it, and when that was asked.
+        * ``arm``, and ``replicate`` if there are several: whose reward it was. Over a domain there is no ``arm``.
+        * ``by``: "rewards", the test of this class on the rewards of each arm; or "policy", a policy with a test of its
+          own has restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms too.
+        * ``since``: when the change seems to have begun; ``before`` and ``after``: the arm's mean rewards until then
+          and since. Of "rewards" alone, as is
+        * ``once_in``: how sure it is. If no arm changed, an alarm as strong as this would come once in so many rewards,
+          or more rarely; 10 000 is the least.
+
+        The test compares each reward with the latest 100 of its arm since the arm's alarm, by ranks, so it needs no
+        unit, and an outlier counts for no more than its rank. It needs some twenty rewards of an arm before a change,
+        and three or more after it: an arm that is not played rings no alarm. A slow drift rings too, once it has gone
+        far enough. Of a jump of three noise deviations after 50 rewards the median delay is 5 pulls.
+
+        A policy's own test rings by its own rule and rate. Over a domain there is no test but the policy's: no two
+        settings are the same.
+        """
+        with self._turn.any_process():
+            names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]
+            table = pd.DataFrame(self._watch.rung, columns=names)
+            table["by"] = np.where(table.pop("own").astype(bool), "policy", "rewards")
+            for name in ("time", "since"):
+                shown = [None if pd.isna(time) else self._times.shown(time) for time in table[name]]
+                numbers = self._times.zone in ("", "number")
+                table[name] = (
+                    pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
+                )
+            if self.names is not None:
+                table["arm"] = [self.names[arm] for arm in table["arm"]]
+            for name in ("before", "after", "once_in"):
+                table[name] = table[name].astype("float64")
+            columns = ["id", "time", "replicate", "arm", "by", "since", "before", "after", "once_in"]
+            left_out = ["replicate"] * (self.replicates == 1) + ["arm"] * (self.policy.dim > 0)
+            return table[[name for name in columns if name not in left_out]]
+
     def __repr__(self) -> str:
         inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
         if self.settings is not None:
@@ -319,6 +488,38 @@ class Watched:
         sure = table["probability_best"][best]
         with_it = "" if math.isnan(sure) else f", with probability {sure:.2f}"
         return f"; best now {table['arm'][best]}{with_it}"
+
+
+def _of_two_values(high: np.ndarray) -> tuple[float, int]:
+    """The largest log-likelihood ratio of a change against none in booleans (n,), oldest first, and how many come after
+    that change: max_s s kl(m_1, m) + (n - s) kl(m_2, m), kl of Bernoulli laws."""
+    n = len(high)
+    first = np.arange(1, n)
+    wins = high.cumsum()
+    m, m1, m2 = wins[-1] / n, wins[:-1] / first, (wins[-1] - wins[:-1]) / (n - first)
+    ratio = first * _kl(m1, m) + (n - first) * _kl(m2, m)
+    best = int(ratio.argmax())
+    return float(ratio[best]), n - 1 - best
+
+
+def _kl(p: np.ndarray, q: float) -> np.ndarray:
+    return rel_entr(p, q) + rel_entr(1 - p, 1 - q)
+
+
+def _tests_changes(policy: Any) -> bool:
+    """Whether a policy may restart because of what it saw, and not on a schedule alone."""
+    inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+    rule = getattr(inside, "forgetting", None)
+    if isinstance(rule, ForgettingRule):
+        return type(rule).refuted is not ForgettingRule.refuted
+    return not isinstance(getattr(inside, "restarts", None), Tensor) and "restarts" in inside.trace()
+
+
+def _restarts(policy: Any) -> Tensor:
+    """How often each replicate has restarted, (S,)."""
+    inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+    counted = getattr(inside, "restarts", None)
+    return (counted if isinstance(counted, Tensor) else inside.trace()["restarts"]).double().cpu()
 
 
 def _short(value: Any) -> str:
