@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
+from bandits_torch.files import atomic_write
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.forgetting import ForgettingRule
@@ -77,7 +80,8 @@ class Watch(HasState):
     arm, 1 700 more once it is played, and 30 a question kept.
 
     Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
-    window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation. Raises ValueError for a ``history`` that is no integer >= 0.
+    window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation. Raises ValueError for a ``history``
+    that is no integer >= 0.
     """
 
     plays: Tensor  # (S, N)
@@ -459,6 +463,65 @@ class Watched:
             left_out = ["replicate"] * (self.replicates == 1) + ["arm"] * (self.policy.dim > 0)
             return table[[name for name in columns if name not in left_out]]
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        level: float = 0.9,
+        refresh: int | None = None,
+        replicate: int = 0,
+    ) -> None:
+        """Write what is believed, noticed, asked and told as a page to look at: one HTML file, without scripts, which
+        says what each of its words means.
+
+        It is written atomically, so that a browser or a web server may read it while a service writes it anew::
+
+            while True:
+                live.report("live.html", refresh=60)
+                time.sleep(60)
+
+        in a thread of its own; other calls wait while the tables are made.
+
+        Args:
+            path: of the file, which is replaced.
+            title: of the page; default: the policy and what it plays.
+            level: of the intervals, in (0, 1).
+            refresh: seconds after which an open page is read again; None: never.
+            replicate: which, where there are several.
+
+        Cost: that of ``beliefs``, and about a second for the pictures. Raises ValueError for numbers out of range, and
+        OSError.
+        """
+        from bandits_torch.experiments.page import live_page  # matplotlib is slow to import
+
+        if refresh is not None:
+            validation.positive_integer("refresh", refresh)
+        one = validation.natural("replicate", replicate)
+        validation.require(one < self.replicates, "replicate", replicate, f"below {self.replicates}")
+        with self._turn.any_process():
+            tables = [self.beliefs(level=level), self.history(), self.alarms()]
+            said = repr(self)[1:-1].partition(";")[0]
+            facts = {
+                "policy": said.removeprefix("AskTell "),
+                "asked": self._asked,
+                "told": self._watch.learned_so_far,
+                "open": len(self._open),
+                "latest question": "none" if self._watch.now is None else self._times.shown(self._watch.now),
+                "written": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
+            }
+        if self.replicates > 1:
+            facts["replicate"] = replicate
+            tables = [
+                table[table["replicate"] == replicate].drop(columns="replicate").reset_index(drop=True)
+                for table in tables
+            ]
+        beliefs, history, alarms = tables
+        heading = said.removeprefix("AskTell ") if title is None else str(title)
+        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh)
+        with atomic_write(path) as file:
+            file.write(page.encode())
+
     def __repr__(self) -> str:
         inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
         if self.settings is not None:
@@ -480,7 +543,8 @@ class Watched:
         table = self.beliefs()
         if table.empty or bool(table["mean"].isna().all()):
             return ""
-        best: Any = table["mean"].idxmax()
+        by = "mean" if self.policy.dim or bool(table["probability_best"].isna().any()) else "probability_best"
+        best: Any = table[by].idxmax()
         if self.policy.dim:
             names = self._columns_of_points(torch.zeros(0, self.policy.dim))
             at = ", ".join(f"{name}={_short(table[name][best])}" for name in names)
@@ -519,7 +583,9 @@ def _restarts(policy: Any) -> Tensor:
     """How often each replicate has restarted, (S,)."""
     inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
     counted = getattr(inside, "restarts", None)
-    return (counted if isinstance(counted, Tensor) else inside.trace()["restarts"]).double().cpu()
+    return (
+        torch.as_tensor(counted if isinstance(counted, Tensor) else inside.trace()["restarts"]).double().cpu()
+    )
 
 
 def _short(value: Any) -> str:
