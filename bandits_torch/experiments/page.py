@@ -177,7 +177,7 @@ def live_page(
                 "since": _moment(row["since"]),
                 "sure": ""
                 if math.isnan(row["once_in"])
-                else f"once in {row['once_in']:,.0f}".replace(",", "\u202f"),
+                else f"once in {float(f'{row["once_in"]:.2g}'):,.0f}".replace(",", "\u202f"),
             }
             for _, row in alarms[::-1][:_LATEST].iterrows()
         ],
