@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast, overload
 
+import torch
 from torch import Tensor
 
 from bandits_torch import border, recipes, validation
@@ -17,6 +18,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
+from bandits_torch.growth import Roster
 from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
@@ -117,16 +119,23 @@ class AskTell(Watched, Described):
             dim = settings.space.dim
             validation.require(policy.dim == dim, "settings", dim, f"of {policy.dim} columns, as the policy")
         self.settings = settings
-        if rewards != "numbers":
-            policy = LatentRewards(policy, rewards)
-        elif standardise:
-            policy = StandardisedPolicy(policy)
-        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+        self._rewards, self._standardise, self._origin = rewards, standardise, policy.origin
+        self._take(self._wrapped(policy))
+        self._roster = Roster(policy.num_arms, torch.zeros(policy.num_arms, dtype=torch.bool), self.names)
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
         self._latest: float | None = None  # time of the latest reward learned
         self._watch = Watch(policy, history)
         self._turn = Turn()
+
+    def _wrapped(self, policy: Policy) -> Policy:
+        """What is asked and told: ``policy``, or one around it."""
+        if self._rewards != "numbers":
+            return LatentRewards(policy, self._rewards)
+        return StandardisedPolicy(policy) if self._standardise else policy
+
+    def _take(self, policy: Policy) -> None:
+        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
 
     @classmethod
     def auto(
@@ -234,6 +243,7 @@ class AskTell(Watched, Described):
             number, zone = self._times.read("time", time)
             if self.policy.dim == 0:
                 available = border.mask_of_arms(available, self.names, self.num_arms)
+                available = self._roster.of_those_here(available)
             elif self.settings is not None:
                 available = self.settings.domain(available)
             choices = self.policy.choose_many(number, wanted, available, pending)
@@ -288,7 +298,7 @@ class AskTell(Watched, Described):
             self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
-            self._watch.learned(id, self._asked, time, choice.arm, rewards)
+            self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
             return True
 
     def tell_many(
@@ -409,6 +419,86 @@ class AskTell(Watched, Described):
                 self._watch.dropped(id, self._asked)
             return len(old)
 
+    def add_arms(
+        self,
+        arms: Sequence[str] | Sequence[int] | int,
+        *,
+        features: Tensor | None = None,
+        covariance: Tensor | None = None,
+        prior_mean: Tensor | None = None,
+    ) -> tuple[int, ...]:
+        """Take up more arms, as if they had been there from the start and never been asked; returns their numbers.
+
+        A retired arm comes back with all that is known of it. Nothing else changes: open questions stay open, and what
+        was learned stays. What is learned of new arms beforehand follows from the prior: with features from the kernel
+        over them, else nothing.
+
+        Args:
+            arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
+            features: (n, d), a row for each, where the policy was built with features.
+            covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
+            prior_mean: (n,), where it was built with a prior mean for each arm.
+
+        Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
+
+        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
+        no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).
+        """
+        with self._turn, self._fitting():
+            self._check_arms()
+            told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
+            roster, numbers = self._roster.with_arms(arms, **told)
+            self._grow(roster)
+            return tuple(numbers)
+
+    def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
+        """Never ask these arms, by name or number, again, until ``add_arms`` brings them back.
+
+        Rewards of questions asked before are still told, and what was learned of them goes on to tell of others.
+        ``predict`` tells of them, too. Raises ValueError, with nothing changed, for arms that are not here or retired
+        already, and where none would be left.
+        """
+        with self._turn:
+            self._check_arms()
+            self._roster = self._roster.without(arms)
+
+    @property
+    def retired(self) -> tuple[Any, ...]:
+        """The arms that are retired, by name, or number where arms have none."""
+        with self._turn.any_process():
+            at = self._roster.retired.nonzero().flatten().tolist()
+            return tuple(at if self.names is None else [self.names[k] for k in at])
+
+    def _check_arms(self) -> None:
+        kind = type(self.policy).__name__
+        validation.require(self.policy.dim == 0, "policy", kind, "over arms, not over the points of a domain")
+        why = self.policy.needs_all_arms
+        validation.require(not why, "policy", kind, f"one whose arms may come and go ({why})")
+
+    def _grow(self, roster: Roster) -> None:
+        """Be over these arms."""
+        if roster.num_arms > self.num_arms:
+            wrapping = self.policy if isinstance(self.policy, StandardisedPolicy | LatentRewards) else None
+            inside = self.policy if wrapping is None else wrapping.policy
+            policy = self._wrapped(roster.policy(self._origin, inside))
+            if wrapping is not None:
+                policy.grow_from(wrapping)
+            self._take(policy)
+        self._roster, self.names = roster, roster.names
+
+    def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
+        """This one, or a copy that has taken up the arms that came later in the system that gave ``state``.
+
+        ValueError for the state of a system over other arms.
+        """
+        with self._turn.any_process():
+            roster = self._roster.joined(state.get("arms"))
+            if roster.num_arms == self.num_arms:
+                return self
+            other = copy.deepcopy(self)
+            other._grow(roster)
+            return other
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Within the block calls of other threads wait: for several calls that must not be parted."""
@@ -432,7 +522,8 @@ class AskTell(Watched, Described):
                 (id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()
             ]
             own = {"asked": self._asked, "open": questions, "latest": self._latest, "zone": self._times.zone}
-            return {"policy": self.policy.state_dict(), "watch": self._watch.state_dict()} | own
+            own |= {"arms": self._roster.state_dict(), "watch": self._watch.state_dict()}
+            return {"policy": self.policy.state_dict()} | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the one that gave ``state`` stood. ValueError for a state that is none, with nothing changed
@@ -448,13 +539,16 @@ class AskTell(Watched, Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            before = self._watch.state_dict()
+            roster = self._roster.joined(state.get("arms"))
+            grown, watched = self.with_arms_of(state), self._watch.state_dict()
             self._watch.load_state_dict(state["watch"])
             try:
-                self.policy.load_state_dict(state["policy"])
+                grown.policy.load_state_dict(state["policy"])
             except Exception:
-                self._watch.load_state_dict(before)
+                self._watch.load_state_dict(watched)
                 raise
+            self._take(grown.policy)
+            self._roster, self.names = roster, roster.names
             self._asked, self._open, self._latest = asked, questions, latest
             self._times.zone = zone
             self._turn.own()

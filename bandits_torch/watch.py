@@ -105,7 +105,7 @@ class Watch(HasState):
 
     def __init__(self, policy: Policy, history: int) -> None:
         self.size = validation.natural("history", history)
-        self.policy, self.tests = policy, _tests_changes(policy)
+        self.tests = _tests_changes(policy)
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
         self._begin()
 
@@ -147,8 +147,8 @@ class Watch(HasState):
             self.rewards.numpy()[:, k] = math.nan
             self.marks.numpy()[0, k] = OPEN
 
-    def learned(self, id: int, asked: int, time: float, arm: Tensor, reward: Tensor) -> None:
-        """The reward (S,) of question ``id``, one of ``asked``, was learned."""
+    def learned(self, id: int, asked: int, time: float, arm: Tensor, reward: Tensor, policy: Policy) -> None:
+        """The reward (S,) of question ``id``, one of ``asked``, was learned by the policy."""
         value, where = reward.detach().cpu().numpy(), arm.detach().cpu().numpy()
         if asked - id <= self.size:
             k = id % self.size
@@ -163,7 +163,7 @@ class Watch(HasState):
             last[run, where] = np.fmax(last[run, where], time)
             self._compare(id, time, where, value)
         if self.tests:
-            self._look_at_restarts(id, time, where)
+            self._look_at_restarts(id, time, where, policy)
 
     def dropped(self, id: int, asked: int) -> None:
         """Question ``id``, one of ``asked``, was removed."""
@@ -236,9 +236,9 @@ class Watch(HasState):
                 )
                 counts[row], sums[row], runs[row] = 0, 0.0, 0
 
-    def _look_at_restarts(self, id: int, time: float, arm: np.ndarray) -> None:
+    def _look_at_restarts(self, id: int, time: float, arm: np.ndarray, policy: Policy) -> None:
         """Whether the policy has restarted because of what it saw."""
-        now = _restarts(self.policy)
+        now = _restarts(policy)
         for s in (now > self.restarts).nonzero().flatten().tolist():
             self._note(id, time, s, None if self.dim else int(arm[s]))
         self.restarts = now
@@ -265,6 +265,11 @@ class Watched:
     _open: dict[int, Any]
     _watch: Watch
 
+    @property
+    def retired(self) -> tuple[Any, ...]:
+        """The arms that are never asked any more, by name, or number where arms have none."""
+        return ()
+
     def beliefs(
         self, at: Any = None, *, level: float = 0.9, context: ArmContext | None = None
     ) -> pd.DataFrame:
@@ -274,11 +279,12 @@ class Watched:
         * ``arm``: its name, or its number.
         * ``mean``, ``lower``, ``upper``: the expected reward, and the interval that holds it with probability
           ``level`` if the model is right, as much of the rest below as above; in units of reward.
-        * ``probability_best``: that no arm's expected reward is larger. From 16 384 joint draws (Sobol points, with a
-          generator of their own), so that what is known of arms together counts; within 0.01. NaN where more than 256
-          arms may still be the best.
+        * ``probability_best``: that its expected reward is the largest, of the arms that are not retired. From 16 384
+          joint draws (Sobol points, with a generator of their own), so that what is known of arms together counts;
+          within 0.01. NaN where more than 256 arms may still be the best.
         * ``plays``, ``last_played``, ``unseen``: rewards learned of it; the time of the latest; and how long ago that
           is (of an arm never played, since the first question).
+        * ``retired``: whether it is never asked any more (``retire_arms``).
 
         What a policy does not believe is NaN. Classical bandits have a mean of the arms that they have played, no
         interval and no probability; policies without a belief about single arms (random, EXP3.S, the OPKB family,
@@ -304,11 +310,13 @@ class Watched:
             inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
             if policy.dim:
                 return self._beliefs_of_settings(number, level, inside)
+            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
             mean, lower, upper = self._intervals(number, level, inside, None, context)
             best = torch.full_like(mean, torch.nan)
+            retired = [arm in self.retired for arm in arms]
             if context is None and hasattr(inside, "joint") and not bool(mean.isnan().any()):
-                best = _probability_best(inside, number)
-            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
+                here = ~torch.tensor(retired)
+                best = _probability_best(inside, number, here=here)
             S = self.replicates
             columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
             columns |= {"arm": arms * S}
@@ -318,7 +326,8 @@ class Watched:
             plays = torch.nn.functional.pad(watch.plays, (0, more))
             last = torch.nn.functional.pad(watch.last, (0, more), value=math.nan)
             columns["plays"] = plays.numpy().reshape(-1)
-            return pd.DataFrame(columns | self._when(last.reshape(-1).tolist(), number))
+            columns |= self._when(last.reshape(-1).tolist(), number)
+            return pd.DataFrame(columns | {"retired": retired * S})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""
@@ -541,6 +550,8 @@ class Watched:
         if self.replicates > 1 or not self._watch.learned_so_far:
             return ""
         table = self.beliefs()
+        if not self.policy.dim:
+            table = table[~table["retired"]]
         if table.empty or bool(table["mean"].isna().all()):
             return ""
         by = "mean" if self.policy.dim or bool(table["probability_best"].isna().any()) else "probability_best"
@@ -619,7 +630,9 @@ def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Te
 
 
 @torch.no_grad()
-def _probability_best(policy: Any, time: float, points: Tensor | None = None) -> Tensor:
+def _probability_best(
+    policy: Any, time: float, points: Tensor | None = None, here: Tensor | None = None
+) -> Tensor:
     """Probability that an arm, or one of points (K, d), has the largest expected reward of all, (S, N), by draws.
 
     ``policy.joint`` gives a mixture of normal laws of all arms together. Its members get their share of the draws, to
@@ -628,11 +641,13 @@ def _probability_best(policy: Any, time: float, points: Tensor | None = None) ->
     """
     mean, variance = policy.marginals(time, points)
     spread = _FAR * variance.clamp_min(0).sqrt()
-    running = mean + spread >= (mean - spread).amax(-1, keepdim=True)
-    K = int(running.sum(-1).max())
+    low, high = mean - spread, mean + spread
+    if here is not None:
+        low, high = (end.masked_fill(~here.to(end.device), -torch.inf) for end in (low, high))
+    K = int((high >= low.amax(-1, keepdim=True)).sum(-1).max())
     if K > _CONTENDERS:
         return torch.full_like(mean, torch.nan)
-    arms = (mean + spread).topk(K, dim=-1).indices.sort(-1).values  # (S, K)
+    arms = high.topk(K, dim=-1).indices.sort(-1).values  # (S, K)
     at = arms if points is None else points[arms]
     weights, centre, covariance = (part.double().cpu() for part in policy.joint(time, at))
     normal = draw_sobol_normal_samples(K, _DRAWS, seed=0, dtype=torch.float64)

@@ -27,7 +27,7 @@ FLOORS = [
     {"recipes"},
     {"border", "testing"},
     {"experiments"},
-    {"watch"},
+    {"watch", "growth"},
     {"ask_tell"},
     {"policy_files", "off_policy"},
     {"integrations"},

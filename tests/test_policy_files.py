@@ -28,6 +28,7 @@ from tests.reference import all_recipes
 T = 40
 # Another value of every option there is; a new option needs a line, or the test of all options fails.
 OTHERS = {
+    "base": "igp_ucb",
     "behind": 5.0,
     "changes": 7.0,
     "chunk_size": 5,

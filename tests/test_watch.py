@@ -255,3 +255,31 @@ def test_a_live_system_says_in_a_line_how_it_stands():
     assert repr(classical).endswith("; best now 2>")
     settings = play(AskTell.auto({"heat": (0.0, 4.0)}), 4)
     assert "best known heat=" in repr(settings)
+
+
+# -- arms that come and go -----------------------------------------------------------------------------
+
+
+def test_arms_that_come_and_go_are_in_all_tables(tmp_path):
+    live = play(AskTell.auto(["a", "b"]), 12)
+    live.add_arms(["c", "d"])
+    table = live.beliefs().set_index("arm")
+    assert table["plays"].tolist()[2:] == [0, 0]
+    assert table["probability_best"].sum() == pytest.approx(1.0)
+    before = bits(live.state_dict())
+    live.beliefs(), live.history(), live.alarms(), repr(live), live.report(tmp_path / "live.html")
+    assert bits(live.state_dict()) == before
+    play(live, 12, start=12)
+    live.retire_arms(["c"])
+    table = live.beliefs().set_index("arm")
+    assert table["retired"].to_dict() == {"a": False, "b": False, "c": True, "d": False}
+    assert table["plays"]["c"] > 0
+    assert table["probability_best"]["c"] == 0.0
+    assert table["mean"].idxmax() == "c"
+    assert "best now c" not in repr(live)
+    assert table["plays"].sum() == len(live.history()) == 24
+    save_policy(tmp_path / "live", live)
+    other = AskTell.auto(["a", "b"])
+    load_policy(tmp_path / "live", other)
+    pd.testing.assert_frame_equal(other.beliefs(), live.beliefs())
+    pd.testing.assert_frame_equal(other.history(), live.history())

@@ -40,7 +40,7 @@ def alarms_of(rewards, num_arms=1):
     found = []
     for t, reward in enumerate(torch.from_numpy(rewards).T):
         arm = torch.full((len(rewards),), t % num_arms)
-        watch.learned(t, t + 1, float(t), arm, reward)
+        watch.learned(t, t + 1, float(t), arm, reward, watch)
         found += [one for one in watch.rung if one["id"] == t]
     return found
 
@@ -92,7 +92,7 @@ def test_ranks_and_the_likelihood_ratio_are_those_of_the_definition():
     rewards = np.round(RNG.normal(size=(1, 130)), 1)
     watch, sums = Watch(Arms(1), 0), {0.5: (0.0, 0.0), 1.0: (0.0, 0.0)}
     for t, reward in enumerate(rewards[0]):
-        watch.learned(t, t + 1, float(t), torch.tensor([0]), torch.tensor([reward]).double())
+        watch.learned(t, t + 1, float(t), torch.tensor([0]), torch.tensor([reward]).double(), watch)
         held = rewards[0, max(0, t - 100) : t]
         z = norm.ppf((np.sum(held < reward) + np.sum(held == reward) / 2 + 0.5) / (len(held) + 1))
         for k in sums:

@@ -124,6 +124,8 @@ def live_page(
     """
     over_arms = "arm" in beliefs
     settings = [] if over_arms else list(beliefs.columns[: list(beliefs.columns).index("mean")])
+    if over_arms:
+        beliefs = beliefs[~beliefs["retired"]]
     names = beliefs["arm"].astype(str) if over_arms else _named_settings(beliefs, settings)
     known = bool(beliefs["mean"].notna().any())
     order = ["probability_best", "mean", "plays"]
@@ -175,9 +177,7 @@ def live_page(
                 if row["by"] == "policy"
                 else f"{_number(row['before'])} before, {_number(row['after'])} after",
                 "since": _moment(row["since"]),
-                "sure": ""
-                if math.isnan(row["once_in"])
-                else f"once in {float(f'{row["once_in"]:.2g}'):,.0f}".replace(",", "\u202f"),
+                "sure": "" if math.isnan(row["once_in"]) else f"once in {_round(row['once_in'])}",
             }
             for _, row in alarms[::-1][:_LATEST].iterrows()
         ],
@@ -242,6 +242,11 @@ def _duration(value: Any) -> str:
 
 def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.4g}"
+
+
+def _round(value: float) -> str:
+    """Two digits, written out."""
+    return f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
 
 
 def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:

@@ -216,10 +216,8 @@ class PointAveraging(Policy):
         """Where searches begin, (S, 2, d): the latest point, and that of the largest mean now among those held."""
         if not self._latest.shape[1]:
             return None
-        members = self.members
-        held = members.inputs * members._side + members.bounds[0]
-        best = (self.sharing.weights.unsqueeze(-1) * members.means_held(now)).sum(1).argmax(-1)
-        leader = held[torch.arange(self.replicates, device=best.device), best].to(self._latest)
+        best = (self.sharing.weights.unsqueeze(-1) * self.members.means_held(now)).sum(1).argmax(-1)
+        leader = self.members.points[torch.arange(self.replicates, device=best.device), best].to(self._latest)
         return torch.cat([self._latest, leader.unsqueeze(1)], 1)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:

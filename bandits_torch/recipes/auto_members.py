@@ -48,9 +48,12 @@ class Family:
     smooth: bool = False
 
 
-def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None) -> list[Family]:
-    """The members for what is told; above 500 arms few of them, and of low rank."""
-    many, x = len(features) > FULL_UP_TO, spread(features)
+def families(
+    features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None, first: int | None = None
+) -> list[Family]:
+    """The members for what is told; above 500 arms few of them, and of low rank. ``first``: of so many of the arms the
+    spread is looked at (None: of all)."""
+    many, x = len(features) > FULL_UP_TO, spread(features, first)
     if many and x is None and kernel is None:
         expected = f"features, or at most {FULL_UP_TO} of them, where no kernel is told"
         validation.require(False, "arms", len(features), expected)
@@ -60,10 +63,12 @@ def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: N
         )
         return _unknown(features, x, 1.0, *grid) if many else _unknown_and_smooth(features, x, grid)
     without = _unknown(features, x, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
-    return _told(features, kernel, noise_variance) + without
+    return _told(features, kernel, noise_variance, first) + without
 
 
-def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[Family]:
+def _told(
+    features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None, first: int | None
+) -> list[Family]:
     """Members over the kernel told, over it with an independent part for each arm, and over sharper ones."""
     n, own = len(features), inputs.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
@@ -72,7 +77,7 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
         own(features[:2]).to_dense()
     with torch.no_grad():
         variance = own(features, diag=True).expand(n)
-        s = float(variance.mean())
+        s = float(variance[:first].mean())
         noises = [s * features.new_tensor(share) for share in _NOISES]
         strengths = [_STRENGTH] * len(noises)
         if noise_variance is not None:
@@ -148,17 +153,17 @@ def _unknown_and_smooth(
     return _unknown(features, x, 1 - _SMOOTH_WEIGHT, *grid) + [replace(one, smooth=True) for one in smooth]
 
 
-def spread(features: Tensor) -> Tensor | None:
+def spread(features: Tensor, first: int | None = None) -> Tensor | None:
     """Features each spread like the uniform distribution on the unit interval, without those that are constant or count
-    the arms; None where none is left."""
+    the arms; None where none is left. ``first``: judged by so many of the arms (None: by all)."""
     x = features
     index = torch.arange(x.shape[-2], dtype=x.dtype, device=x.device)
-    if x.shape[-1] > 0 and torch.equal(x[:, 0], index):
+    if x.shape[-1] > 0 and torch.equal(x[:first, 0], index[:first]):
         x = x[:, 1:]
-    x = x[:, x.amax(0) > x.amin(0)] if x.shape[-1] else x
+    x = x[:, x[:first].amax(0) > x[:first].amin(0)] if x.shape[-1] else x
     if x.shape[-1] == 0:
         return None
-    return (x - x.mean(0)) / (math.sqrt(12) * x.std(0, unbiased=False))
+    return (x - x[:first].mean(0)) / (math.sqrt(12) * x[:first].std(0, unbiased=False))
 
 
 def _matern(x: Tensor, y: Tensor, lengthscale: float) -> Tensor:

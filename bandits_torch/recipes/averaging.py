@@ -111,8 +111,11 @@ def auto(
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
-    groups = families(features, kernel, noise_variance)
-    related = setup.kernel is not None and _related(groups[0].shape)
+    first = setup.grown_from
+    crossed = first is not None and first <= FULL_UP_TO < len(features)
+    validation.require(not crossed, "arms", len(features), f"at most {FULL_UP_TO}, of {first} at first")
+    groups = families(features, kernel, noise_variance, first)
+    related = setup.kernel is not None and _related(groups[0].shape[:first, :first])
     if look_again is None:
         look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
     if log is not None:
@@ -129,7 +132,7 @@ def auto(
             "plausible": plausible,
             "look_again": look_again,
             "at_once": _AT_ONCE if related else 0,
-            "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
+            "try_all": kernel is None and (len(features) <= _FEW or spread(features, first) is None),
         },
         {"share": share, "behind": behind},
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.pathwise import PathwisePointDraw
 from bandits_torch.acquisition.point_search import GridSearch
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch.acquisition.thompson_sampling import PredictiveSampling, ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import SimultaneousBand, UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
@@ -324,3 +324,21 @@ def band_gp_ucb(
     if forgetting_rate:
         setup = drifting(setup, exponential_forgetting(forgetting_rate))
     return policy_over(setup, model_over(setup), band)
+
+
+@recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"forgetting_rate": 0.1})
+def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval: float = 1.0) -> Policy:
+    """Predictive sampling: draws discount what will soon be worth nothing (Liu, Van Roy & Xu 2022, arXiv 2205.01970).
+
+    Thompson sampling with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate, where the draw is not of f but
+    of its mean given all rewards of the future (``PredictiveSampling``, with the derivation). It explores the less the
+    faster f changes: 0 is Thompson sampling, and near 1 it plays the largest posterior mean.
+
+    ``forgetting_rate``: eps, per unit of time;  ``interval``: time between the rewards of the future.
+
+    Raises ValueError unless 0 <= ``forgetting_rate`` < 1 and ``interval`` > 0.
+    """
+    if validation.below_one("forgetting_rate", forgetting_rate):
+        setup = drifting(setup, exponential_forgetting(forgetting_rate))
+    model = cast(ArmGP, model_over(setup))
+    return policy_over(setup, model, PredictiveSampling(model, interval))

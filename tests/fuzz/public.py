@@ -405,6 +405,10 @@ SPECS: dict[str, Spec] = {
         },
         {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
     ),
+    "policies.DetectionAugmented": Spec(
+        {"policy": index_policy, "noise_scale": 0.1, "watched": None},
+        {"noise_scale": bad.positive, "watched": None},
+    ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
         {
@@ -485,6 +489,7 @@ SPECS: dict[str, Spec] = {
             "data": None,
         },
     ),
+    "models.LeverageSampling": Spec({}, {"rise": bad.non_negative}),
     "models.learnable": Spec({}, {"kernel": bad.thing}),
     # kernels
     "kernels.ExponentialForgettingKernel": Spec({}, {"forgetting_rate": bad.share}),
@@ -557,7 +562,11 @@ SPECS: dict[str, Spec] = {
     ),
     "acquisition.OptimisticOverPriors": Spec(
         {"surviving": torch.ones(2) > 0},
-        {"surviving": st.sampled_from(["all", torch.ones(3) > 0, torch.ones(2), [True, True]])},
+        {
+            "surviving": st.sampled_from(
+                ["all", torch.ones(3) > 0, torch.zeros(2) > 0, torch.ones(2), [True, True]]
+            )
+        },
     ),
     "acquisition.PathwisePointDraw": Spec(
         {"model": over_points, "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
@@ -613,6 +622,7 @@ SPECS: dict[str, Spec] = {
     "policies.BayesianPriorPolicy": _OF_PRIORS,
     "policies.LikeliestPriorPolicy": _OF_PRIORS,
     "policies.PriorElimination": _OF_PRIORS,
+    "policies.SampledPriorPolicy": Spec({"model": over_priors}),
     "policies.CalibratedOPKB": Spec(
         {"first": 0.5}, _WIDTH_OF_A_MODEL | {"growth": bad.above_one, "first": bad.positive}
     ),
@@ -713,7 +723,11 @@ SPECS: dict[str, Spec] = {
     },
     **{
         f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
-        for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
+        for room, names in {
+            "recipes": ("glr_kl_ucb", "exp3_s"),
+            "policies.classical": ("GLRKLUCB", "EXP3S"),
+        }.items()
+        for name in names
     },
     "policies.RandomPolicy": Spec({"choices": N}, {"choices": bad.count}),
     # problems
@@ -729,6 +743,8 @@ SPECS: dict[str, Spec] = {
         _SIMULATED | {"horizon": T},
         _KERNEL_NAME | _QUIET | {"height_severity": None, "width_severity": None},
     ),
+    "problems.ContextualGPDraws": Spec({}, _QUIET),
+    "problems.SafeTVGPDraws": Spec({"outcome_noise_scale": 0.1}, _QUIET),
     "problems.Hills": Spec({"num_arms": 11}, {"excluded": None}),
     "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET_OR_NONE),
     "problems.Rosenbrock": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"dim": bad.integers(2), "function": None}),
@@ -811,12 +827,20 @@ SPECS: dict[str, Spec] = {
             {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
         )
         for name in recipes.RECIPES
-        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb")
+        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb", "exp3_s")
     },
     **{
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
         for name in ("safe_gp_ucb", "safe_opt")
     },
+    "recipes.dal": Spec(
+        {"kernel": COVARIANCE, "noise_variance": 0.1},
+        {
+            "noise_scale": bad.positive_or_none,
+            "base": st.sampled_from([None, 3, "gp_ucbb", "exp3_s", "auto", []]),
+        }
+        | {"noise_variance": bad.positive_or_none},
+    ),
     "recipes.auto": Spec(
         {},
         {
@@ -961,9 +985,9 @@ def given_kind(name: str, argument: str) -> Any:
     return SPECS.get(name, Spec()).kinds.get(argument, KINDS.get(argument))
 
 
-def numeric_cases() -> list[tuple[str, str]]:
-    """(name, argument) of what must be one number."""
-    return [case for case in cases() if any(given_kind(*case) is kind for kind in bad.NUMERIC)]
+def numeric_cases() -> list[tuple[str, str, list[Any]]]:
+    """(name, argument, numbers at the ends of what it takes) of what must be one number."""
+    return [(*case, ends) for case in cases() for kind, ends in bad.NUMERIC if given_kind(*case) is kind]
 
 
 def cases() -> list[tuple[str, str]]:

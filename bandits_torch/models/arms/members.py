@@ -88,6 +88,11 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
 
+    def grow_from(self, small: MembersOverArms) -> None:
+        """Know what ``small`` knows, built as these members over the first of these arms. ValueError where that cannot
+        be told from its state."""
+        raise ValueError(f"members must be those that can take up more arms, got {type(self).__name__}")
+
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
@@ -125,6 +130,7 @@ class RecursiveMembers(MembersOverArms):
         reduction: (S, P, s (s + 1) / 2, N), the diagonals of R + W^T W, block by block.
         rows: (P, S, s n, s n), R; n = N numbers, or r of low rank. Members first: those that fold lie together.
         pending: (P, S, 24, s, n), W.
+        turn: which row of it is written next.
 
     Source: the recursion of ``CovarianceForm`` and, for s > 1, of the Kalman filter over fixed places (Sarkka, Solin &
     Hartikainen 2013, section 4). G is ours. ``ArmGP`` of the same priors agrees with it (tests).
@@ -193,7 +199,7 @@ class RecursiveMembers(MembersOverArms):
         self.register_buffer("rows", new(P, S, s * size, s * size))
         self.register_buffer("pending", new(P, S, PENDING, s, size))
         self.now: float | None = None
-        self._turn = 0  # the row of ``pending`` that is written next
+        self.turn = 0
         self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
         # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
         # then marks, and the member's R is emptied when it folds.
@@ -296,8 +302,8 @@ class RecursiveMembers(MembersOverArms):
         ``where``, that broadcasts to (S, P), in the members that have True there."""
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
-        self.learn_now(arm, reward, self.at(arm), self._turn, where)
-        self._turn = (self._turn + 1) % PENDING
+        self.learn_now(arm, reward, self.at(arm), self.turn, where)
+        self.turn = (self.turn + 1) % PENDING
 
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
@@ -377,7 +383,7 @@ class RecursiveMembers(MembersOverArms):
             for tensor in (self.mean, self.reduction, self.rows, self.pending):
                 tensor.zero_()
             self.frame = torch.eye(self.states).to(self.frame).expand_as(self.frame).clone()
-            self.now, self._turn = None, 0
+            self.now, self.turn = None, 0
             return
         if self.counting is not None:
             self.mean.masked_fill_(where[..., None, None], 0.0)
@@ -390,6 +396,36 @@ class RecursiveMembers(MembersOverArms):
         self.reduction[run, member] = 0.0
         self.rows[member, run] = 0.0
         self.pending[member, run] = 0.0
+
+    def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
+        """Know what ``small`` knows, built as these members over the first n of these arms.
+
+        Whatever a member has learned is a combination of rows of K: m = K a, R + W^T W = K A K over the first arms. So
+        with E = K_all,first K_first^-1 over all arms it is E m and E (R + W^T W) E^T: exact for any rewards so far.
+        Cost: O(G N^3 + S P N^2 m) for m new arms.
+        """
+        n, s = small.num_arms, self.states
+        first = self.covariances[:, :n, :n].double()
+        E = self.covariances.new_zeros(len(first), self.num_arms - n, n)
+        for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
+            E[group] = _solved(K, new.mT).mT.to(E)
+        each = E[self.kernel]  # (P, m, n)
+        self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
+        self.mean[..., :n] = small.mean
+        self.mean[..., n:] = torch.einsum("pmn,zpsn->zpsm", each, small.mean)
+        self.pending[..., :n] = small.pending
+        self.pending[..., n:] = torch.einsum("pmn,pzwsn->pzwsm", each, small.pending)
+        rows, old = (value.unflatten(-1, (s, -1)).unflatten(2, (s, -1)) for value in (self.rows, small.rows))
+        half = torch.einsum("pmn,pzinjk->pzimjk", each, old)  # (P, S, s, m, s, n)
+        rows[..., :n, :, :n] = old
+        rows[..., n:, :, :n] = half
+        rows[..., :n, :, n:] = half.transpose(2, 4).transpose(3, 5)
+        rows[..., n:, :, n:] = torch.einsum("pzimjn,pkn->pzimjk", half, each)
+        self.reduction[..., :n] = small.reduction
+        for k, (i, j) in enumerate(_blocks(s)):
+            held = rows[:, :, i, n:, j, n:].diagonal(dim1=-2, dim2=-1)
+            waiting = (self.pending[..., i, n:] * self.pending[..., j, n:]).sum(2)
+            self.reduction[:, :, k, n:] = (held + waiting).transpose(0, 1)
 
     # -- covariances of full rank ----------------------------------------------------------------------
 
@@ -446,11 +482,11 @@ class RecursiveMembers(MembersOverArms):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Clock, and which row of ``pending`` is next."""
-        return {"now": self.now, "turn": self._turn}
+        return {"now": self.now, "turn": self.turn}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self.now, self._turn, self._ahead = state["now"], state["turn"], None
+        self.now, self.turn, self._ahead = state["now"], state["turn"], None
 
 
 class ArmMembers(RecursiveMembers):
@@ -545,6 +581,13 @@ class SmoothMembers(RecursiveMembers):
         return F.unflatten(-1, (2, 2))
 
 
+def _solved(K: Tensor, right: Tensor) -> Tensor:
+    """K^-1 right for a covariance that may be singular, as where two arms are the same: by its eigenvectors."""
+    values, vectors = torch.linalg.eigh(K)
+    kept = values > torch.finfo(K.dtype).eps * len(K) * values[-1]
+    return (vectors * torch.where(kept, values, torch.inf).reciprocal()) @ (vectors.mT @ right)
+
+
 class LowRankMembers(ArmMembers):
     """``ArmMembers`` for covariances K = B B^T given by roots B: exact, at O(N r) a step whatever N.
 
@@ -575,6 +618,10 @@ class LowRankMembers(ArmMembers):
 
     def _prior_row(self, arm: Tensor) -> Tensor:
         return self.covariances[:, arm][self.kernel].transpose(0, 1)
+
+    def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
+        """ValueError: the roots of more arms are others."""
+        raise ValueError("members must be of full rank to take up more arms, got roots of rank r")
 
     def _rows_at(self, arm: Tensor) -> Tensor:
         b = self._prior_row(arm).transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)

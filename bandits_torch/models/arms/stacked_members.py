@@ -109,6 +109,11 @@ class StackedMembers(MembersOverArms):
         for part, (here, own) in self._each(where, weights):
             part.condition_mean(here, arms, times, own)
 
+    def grow_from(self, small: StackedMembers) -> None:  # type: ignore[override]
+        """Know what ``small`` knows, of the same kinds of members over the first of these arms."""
+        for part, other in zip(self.parts, small.parts, strict=True):
+            part.grow_from(other)
+
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
         if where is None:

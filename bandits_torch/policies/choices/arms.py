@@ -129,7 +129,7 @@ class ArmsWithModel(Arms, ModelChoices):
     def _normal(self, streams: ReplicateStreams) -> Callable[..., Tensor]:
         """Gives ``batch_shape x sizes x N`` numbers of every arm."""
         batch, N = self.model.batch_shape, self.num_arms
-        return lambda *sizes: streams.normal(*sizes, N).reshape(*batch, *sizes, N)
+        return lambda *sizes: streams.normal(*batch[1:], *sizes, N).reshape(*batch, *sizes, N)
 
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
