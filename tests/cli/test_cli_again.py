@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from bandits_torch import cli
 from bandits_torch.recorder import Recorder
 
+pytestmark = pytest.mark.usefixtures("without_a_page")
+
 SMALL = ["--horizon", 40, "--replicates", 2, "--policies", "random,gp_ts,sw_gp_ucb", "--seed", 3]
 SMALL += ["--option", "num_arms=8", "--option", "switches=[0.25, 30]", "--option", "sw_gp_ucb.window=6"]
 
