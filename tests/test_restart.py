@@ -68,7 +68,7 @@ def unlike(one, other, those, place="state"):
     return []
 
 
-@pytest.mark.parametrize("where", [SOME, None], ids=["some replicates", "all"])
+@pytest.mark.parametrize("where", [SOME, None], ids=["some", "all"])
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_every_recipe_begins_anew_where_it_is_told_to(name, where):
     if where is not None and name in TOGETHER:
