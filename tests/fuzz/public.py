@@ -246,6 +246,11 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["outcome_noise_scale", "outcome_forgetting_rate"], bad.positive_or_none),
     **dict.fromkeys(["limit", "least_reward"], bad.finite),
     "climb": bad.non_negative,
+    "periods": st.sampled_from([[], [0.0], [bad.NAN], [-1.0, 2.0], ["day"], 24.0, None]),
+    "harmonics": st.sampled_from([[], [0], [1.5], [1, 2], 1, None]),
+    "profile": bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"),
+    "cycle_rate": bad.rate,
+    "cycles": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]),
     "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
     "anisotropy": bad.numbers(lambda x: x > 0),
@@ -366,7 +371,7 @@ _NOT_CONSTRAINTS = st.sampled_from([3, "heat", ["heat"], [None], {"heat": (0.0, 
 OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
 
 
-def _members_spec(rate, good, wrong):
+def _members_spec(rate, good, wrong, **more):
     """Members whose change over time is told by the argument ``rate``."""
     return Spec(
         {
@@ -374,6 +379,7 @@ def _members_spec(rate, good, wrong):
             "kernel": torch.tensor([0, 1, 1]),
             "noise_variance": 0.1 * torch.ones(3).double(),
             rate: good,
+            **more,
         },
         {
             "covariances": bad.spoiled(
@@ -390,6 +396,7 @@ def _members_spec(rate, good, wrong):
                 ]
             ),
             "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+            "share": bad.rate,
             rate: bad.spoiled(good, wrong, torch.zeros(2), 0.1),
         },
     )
@@ -445,6 +452,9 @@ SPECS: dict[str, Spec] = {
     ),
     "models.ArmMembers": _members_spec("forgetting_rate", torch.zeros(3).double(), torch.ones(3)),
     "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
+    "models.CyclicMembers": _members_spec(
+        "forgetting_rate", torch.zeros(3).double(), torch.ones(3), periods=[24.0], harmonics=[1]
+    ),
     "models.StackedMembers": Spec(
         {"parts": [_members(), _members()]},
         {"parts": st.sampled_from([[], [None], "parts", 3, None])},
@@ -854,6 +864,7 @@ SPECS: dict[str, Spec] = {
             "kernel": bad.covariances.filter(lambda x: x is not None),
             "noise_variance": bad.positive_or_none,
             "history": None,
+            "history_times": None,
             "log": None,
         },
     ),
