@@ -481,6 +481,7 @@ def refused():
         "features must have shape a row for each of the 2",
     )
     yield features, lambda: features.add_arms(1, features=X[:1] * torch.nan), "features must be finite"
+    yield features, lambda: features.add_arms(1, features=X[:1].cdouble()), "features must be real numbers"
     yield (
         features,
         lambda: features.add_arms(1, features=torch.ones(1, 2)),
