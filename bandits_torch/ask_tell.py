@@ -442,7 +442,7 @@ class AskTell(Watched, Described):
             covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
             prior_mean: (n,) of the new arms, where it was built with one for each arm.
 
-        Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
+        Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
 
         Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
         no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).
