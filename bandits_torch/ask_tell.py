@@ -27,6 +27,7 @@ from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
 from bandits_torch.problems.logs import Log
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
+from bandits_torch.watch import Watch, Watched
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Question:
         return f"Question(id={self.id}, time={self.time}, name={self.name!r})"
 
 
-class AskTell(Described):
+class AskTell(Watched, Described):
     """Numbers a policy's choices, so that reporting a reward needs only the number of its question.
 
     * Late, out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward as
@@ -89,6 +90,7 @@ class AskTell(Described):
         time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
             ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
             file keeps which it was and its zone.
+        history: questions that ``history()`` shows, an integer >= 0; a state holds them.
 
     Raises ValueError for a policy that does not learn such rewards, or the unit by itself, and both of the two.
     """
@@ -102,6 +104,7 @@ class AskTell(Described):
         names: Sequence[str] | None = None,
         settings: Settings | None = None,
         time_unit: str = "s",
+        history: int = 1000,
     ) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
         validation.require(
@@ -122,6 +125,7 @@ class AskTell(Described):
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
         self._latest: float | None = None  # time of the latest reward learned
+        self._watch = Watch(policy, history)
         self._turn = Turn()
 
     def _wrapped(self, policy: Policy) -> Policy:
@@ -140,6 +144,7 @@ class AskTell(Described):
         *,
         names: Sequence[str] | None = None,
         time_unit: str = "s",
+        history: int = 1000,
         **told: Any,
     ) -> AskTell:
         """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
@@ -158,7 +163,7 @@ class AskTell(Described):
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
                 None: the arms of ``log=``, by their names.
             names: of arms that have features.
-            time_unit: see above.
+            time_unit, history: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates.
 
@@ -187,21 +192,7 @@ class AskTell(Described):
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
         policy = recipes.auto(cast(Any, choices), **told)
-        return cls(policy, names=names, settings=settings, time_unit=time_unit)
-
-    def __repr__(self) -> str:
-        inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
-        if self.settings is not None:
-            over = f"settings {', '.join(self.settings.space.axes)}"
-        elif self.names is not None:
-            few = self.names if len(self.names) <= 6 else (*self.names[:5], "...")
-            over = f"{self.num_arms} arms: {', '.join(few)}"
-        else:
-            over = f"points of {self.policy.dim} numbers" if self.policy.dim else f"{self.num_arms} arms"
-        more = f", {self.replicates} replicates" if self.replicates > 1 else ""
-        with self._turn.any_process():
-            counts = f"{self._asked} asked, {len(self._open)} open"
-        return f"<AskTell {type(inside).__name__} over {over}{more}; {counts}>"
+        return cls(policy, names=names, settings=settings, time_unit=time_unit, history=history)
 
     @property
     def name(self) -> str:
@@ -270,6 +261,8 @@ class AskTell(Described):
             )
             self._open |= {q.id: (number, choice) for q, choice in zip(questions, choices, strict=True)}
             self._asked += len(questions)
+            for question, choice in zip(questions, choices, strict=True):
+                self._watch.asked(question.id, number, choice.arm)
             return questions[0] if count is None else questions
 
     def tell(
@@ -308,6 +301,7 @@ class AskTell(Described):
             self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
+            self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
             return True
 
     def tell_many(
@@ -331,6 +325,7 @@ class AskTell(Described):
             )
         with self._turn, self._fitting():
             before, still_open, latest = self.policy.state_dict(), dict(self._open), self._latest
+            watched = self._watch.state_dict()
             try:
                 return [
                     self.tell(id, reward, outcomes=measured, noise_variance=noise)
@@ -339,6 +334,7 @@ class AskTell(Described):
             except Exception:
                 self.policy.load_state_dict(before)
                 self._open, self._latest = still_open, latest
+                self._watch.load_state_dict(watched)
                 raise
 
     def _known(self, id: Any) -> int:
@@ -423,6 +419,7 @@ class AskTell(Described):
             ]
             for id in old:
                 del self._open[id]
+                self._watch.dropped(id, self._asked)
             return len(old)
 
     def add_arms(
@@ -441,9 +438,9 @@ class AskTell(Described):
 
         Args:
             arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
-            features: (n, d), a row for each, where the policy was built with features.
+            features: (n, d), a row for each new arm, where the policy was built with features.
             covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
-            prior_mean: (n,), where it was built with a prior mean for each arm.
+            prior_mean: (n,) of the new arms, where it was built with one for each arm.
 
         Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
 
@@ -454,7 +451,11 @@ class AskTell(Described):
             self._check_arms()
             told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
             roster, numbers = self._roster.with_arms(arms, **told)
-            self._grow(roster)
+            if roster.num_arms > self.num_arms:
+                policy = self._wrapped(roster.policy(self._origin))
+                policy.grow_from(self.policy)
+                self._take(policy)
+            self._roster, self.names = roster, roster.names
             return tuple(numbers)
 
     def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
@@ -481,28 +482,18 @@ class AskTell(Described):
         why = self.policy.needs_all_arms
         validation.require(not why, "policy", kind, f"one whose arms may come and go ({why})")
 
-    def _grow(self, roster: Roster) -> None:
-        """Be over these arms."""
-        if roster.num_arms > self.num_arms:
-            wrapping = self.policy if isinstance(self.policy, StandardisedPolicy | LatentRewards) else None
-            inside = self.policy if wrapping is None else wrapping.policy
-            policy = self._wrapped(roster.policy(self._origin, inside))
-            if wrapping is not None:
-                policy.grow_from(wrapping)
-            self._take(policy)
-        self._roster, self.names = roster, roster.names
-
     def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
-        """This one, or a copy that has taken up the arms that came later in the system that gave ``state``.
+        """This one, or one over the arms that came in the system that gave ``state``, which has learned nothing.
 
-        ValueError for the state of a system over other arms.
+        ValueError for the state of a system that began with other arms.
         """
         with self._turn.any_process():
-            roster = self._roster.joined(state.get("arms"))
-            if roster.num_arms == self.num_arms:
-                return self
-            other = copy.deepcopy(self)
-            other._grow(roster)
+            roster = self._roster.in_state(state.get("arms"))
+            other = self
+            if not roster.is_over(self._roster):
+                other = copy.deepcopy(self)
+                other._take(self._wrapped(roster.policy(self._origin)))
+                other.names = roster.names
             return other
 
     @contextmanager
@@ -528,7 +519,7 @@ class AskTell(Described):
                 (id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()
             ]
             own = {"asked": self._asked, "open": questions, "latest": self._latest, "zone": self._times.zone}
-            own["arms"] = self._roster.state_dict()
+            own |= {"arms": self._roster.state_dict(), "watch": self._watch.state_dict()}
             return {"policy": self.policy.state_dict()} | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -545,10 +536,15 @@ class AskTell(Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            roster = self._roster.joined(state.get("arms"))
-            grown = self.with_arms_of(state)
-            grown.policy.load_state_dict(state["policy"])
-            self._take(grown.policy)
+            roster, policy = self._roster.in_state(state.get("arms")), self.with_arms_of(state).policy
+            watched = self._watch.state_dict()
+            self._watch.load_state_dict(state["watch"])
+            try:
+                policy.load_state_dict(state["policy"])
+            except Exception:
+                self._watch.load_state_dict(watched)
+                raise
+            self._take(policy)
             self._roster, self.names = roster, roster.names
             self._asked, self._open, self._latest = asked, questions, latest
             self._times.zone = zone

@@ -177,6 +177,20 @@ class ModelAveraging(Policy):
         return self.predict(time)
 
     @torch.no_grad()
+    def components(self, time: float, points: None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The mixture's parts: weights (S, P); mean and variance of every arm under each member, (S, P, N) each, all
+        in one unit and from one origin, which may not be those of rewards."""
+        return self.sharing.weights, *self.members(time)
+
+    @torch.no_grad()
+    def joint(self, time: float, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``components`` of arms (S, K), with their covariances: (S, P), (S, P, K) and (S, P, K, K). O(S P N K)."""
+        weights, mean, _ = self.components(time)
+        at, now = arms.unsqueeze(-2).expand(-1, self.num_members, -1), self.clock.at(time)
+        columns = [self.model.covariance_with(arm, now).gather(-1, at) for arm in arms.unbind(-1)]
+        return weights, mean.gather(-1, at), torch.stack(columns, -1) * self._factors()[..., None, None]
+
+    @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The available arm of the largest m + width sqrt(v)."""
         if available is not None:

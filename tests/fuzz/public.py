@@ -358,6 +358,7 @@ _AN_ACQUISITION = {
     "forgetting": st.sampled_from(["window", 3]),
     "arms": None,
 }
+_SHARE_OR_NONE = bad.numbers(lambda x: 0 <= x <= 1, none=True)
 _OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing})
 _OF_FEATURES = Spec(
     {"features": lambda: policies.FixedFeatures(design_features(), 2)},
@@ -414,7 +415,7 @@ SPECS: dict[str, Spec] = {
     ),
     "policies.DetectionAugmented": Spec(
         {"policy": index_policy, "noise_scale": 0.1, "watched": None},
-        {"noise_scale": bad.positive, "watched": None},
+        {"noise_scale": bad.positive, "watched": None, "exploration": _SHARE_OR_NONE},
     ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
@@ -604,9 +605,10 @@ SPECS: dict[str, Spec] = {
         {"probabilities": lambda: uniform(2, N)},
         {"probabilities": bad.spoiled(torch.full((2, N), 1 / N), torch.rand(3))},
     ),
+    "acquisition.PredictiveSampling": Spec({}, {"interval": bad.positive}),
     "acquisition.ThompsonSampling": Spec(
         {"width": 1.0, "choices": None},
-        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time"]),
+        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time", "root"]),
     ),
     "acquisition.qUpperConfidenceBound": Spec({"width": 1.0}, _WIDTH_OF_A_MODEL),
     "models.AtTime": Spec({"model": over_points, "time": 1.0}, {"time": bad.numbers(bad.math.isfinite)}),
@@ -732,7 +734,7 @@ SPECS: dict[str, Spec] = {
         for room, name in (("recipes", "epsilon_greedy"), ("policies.classical", "EpsilonGreedy"))
     },
     **{
-        f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
+        f"{room}.{name}": Spec({}, {"exploration": _SHARE_OR_NONE})
         for room, names in {
             "recipes": ("glr_kl_ucb", "exp3_s"),
             "policies.classical": ("GLRKLUCB", "EXP3S"),
@@ -843,13 +845,14 @@ SPECS: dict[str, Spec] = {
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
         for name in ("safe_gp_ucb", "safe_opt")
     },
+    "recipes.predictive_sampling": Spec({}, {"interval": bad.positive}),
     "recipes.dal": Spec(
         {"kernel": COVARIANCE, "noise_variance": 0.1},
         {
             "noise_scale": bad.positive_or_none,
             "base": st.sampled_from([None, 3, "gp_ucbb", "exp3_s", "auto", []]),
         }
-        | {"noise_variance": bad.positive_or_none},
+        | {"noise_variance": bad.positive_or_none, "exploration": _SHARE_OR_NONE},
     ),
     "recipes.auto": Spec(
         {},
