@@ -144,7 +144,7 @@ class AskTell(Watched, Described):
         *,
         names: Sequence[str] | None = None,
         time_unit: str = "s",
-        history: int = 1000,
+        history: int | Tensor = 1000,
         **told: Any,
     ) -> AskTell:
         """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
@@ -163,7 +163,7 @@ class AskTell(Watched, Described):
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
                 None: the arms of ``log=``, by their names.
             names: of arms that have features.
-            time_unit, history: see above.
+            time_unit, history: see above; a tensor (T, N) of past rewards is the ``history`` of ``recipes.auto``.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates.
 
@@ -191,6 +191,8 @@ class AskTell(Watched, Described):
             choices = space.domain()
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
+        if isinstance(history, Tensor):
+            told["history"], history = history, 1000
         policy = recipes.auto(cast(Any, choices), **told)
         return cls(policy, names=names, settings=settings, time_unit=time_unit, history=history)
 
