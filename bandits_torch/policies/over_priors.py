@@ -89,7 +89,7 @@ class UnknownPriorPolicy(Policy):
 
     _expects = ("choices",)
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Under every prior the model conditions on pending pulls; widths and the priors' records stay."""
         self.choices.expect(pending.arm, pending.time)
 
