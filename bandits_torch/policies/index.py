@@ -189,6 +189,13 @@ class IndexPolicy(Policy):
         """Posterior mean and variance at ``time`` of every arm, or of ``points`` (N, d) of a domain, (S, N) each."""
         return self.choices.marginals(time, points)
 
+    @torch.no_grad()
+    def joint(self, time: float, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Posterior of arms (S, K) or points (S, K, d) at ``time`` together, as a mixture of one: weights (S, 1), means
+        (S, 1, K) and covariances (S, 1, K, K)."""
+        mean, covariance = self.choices.joint(time, at)
+        return mean.new_ones(len(mean), 1), mean.unsqueeze(1), covariance.unsqueeze(1)
+
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
         """Whether the model predicts the past, and every observation is still held with its full weight."""

@@ -238,6 +238,22 @@ class PointAveraging(Policy):
         )
         return mean, variance
 
+    @torch.no_grad()
+    def components(self, time: float, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The mixture's parts: weights (S, P), and mean and variance of points (N, d), or (S, N, d), under each member,
+        (S, P, N) each, in one unit and from one origin, which is not that of rewards."""
+        X = points.expand(self.replicates, *points.shape[-2:])
+        mean, variance = self.members.moments(X, X.new_full(X.shape[:-1], self._time(time)))
+        return self.sharing.weights, mean, self.scale.scale.unsqueeze(-1) * variance
+
+    @torch.no_grad()
+    def joint(self, time: float, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``components`` of points (S, K, d), with their covariances: (S, P), (S, P, K) and (S, P, K, K)."""
+        weights, mean, _ = self.components(time, points)
+        then = points.new_full(points.shape[:-1], self._time(time))
+        covariance = self.members.between(points, then, points, then)
+        return weights, mean, self.scale.scale[..., None, None] * covariance
+
     def _inputs(self, points: Tensor, time: float) -> Tensor:
         return with_time(points, self._time(time))
 

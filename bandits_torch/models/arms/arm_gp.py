@@ -521,12 +521,25 @@ class ArmGP(ArmModel):
             form=self.form,
             batch_shape=self._batch_shape,
         )
-        belief = model.belief
-        belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
-        belief.forgets = self._belief.forgets
-        keeps_form = belief.forgets or belief.observations.noise is not None
-        belief.relearn(self._belief.form_name if keeps_form else belief.form_name)
+        model.grow_from(self)
         return model
+
+    def grow_from(self, small: ArmGP) -> None:  # type: ignore[override]
+        """Learn what ``small`` holds, a model over the first of these arms, with the hyperparameters that it has now.
+        Cost: the steps of the observations held."""
+        n, learned = small.num_arms, small.prior.kernel.state_dict()
+        own = self.prior.kernel.state_dict()
+        same = {name: value for name, value in learned.items() if value.shape == own[name].shape}
+        self.prior.kernel.load_state_dict(own | same)
+        self.noise_variance.copy_(small.noise_variance)
+        belief, mean = self._belief, small._belief.prior_mean
+        belief.noise_variance.copy_(small._belief.noise_variance)
+        if not torch.equal(belief.prior_mean[:, :n], mean):  # learned: one for all arms
+            belief.prior_mean.copy_(mean[:, :1].expand_as(belief.prior_mean))
+        belief.observations, belief.now = copy.deepcopy(small._belief.observations), small.now
+        belief.forgets = small._belief.forgets
+        keeps_form = belief.forgets or belief.observations.noise is not None
+        belief.relearn(small._belief.form_name if keeps_form else belief.form_name)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)
