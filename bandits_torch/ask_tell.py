@@ -165,6 +165,7 @@ class AskTell(Watched, Described):
             names: of arms that have features.
             time_unit, history: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
+                ``cycles`` may also say "day" and "week", where times are dates.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -188,6 +189,8 @@ class AskTell(Watched, Described):
             validation.instance("search", told["search"], Mapping, "arguments of a PointSearch")
             told["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **told["search"]})
             choices = space.domain()
+        if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
+            told["cycles"] = border.periods_of(cycles, time_unit)
         policy = recipes.auto(cast(Any, choices), **told)
         return cls(policy, names=names, settings=settings, time_unit=time_unit, history=history)
 
@@ -435,9 +438,9 @@ class AskTell(Watched, Described):
 
         Args:
             arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
-            features: (n, d), a row for each, where the policy was built with features.
+            features: (n, d), a row for each new arm, where the policy was built with features.
             covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
-            prior_mean: (n,), where it was built with a prior mean for each arm.
+            prior_mean: (n,) of the new arms, where it was built with one for each arm.
 
         Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
 
@@ -448,7 +451,11 @@ class AskTell(Watched, Described):
             self._check_arms()
             told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
             roster, numbers = self._roster.with_arms(arms, **told)
-            self._grow(roster)
+            if roster.num_arms > self.num_arms:
+                policy = self._wrapped(roster.policy(self._origin))
+                policy.grow_from(self.policy)
+                self._take(policy)
+            self._roster, self.names = roster, roster.names
             return tuple(numbers)
 
     def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
@@ -475,28 +482,18 @@ class AskTell(Watched, Described):
         why = self.policy.needs_all_arms
         validation.require(not why, "policy", kind, f"one whose arms may come and go ({why})")
 
-    def _grow(self, roster: Roster) -> None:
-        """Be over these arms."""
-        if roster.num_arms > self.num_arms:
-            wrapping = self.policy if isinstance(self.policy, StandardisedPolicy | LatentRewards) else None
-            inside = self.policy if wrapping is None else wrapping.policy
-            policy = self._wrapped(roster.policy(self._origin, inside))
-            if wrapping is not None:
-                policy.grow_from(wrapping)
-            self._take(policy)
-        self._roster, self.names = roster, roster.names
-
     def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
-        """This one, or a copy that has taken up the arms that came later in the system that gave ``state``.
+        """This one, or one over the arms that came in the system that gave ``state``, which has learned nothing.
 
-        ValueError for the state of a system over other arms.
+        ValueError for the state of a system that began with other arms.
         """
         with self._turn.any_process():
-            roster = self._roster.joined(state.get("arms"))
-            if roster.num_arms == self.num_arms:
-                return self
-            other = copy.deepcopy(self)
-            other._grow(roster)
+            roster = self._roster.in_state(state.get("arms"))
+            other = self
+            if not roster.is_over(self._roster):
+                other = copy.deepcopy(self)
+                other._take(self._wrapped(roster.policy(self._origin)))
+                other.names = roster.names
             return other
 
     @contextmanager
@@ -539,15 +536,15 @@ class AskTell(Watched, Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            roster = self._roster.joined(state.get("arms"))
-            grown, watched = self.with_arms_of(state), self._watch.state_dict()
+            roster, policy = self._roster.in_state(state.get("arms")), self.with_arms_of(state).policy
+            watched = self._watch.state_dict()
             self._watch.load_state_dict(state["watch"])
             try:
-                grown.policy.load_state_dict(state["policy"])
+                policy.load_state_dict(state["policy"])
             except Exception:
                 self._watch.load_state_dict(watched)
                 raise
-            self._take(grown.policy)
+            self._take(policy)
             self._roster, self.names = roster, roster.names
             self._asked, self._open, self._latest = asked, questions, latest
             self._times.zone = zone

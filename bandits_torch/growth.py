@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.policies.policy import Origin, Policy
+from bandits_torch.state import copied, differing
 
 _NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
 
@@ -46,20 +47,24 @@ class Roster:
         return len(self.retired)
 
     def numbers(self, name: str, arms: Any) -> list[int]:
-        """The numbers of arms that are here, by name or number. ValueError for others, twice the same and none."""
-        listed = list(arms) if isinstance(arms, Sequence) and not isinstance(arms, str) else None
-        found = [] if listed is None else [self._number(one) for one in listed]
-        right = bool(found) and None not in found and len(set(found)) == len(found)
-        known = "" if self.names is None else f" among {self.names}, or numbers"
-        expected = f"a list of different arms{known}" + ("" if known else f", 0 to {self.num_arms - 1}")
+        """The numbers of arms that are here, given by name or number. ValueError for others, and none."""
+        listed = list(arms) if isinstance(arms, (list, tuple)) else []
+        known = [self._is_here(one) for one in listed]
+        found = [self._number(one) for one, here in zip(listed, known, strict=True) if here]
+        right = bool(listed) and all(known) and len(set(found)) == len(found)
+        words = "" if self.names is None else f"names among {self.names}, or "
+        expected = f"a list of different arms: {words}numbers from 0 to {self.num_arms - 1}"
         validation.require(right, name, arms, expected)
-        return [number for number in found if number is not None]
+        return found
 
-    def _number(self, arm: Any) -> int | None:
+    def _is_here(self, arm: Any) -> bool:
         if isinstance(arm, str):
-            return self.names.index(arm) if self.names is not None and arm in self.names else None
+            return self.names is not None and arm in self.names
         whole = hasattr(arm, "__index__") and not isinstance(arm, bool | Tensor)
-        return int(arm) if whole and 0 <= int(arm) < self.num_arms else None
+        return whole and 0 <= operator.index(arm) < self.num_arms
+
+    def _number(self, arm: Any) -> int:
+        return self.names.index(arm) if self.names and isinstance(arm, str) else operator.index(arm)
 
     def without(self, arms: Any) -> Roster:
         """These arms are retired. ValueError where none would be left, and for one that is retired already."""
@@ -72,68 +77,49 @@ class Roster:
         return replace(self, retired=retired)
 
     def with_arms(self, arms: Any, **told: Any) -> tuple[Roster, list[int]]:
-        """These arms too, and their numbers: names, some of them perhaps of retired arms, or how many.
+        """These arms too, and their numbers: names, some of them perhaps of retired arms; of arms without names how
+        many are new, or the numbers of retired ones.
 
         ``told``: features, covariance, prior_mean, of ``AskTell.add_arms``. ValueError for what does not fit.
         """
-        if isinstance(arms, int) and not isinstance(arms, bool):
-            validation.require(self.names is None, "arms", arms, "names, as the other arms have")
-            count, back = validation.positive_integer("arms", arms), []
-            at = list(range(self.num_arms, self.num_arms + count))
-            given: list[Any] = [None] * count
-        else:
-            words = border.is_sequence_of_words(arms)
-            whole = isinstance(arms, Sequence) and len(arms) > 0 and self.names is None and not words
-            validation.require(
-                (words and self.names is not None) or whole,
-                "arms",
-                arms,
-                "a list of names" if self.names else "how many, or the numbers of arms that are retired",
-            )
-            given = list(arms)
-            if whole:
-                self.numbers("arms", given)
-            known = [one for one in given if self._number(one) is not None]
-            back = self.numbers("arms", known) if known else []
-            new = [one for one in given if one not in known]
-            at = [self.num_arms + new.index(one) if one in new else self._number(one) for one in given]  # type: ignore[misc]
-            here = [one for one, k in zip(known, back, strict=True) if not bool(self.retired[k])]
-            validation.require(not here, "arms", here, "new, or retired")
-            count = len(new)
-        retired = torch.cat([self.retired, self.retired.new_zeros(count)])
-        retired[back] = False
-        names = self.names
+        n, names = self.num_arms, self.names
         if names is not None:
-            names = border.checked_names([*names, *(one for one in given if one not in names)], len(retired))
-        rows = [row for row, k in enumerate(at) if k >= self.num_arms]
-        return replace(self, names=names, retired=retired, **self._told(len(at), rows, told)), at
+            words = border.is_sequence_of_words(arms) and all(arms) and len(set(arms)) == len(arms)
+            validation.require(words, "arms", arms, "a list of different names")
+            names = (*names, *(str(arm) for arm in arms if arm not in names))
+            at = [names.index(arm) for arm in arms]
+        elif isinstance(arms, int) and not isinstance(arms, bool):
+            at = list(range(n, n + validation.positive_integer("arms", arms)))
+        else:
+            at = self.numbers("arms", arms)
+        here = [k if names is None else names[k] for k in at if k < n and not bool(self.retired[k])]
+        validation.require(not here, "arms", here, "new, or retired")
+        new = sum(k >= n for k in at)
+        retired = torch.cat([self.retired, self.retired.new_zeros(new)])
+        retired[at] = False
+        grown = replace(self, names=names, retired=retired)
+        if new or any(one is not None for one in told.values()):
+            grown = replace(grown, **self._told(new, told))
+        return grown, at
 
-    def _told(self, count: int, new: list[int], told: Mapping[str, Any]) -> dict[str, Tensor | None]:
-        """What is told of ``count`` arms, of which those in these rows are ``new``, after what was told before."""
-        n, made = self.num_arms, {}
+    def _told(self, new: int, told: Mapping[str, Tensor | None]) -> dict[str, Any]:
+        """What is told of so many new arms, after what was told of those that came before."""
+        covariance, N = told["covariance"], self.num_arms + new
+        if covariance is not None:
+            validation.finite_tensor("covariance", covariance)
+            fits = new > 0 and covariance.shape[-2:] == (N, N)
+            validation.shape_is("covariance", covariance, fits, f"({N}, {N}), of all arms, if some are new")
+        made = {"covariance": covariance}
         for name, dim in (("features", -2), ("prior_mean", -1)):
             before, value = getattr(self, name), told[name]
             if value is not None:
                 validation.finite_tensor(name, value)
-                fits = value.dim() >= -dim and value.shape[dim] == count
-                validation.shape_is(name, value, fits, f"a row for each of the {count} arms")
-                value = value.index_select(dim, torch.tensor(new, dtype=torch.long, device=value.device))
-            if not new:
-                made[name] = before
-                continue
-            came = n > self.first
-            validation.require((before is None) == (value is None) or not came, name, value, "as told before")
-            made[name] = (
-                value if before is None or value is None else torch.cat([before, value.to(before)], dim)
-            )
-        covariance = told["covariance"]
-        if covariance is not None:
-            validation.finite_tensor("covariance", covariance)
-            N = n + len(new)
-            validation.shape_is(
-                "covariance", covariance, covariance.shape[-2:] == (N, N), f"({N}, {N}), of all arms"
-            )
-        made["covariance"] = self.covariance if covariance is None and not new else covariance
+                fits = value.dim() >= -dim and new > 0 and value.shape[dim] == new
+                validation.shape_is(name, value, fits, f"a row for each of the {new} new arms")
+            alike = self.num_arms == self.first or (before is None) == (value is None)
+            validation.require(alike, name, value, "given as for the arms that came before")
+            both = [one for one in (before, value) if one is not None]
+            made[name] = torch.cat([one.to(both[0]) for one in both], dim) if both else None
         return made
 
     def of_those_here(self, available: Any) -> Any:
@@ -151,32 +137,24 @@ class Roster:
 
     # -- a policy over these arms ----------------------------------------------------------------------
 
-    def policy(self, origin: Origin | None, before: Policy) -> Policy:
-        """A policy over all arms that has learned what ``before`` has, and is otherwise made as that of the first was.
+    def policy(self, origin: Origin | None) -> Policy:
+        """A policy over all arms that has learned nothing, made as that of the first arms was.
 
-        Raises ValueError for one that cannot take up more arms and says why, and for what must be told and is not, or
-        does not fit.
+        Raises ValueError for one that no recipe made, and for what must be told and is not, or does not fit.
         """
-        name = type(before).__name__
-        validation.require(
-            origin is not None, "policy", name, "made by a recipe, whose settings are not another file's"
-        )
+        expected = "made by a recipe, whose settings are not those of a file"
+        validation.require(origin is not None, "policy", "one put together otherwise", expected)
         assert origin is not None
-        options = {
-            key: value for key, value in origin.options.items() if key != "log"
-        }  # which it has learned
+        options = {**origin.options}
+        options.pop("log", None)  # what it tells is a state
+        if self.num_arms == self.first:
+            return origin.recipe(origin.setup, **options)
         told = options.get("history")
         expected = "None: of arms that come later it says nothing; tell a kernel or a covariance"
         validation.require(told is None, "history", told, expected)
         if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
             options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
-        setup = replace(origin.setup, **self._setup(origin.setup))
-        made = origin.recipe(setup, **options)
-        try:
-            made.grow_from(before)
-        except (RuntimeError, KeyError) as error:
-            raise ValueError(f"policy must be one that can take up more arms, got {name}: {error}") from error
-        return made
+        return origin.recipe(replace(origin.setup, **self._setup(origin.setup)), **options)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
         """The fields of a setup of the first arms that are others for all."""
@@ -231,34 +209,36 @@ class Roster:
         own = {name: getattr(self, name) for name in _NAMES}
         return own | {"names": None if self.names is None else list(self.names)}
 
-    def joined(self, state: Mapping[str, Any] | None) -> Roster:
-        """The arms of the system that gave ``state``: of one that began with these arms, or with the first of them.
-
-        ValueError for another's.
-        """
+    def in_state(self, state: Mapping[str, Any] | None) -> Roster:
+        """The arms of the system that gave ``state``, which began with these first ones, or some of them. ValueError
+        for another."""
         if state is None:  # of a version in which arms neither came nor went
             return self
         validation.require(set(state) == set(_NAMES), "state['arms']", sorted(state), f"with {_NAMES}")
-        first, retired = validation.natural("state['arms']['first']", state["first"]), state["retired"]
+        first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
         mask = isinstance(retired, Tensor) and retired.dim() == 1 and retired.dtype == torch.bool
-        fits = mask and first <= self.first <= len(retired) and self.num_arms <= len(retired)
-        expected = f"of {self.num_arms} arms or more, {self.first} of them at first"
-        validation.require(fits, "state['arms']", state, expected)
-        names = state["names"]
+        fits = mask and first <= self.first <= len(retired)
+        validation.require(fits, "state['arms']", state, f"of {self.first} arms or more, so many at first")
         if names is not None:
             names = border.checked_names(names, len(retired))
-        same = (names is None) == (self.names is None)
-        same = same and (names is None or names[: self.num_arms] == self.names)
-        validation.require(same, "names", self.names, f"the first of {names}")
-        skipped = self.first - first  # arms that came later there are here from the start
-        told: dict[str, Any] = {}
-        for name, dim in (("features", -2), ("prior_mean", -1)):
-            value = state[name]
+        own = None if self.names is None else self.names[: self.first]
+        same = (None if names is None else names[: self.first]) == own
+        validation.require(same, "names", own, f"the first of {names}")
+        if len(retired) == self.first:
+            return Roster(self.first, retired.clone(), names)
+        told = {"covariance": state["covariance"]}
+        for name, dim in (("features", -2), ("prior_mean", -1)):  # some of these may be here from the start
+            value, here = state[name], self.first - first
             if value is not None:
-                validation.finite_tensor(f"state['arms'][{name!r}]", value)
-                value = value.narrow(dim, skipped, len(retired) - self.first)
-                value = value.clone() if len(retired) > self.first else None
+                fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > here
+                validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms that came later")
+                value = value.narrow(dim, here, value.shape[dim] - here).clone()
             told[name] = value
-        covariance = state["covariance"]
-        told["covariance"] = copy.deepcopy(covariance) if len(retired) > self.first else None
         return Roster(self.first, retired.clone(), names, **told)
+
+    def is_over(self, other: Roster) -> bool:
+        """Whether the arms are the same, of which the same was told; others may be retired."""
+        one, two = (
+            copied({**roster.state_dict(), "retired": len(roster.retired)}) for roster in (self, other)
+        )
+        return not differing(one, two)

@@ -134,8 +134,14 @@ class ThompsonSampling(IndependentDraws):
         validation.shape_is(
             "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
         )
-        noise = (base_samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
-        return mean + self._scale.to(mean).unsqueeze(-1) * noise
+        return self.of(mean, root, base_samples, self._scale)
+
+    @staticmethod
+    def of(mean: Tensor, root: Tensor, samples: Tensor, width: Tensor | None) -> Tensor:
+        """Draws ``batch x N`` of what has this mean, and the covariance ``width^2 root root^T`` (None: 1), by standard
+        normal ``samples``."""
+        noise = (samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
+        return mean + (noise if width is None else width.to(mean).unsqueeze(-1) * noise)
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Posterior mean over all choices and a root of their covariance."""

@@ -30,6 +30,8 @@ class AveragingSteps(CapturedSteps):
     def __init__(self, policy: ModelAveraging) -> None:
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
+        if policy.model.has_cycles:
+            raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
         self._states = [(state, name) for state in states for name in state.snapshot]

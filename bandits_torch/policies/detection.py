@@ -64,9 +64,8 @@ class DetectionAugmented(WrappingPolicy):
         delta: float | None = None,
         exploration: float | None = None,
     ) -> None:
-        takes = isinstance(policy, IndexPolicy | ArmPolicy) and not policy.needed and not policy.dim
         expected = "an IndexPolicy or ArmPolicy over arms that learns any arm's reward"
-        validation.require(takes, "policy", type(policy).__name__, expected)
+        validation.require(self.takes(policy), "policy", type(policy).__name__, expected)
         self._around(policy)
         T, N, S = validation.positive_integer("horizon", horizon), self.num_arms, self.replicates
         if watched is None:
@@ -88,6 +87,11 @@ class DetectionAugmented(WrappingPolicy):
         self.delta = min(0.5, 1 / math.sqrt(T)) if delta is None else validation.probability("delta", delta)
         self.exploration = usual if exploration is None else validation.share("exploration", exploration)
         self._begin()
+
+    @staticmethod
+    def takes(policy: Any) -> bool:
+        """Whether it can be the policy inside."""
+        return isinstance(policy, IndexPolicy | ArmPolicy) and not policy.needed and not policy.dim
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]

@@ -76,6 +76,7 @@ class UnknownPriorPolicy(Policy):
         own = choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
         self.model, self.width, self.choices = model, width.bind(model, None), own
         self.replicates, self.num_priors = self._batch_shape = model.batch_shape
+        validation.natural("first_replicate", first_replicate)
         validation.instance("draws", draws, bool, "True or False")
         validation.require(choices is None or not draws, "draws", draws, "False over a domain")
         self._streams: ReplicateStreams | None = None

@@ -148,7 +148,7 @@ def dal(
     neither noise variance nor ``noise_scale`` is given.
     """
     validation.require(setup.domain is None, "arms", setup.choices, "arms: rewards are tested arm by arm")
-    scale: Any = noise_scale
+    scale: Any = None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
     if scale is None:
         given = setup.noise_variance is not None
         validation.require(given, "noise_scale", None, "given where the noise variance is not")
@@ -163,6 +163,8 @@ def dal(
     else:
         validation.function("base", base, "the name of a recipe, or a function of a Setup")
         policy = base(setup)
+    expected = "of an IndexPolicy or ArmPolicy that learns any arm's reward"
+    validation.require(DetectionAugmented.takes(policy), "base", type(policy).__name__, expected)
     settings = {"noise_scale": scale, "delta": delta, "exploration": exploration}
     watched = _watched(setup, float(torch.as_tensor(scale).square().mean()))
     return DetectionAugmented(policy, horizon=horizon, watched=watched, **settings)

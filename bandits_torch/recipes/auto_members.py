@@ -29,6 +29,8 @@ _STRENGTH, _FIRM = 10.0, 1000.0  # of the unit told, in observations; where the 
 _PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # independent part of each arm, of the variance; weight
 _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share of what is told
 _TOLD = 0.9  # prior weight of the members that believe what is told
+_CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
+_SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 
 
@@ -38,6 +40,7 @@ class Family:
 
     ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
+    ``cycle``: they have cycles (``CyclicMembers``), of which they learn this share of their variance.
     """
 
     shape: Tensor
@@ -46,6 +49,7 @@ class Family:
     weight: float
     strengths: Sequence[float]
     smooth: bool = False
+    cycle: float | None = None
 
 
 def families(
@@ -99,6 +103,30 @@ def _told(
     return groups + [
         Family(sharper(K, power), noises, _UNKNOWN_RATES, share, strengths) for power in _SHARPER
     ]
+
+
+def with_cycles(
+    groups: Sequence[Family], features: Tensor, residuals: Tensor | None, noise_variance: Number | None
+) -> list[Family]:
+    """These families beside ones with cycles.
+
+    ``residuals``: (N, N), the covariance about the cycles that are told; None: only their periods are, and members
+    learn them, with the covariance told or, where none is, those of few members that know nothing.
+    """
+    kept = [replace(one, weight=(1 - _CYCLIC) * one.weight) for one in groups]
+    if residuals is not None:
+        kept = [replace(one, rates=_FEW_RATES) for one in kept]
+        of_cycles = [replace(one, cycle=0.0) for one in _told(features, residuals, noise_variance, None)]
+    else:
+        plain = [one for one in groups if not one.smooth and not any(one.strengths)]
+        told = [one for one in groups if any(one.strengths)][: len(_PARTS)]
+        some = [replace(one, rates=_FEW_RATES) for one in told] or [
+            replace(one, noises=one.noises[::2], rates=_FEW_RATES, strengths=one.strengths[::2])
+            for one in plain
+        ]
+        of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
+    total = sum(one.weight for one in of_cycles)
+    return kept + [replace(one, weight=_CYCLIC * one.weight / total) for one in of_cycles]
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:

@@ -24,7 +24,7 @@ RUN = ("replicates", "seed", "first_replicate")  # fields of a setup that every 
 GP = (*RUN, "prior_mean", "form", "search", "learn_hyperparameters")
 OWN_WIDTH_AND_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}  # for ``Recipe.race``
 _KNOWLEDGE = (
-    *("horizon", "rkhs_bound", "forgetting_rate", "rkhs_variation_budget"),
+    *("horizon", "rkhs_bound", "forgetting_rate", "rkhs_variation_budget", "cycles"),
     *("context_dim", "context_kernel", "constraints", "safe_arms"),
 )
 _EMPTY = inspect.Parameter.empty

@@ -246,6 +246,11 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["outcome_noise_scale", "outcome_forgetting_rate"], bad.positive_or_none),
     **dict.fromkeys(["limit", "least_reward"], bad.finite),
     "climb": bad.non_negative,
+    "periods": st.sampled_from([[], [0.0], [bad.NAN], [-1.0, 2.0], ["day"], 24.0, None]),
+    "harmonics": st.sampled_from([[], [0], [1.5], [1, 2], 1, None]),
+    "profile": bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"),
+    "cycle_rate": bad.rate,
+    "cycles": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]),
     "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
     "anisotropy": bad.numbers(lambda x: x > 0),
@@ -353,6 +358,7 @@ _AN_ACQUISITION = {
     "forgetting": st.sampled_from(["window", 3]),
     "arms": None,
 }
+_SHARE_OR_NONE = bad.numbers(lambda x: 0 <= x <= 1, none=True)
 _OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing})
 _OF_FEATURES = Spec(
     {"features": lambda: policies.FixedFeatures(design_features(), 2)},
@@ -365,7 +371,7 @@ _NOT_CONSTRAINTS = st.sampled_from([3, "heat", ["heat"], [None], {"heat": (0.0, 
 OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
 
 
-def _members_spec(rate, good, wrong):
+def _members_spec(rate, good, wrong, **more):
     """Members whose change over time is told by the argument ``rate``."""
     return Spec(
         {
@@ -373,6 +379,7 @@ def _members_spec(rate, good, wrong):
             "kernel": torch.tensor([0, 1, 1]),
             "noise_variance": 0.1 * torch.ones(3).double(),
             rate: good,
+            **more,
         },
         {
             "covariances": bad.spoiled(
@@ -389,6 +396,7 @@ def _members_spec(rate, good, wrong):
                 ]
             ),
             "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+            "share": bad.rate,
             rate: bad.spoiled(good, wrong, torch.zeros(2), 0.1),
         },
     )
@@ -407,7 +415,7 @@ SPECS: dict[str, Spec] = {
     ),
     "policies.DetectionAugmented": Spec(
         {"policy": index_policy, "noise_scale": 0.1, "watched": None},
-        {"noise_scale": bad.positive, "watched": None},
+        {"noise_scale": bad.positive, "watched": None, "exploration": _SHARE_OR_NONE},
     ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
@@ -444,6 +452,9 @@ SPECS: dict[str, Spec] = {
     ),
     "models.ArmMembers": _members_spec("forgetting_rate", torch.zeros(3).double(), torch.ones(3)),
     "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
+    "models.CyclicMembers": _members_spec(
+        "forgetting_rate", torch.zeros(3).double(), torch.ones(3), periods=[24.0], harmonics=[1]
+    ),
     "models.StackedMembers": Spec(
         {"parts": [_members(), _members()]},
         {"parts": st.sampled_from([[], [None], "parts", 3, None])},
@@ -594,9 +605,10 @@ SPECS: dict[str, Spec] = {
         {"probabilities": lambda: uniform(2, N)},
         {"probabilities": bad.spoiled(torch.full((2, N), 1 / N), torch.rand(3))},
     ),
+    "acquisition.PredictiveSampling": Spec({}, {"interval": bad.positive}),
     "acquisition.ThompsonSampling": Spec(
         {"width": 1.0, "choices": None},
-        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time"]),
+        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time", "root"]),
     ),
     "acquisition.qUpperConfidenceBound": Spec({"width": 1.0}, _WIDTH_OF_A_MODEL),
     "models.AtTime": Spec({"model": over_points, "time": 1.0}, {"time": bad.numbers(bad.math.isfinite)}),
@@ -722,7 +734,7 @@ SPECS: dict[str, Spec] = {
         for room, name in (("recipes", "epsilon_greedy"), ("policies.classical", "EpsilonGreedy"))
     },
     **{
-        f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
+        f"{room}.{name}": Spec({}, {"exploration": _SHARE_OR_NONE})
         for room, names in {
             "recipes": ("glr_kl_ucb", "exp3_s"),
             "policies.classical": ("GLRKLUCB", "EXP3S"),
@@ -833,13 +845,14 @@ SPECS: dict[str, Spec] = {
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
         for name in ("safe_gp_ucb", "safe_opt")
     },
+    "recipes.predictive_sampling": Spec({}, {"interval": bad.positive}),
     "recipes.dal": Spec(
         {"kernel": COVARIANCE, "noise_variance": 0.1},
         {
             "noise_scale": bad.positive_or_none,
             "base": st.sampled_from([None, 3, "gp_ucbb", "exp3_s", "auto", []]),
         }
-        | {"noise_variance": bad.positive_or_none},
+        | {"noise_variance": bad.positive_or_none, "exploration": _SHARE_OR_NONE},
     ),
     "recipes.auto": Spec(
         {},
@@ -851,6 +864,7 @@ SPECS: dict[str, Spec] = {
             "kernel": bad.covariances.filter(lambda x: x is not None),
             "noise_variance": bad.positive_or_none,
             "history": None,
+            "history_times": None,
             "log": None,
         },
     ),

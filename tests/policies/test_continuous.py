@@ -89,7 +89,7 @@ def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel):
         X = torch.rand(1, 2, generator=generator, dtype=torch.float64)
         inputs = torch.cat([X, torch.full((1, 1), float(step)).double()], -1) if has_time else X
         model.observe(inputs, hill(X, step).unsqueeze(-1))
-        discrete._clock = step
+        discrete.clock = step
     point, arm = continuous.choose(21.0), discrete.choose(21.0)
     assert point.why["index"] >= arm.why["index"] - 1e-9
     assert point.why["index"] <= arm.why["index"] + 0.01

@@ -2,8 +2,8 @@
 
 Clients ask and tell over HTTP and try again until they have an answer; a tenth of the rewards they tell twice, by
 intention. Another adds and retires arms meanwhile. Afterwards every question must have one owner, and the policy must
-have learned every reward told once, with the arm that its client was given. The page's policy keeps no rewards, so one
-that does stands in for it.
+have learned every reward told once, with the arm that its client was given; no arm was asked while it was retired. The
+page's policy keeps no rewards, so one that does stands in for it.
 """
 
 from __future__ import annotations
