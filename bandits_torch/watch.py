@@ -161,7 +161,7 @@ class ArmTests:
 class Watch(HasState):
     """What a live system remembers of its questions, and its test for changes; nothing that chooses reads any of it.
 
-    Kept: the latest ``history`` questions with their rewards, how often and when each arm was played, and the latest
+    Kept: the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
     1000 alarms.
 
     Each arm has a test for changes of its own, which sees its rewards alone (``ArmTest``). So there is at most one
@@ -171,10 +171,10 @@ class Watch(HasState):
 
     Args:
         policy: whose questions they are.
-        history: questions to keep, an integer >= 0.
+        keep: questions to keep, an integer >= 0.
 
     Cost: some microseconds a question and a reward, about 30 where rewards are 0 or 1; for each replicate 16 bytes an
-    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for a ``history`` that is no
+    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for a ``keep`` that is no
     integer >= 0.
     """
 
@@ -192,8 +192,8 @@ class Watch(HasState):
     restarts: Tensor  # (S,), of the policy, for what it saw
     rung: list[dict[str, Any]]
 
-    def __init__(self, policy: Policy, history: int) -> None:
-        self.size = validation.natural("history", history)
+    def __init__(self, policy: Policy, keep: int) -> None:
+        self.size = validation.natural("keep", keep)
         self.tests = _tests_changes(policy)
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
         self.arm_tests = ArmTests()
@@ -325,7 +325,7 @@ class Watched:
         interval and no probability; policies without a belief about single arms (random, EXP3.S, the OPKB family,
         several priors) have none of the three.
 
-        Over a domain there is a row for each of the settings among the questions kept (``history``) that a reward is
+        Over a domain there is a row for each of the settings among the questions kept (``keep``) that a reward is
         known of, with a column for each name (``x0``, ``x1``, ... without names), the largest mean first.
         ``probability_best`` is then among these.
 
@@ -443,7 +443,7 @@ class Watched:
     def history(self) -> pd.DataFrame:
         """What was asked and told: a row for each of the latest questions, and for each replicate if there are several.
 
-        As many questions are kept as ``history=`` said when this was built, 1000 by default, in the state and its
+        As many questions are kept as ``keep=`` said when this was built, 1000 by default, in the state and its
         files too. Columns: ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or
         a column for each name of a setting; ``reward``, NaN where none was told; ``late``, whether a question asked
         later had its reward before; ``state``, "open", "told" or "dropped".

@@ -108,7 +108,7 @@ def _written(live, folder, **options):
         lambda: play(AskTell.auto({"heat": (150.0, 250.0), "mode": ["fan", "grill"]}), 9, every=4),
         lambda: play(AskTell(recipes.ucb1(60, replicates=2)), 70),
         lambda: play(AskTell(recipes.exp3_s(3, horizon=20)), 6),
-        lambda: play(AskTell.auto(3, history=0), 6),
+        lambda: play(AskTell.auto(3, keep=0), 6),
     ],
     ids=["nothing", "settings", "many", "no-beliefs", "no-history"],
 )
