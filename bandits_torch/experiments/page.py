@@ -21,6 +21,7 @@ from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
 from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
 from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
@@ -62,6 +63,7 @@ def page(
     compared: Comparison | None = None,
     python: str | None = None,
     facts: Mapping[str, Any] | None = None,
+    gained: Earned | None = None,
 ) -> str:
     """The whole page. Every name is escaped, and the page forbids scripts and loading anything.
 
@@ -73,6 +75,7 @@ def page(
         compared: the advice to begin with; None for none.
         python: lines that put the policy to work; None for none.
         facts: names and values at the end of the page.
+        gained: what the policies earned; None: the page does not say.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
@@ -87,7 +90,11 @@ def page(
         verdict=_VERDICTS["short" if advice is None else advice.verdict],
         python=python,
         read=problem.summary(),
-        **_table(shown, random),
+        earned=_earned(shown, gained),
+        noisy=gained is not None and gained.noisy,
+        **_table(
+            shown, random, None if gained is None or not gained.noisy else gained.maximum - gained.attainable
+        ),
         regret=_picture("regret", 3.6, partial(_draw_regret, shown, random)),
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
@@ -99,8 +106,40 @@ def page(
     )
 
 
-def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
-    """A row for each policy, the best first, and one for drawing at random."""
+def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str, Any] | None:
+    """A row for each policy, the one that earned most first, and rows for what it is compared with."""
+    if gained is None:
+        return None
+    look, could = looks(histories), gained.attainable - gained.random
+
+    def cells(name: str, total: float) -> dict[str, str]:
+        share = (total - gained.random) / could if could > 0 else math.nan
+        return {
+            "name": name,
+            "total": gained.total(total),
+            "a_step": f"{total / gained.steps:.4g}",
+            "above": gained.above_random(total),
+            "share": "" if math.isnan(share) else f"{100 * share:.0f} %",
+            "width": "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%",
+            "colour": _CSS_COLOURS[look[name][0].lower()] if name in look else "var(--grey)",
+        }
+
+    arm = (
+        []
+        if gained.best_arm is None
+        else [cells(f"best single arm in hindsight: {gained.best_arm[0]}", gained.best_arm[1])]
+    )
+    known = "best arm by the smoothed table" if gained.noisy else "best arm of every step"
+    return {
+        "noun": gained.noun,
+        "rows": [cells(name, total) for name, total in gained.policies.items() if name in histories],
+        "references": [cells("drawing at random", gained.random), *arm, cells(known, gained.attainable)],
+        "about": gained.about_regret(),
+    }
+
+
+def _table(histories: Mapping[str, History], random: Tensor, attainable: float | None) -> dict[str, Any]:
+    """A row for each policy, the best first, and one for drawing at random; one for what was attainable."""
     look, (frame, at_random) = looks(histories), standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
 
@@ -121,7 +160,11 @@ def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
         }
         for name, row in frame.iterrows()
     ]
-    return {"rows": rows, "at_random": cells(at_random) | {"share": "100 %" if at_random > 0 else ""}}
+    beside = [{"name": "drawing at random", **cells(at_random), "share": "100 %" if at_random > 0 else ""}]
+    if attainable is not None:
+        share = f"{100 * attainable / at_random:.1f} %" if at_random > 0 else ""
+        beside.append({"name": "best arm by the smoothed table", **cells(attainable), "share": share})
+    return {"rows": rows, "references": beside}
 
 
 def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figure) -> None:

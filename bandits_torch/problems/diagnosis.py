@@ -78,6 +78,17 @@ class Diagnosis:
         return "\n".join(lines)
 
 
+def kind_of_values(rewards: Tensor) -> str:
+    """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` where all are missing (NaN)."""
+    held = rewards[~torch.isnan(rewards)]
+    whole = bool((held == held.round()).all())
+    if not len(held):
+        return "none"
+    if whole and bool(((held == 0) | (held == 1)).all()):
+        return "0/1"
+    return "counts" if whole and bool((held >= 0).all()) else "numbers"
+
+
 def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     """Say what a table of rewards holds.
 
@@ -93,14 +104,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     if not isinstance(table, RewardTable):
         table = RewardTable(validation.tensor("table", table).double())
     rewards = table.rewards
-    held = rewards[~torch.isnan(rewards)]
-    whole = bool((held == held.round()).all())
-    if not len(held):
-        values = "none"
-    elif whole and bool(((held == 0) | (held == 1)).all()):
-        values = "0/1"
-    else:
-        values = "counts" if whole and bool((held >= 0).all()) else "numbers"
+    values = kind_of_values(rewards)
     bends = (rewards[:-2] - 2 * rewards[1:-1] + rewards[2:]).square() / 6
     noise, interval = None, None
     correlation = None
@@ -122,7 +126,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
             count = len(of_arms)
             correlation = float((of_arms.sum() - of_arms.trace()) / (count * (count - 1)))
     means, random, best_arm = rewards.nanmean(0), None, None
-    if len(held):
+    if values != "none":
         of_rows = rewards.nanmean(1)
         random = float(of_rows.nanmean())
         best = int(means.nan_to_num(nan=-torch.inf).argmax())
