@@ -87,10 +87,8 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
 )
 @click.option(
     "--policies",
-    default=DEFAULT_POLICIES,
-    show_default=False,
-    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default "
-    f"{DEFAULT_POLICIES.replace(',', ', ')}.",
+    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default those that fit the data, "
+    f"without data {DEFAULT_POLICIES.replace(',', ', ')}.",
 )
 @number(
     "--horizon",
@@ -152,10 +150,19 @@ def race(
 
     bandits-torch race --problem tv-gp --option forgetting_rate=0.1 --option sw_gp_ucb.window=150
     """
-    asked = asked_race(**settings)
+    fitting = settings["policies"] is None
+    asked = asked_race(**settings | {"policies": settings["policies"] or DEFAULT_POLICIES})
     from bandits_torch.cli.play import play
 
-    play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
+    play(
+        asked,
+        out,
+        threads=threads,
+        checkpoint=checkpoint,
+        resume=resume,
+        overwrite=overwrite,
+        fitting=fitting,
+    )
 
 
 @app.command(short_help="What a table or a log holds.")

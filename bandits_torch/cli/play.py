@@ -23,7 +23,13 @@ from bandits_torch.cli.folder import RaceFolder
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.description import description, is_structure
 from bandits_torch.differing import shown
-from bandits_torch.experiments.comparison import Comparison, compare, is_compared_from_starts, snippet
+from bandits_torch.experiments.comparison import (
+    Comparison,
+    compare,
+    is_compared_from_starts,
+    policies_for,
+    snippet,
+)
 from bandits_torch.experiments.earned import Earned, earned
 from bandits_torch.experiments.page import page
 from bandits_torch.experiments.regret import random_regret
@@ -56,12 +62,21 @@ def play(
     checkpoint: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    fitting: bool = False,
 ) -> dict[str, History] | None:
-    """Play the race and write its report into ``out``; None if it was to be resumed and is over."""
+    """Play the race and write its report into ``out``; None if it was to be resumed and is over.
+
+    ``fitting``: whether a table brings in the policies that fit it, beside those that an option was given for.
+    """
     problem = _problem(asked)
     found = diagnose(problem.record()) if isinstance(problem, Replay) else None
     if found is not None:
         click.echo(str(found))
+    if found is not None and fitting:
+        names, why = policies_for(found)
+        names += [name for name in asked.policies if asked.options[name] and name not in names]
+        asked = replace(asked, policies=names, options={name: {} for name in names} | asked.options)
+        click.echo(f"{why}: {', '.join(names)} are raced; --policies names others.")
     click.echo("\n".join([*problem.summary(), ""]), nl=False)
     by_default = not asked.horizon
     if by_default:  # all rows of a record

@@ -16,10 +16,29 @@ from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.starts import SHORTEST, Starts, play_starts
 from bandits_torch.history import History
 from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
 
 _NOTHING = "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
+
+
+_COUNTED = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,epsilon_greedy,tv_gp_ucb,et_gp_ucb"
+_RELATED = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+_ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+
+
+def policies_for(found: Diagnosis) -> tuple[list[str], str]:
+    """The policies that fit a table, and why these.
+
+    Rewards of 0 and 1, and counts, bring in policies that take them as such: Thompson sampling with a Beta law and bounds
+    by Kullback-Leibler divergence. Arms that share nothing bring in policies that treat each by itself.
+    """
+    if found.values in ("0/1", "counts"):
+        return _COUNTED.split(","), f"As rewards are {found.values}"
+    if found.shared is False:
+        return _ALONE.split(","), "As nothing is clear that arms share"
+    return _RELATED.split(","), "As rewards are numbers"
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,10 @@ def compare(
     )
     bad = stuck(histories, random, starts.steps)
     ahead = () if earned is None else earned.ahead()
-    advice = with_whole_run(advise(starts.regret, starts.random), whole, bad, ahead)
+    counted = earned is not None and earned.noun == "conversions"
+    advice = with_whole_run(
+        advise(starts.regret, starts.random), whole, bad, ahead, preferred=None if counted else "auto"
+    )
     names = list(getattr(problem, "arm_names", ()))
     said = advice_of_record(advice, whole, bad, starts.steps, horizon, names)
     return Comparison([*said, *_of_earned(advice, earned)], advice, starts, bad)

@@ -17,7 +17,7 @@ from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.diagnosis import kind_of_values
 from bandits_torch.problems.problem import Problem, available_rewards
 from bandits_torch.problems.replay import Replay
-from bandits_torch.problems.smoothing import arms_smoothed
+from bandits_torch.problems.smoothing import best_smoothed
 
 _NINETY = 1.645  # of the standard normal distribution, two-sided
 _CLEARLY = 0.1  # of what could be gained
@@ -157,9 +157,8 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     """What the policies of a race earned, and what random play, single arms and the best arms of the time would have.
 
     The rewards of a table (``Replay``) are noisy, so that the largest of a row is so by luck in part. What could be
-    attained is therefore what the arms earn that are best by all other rows (``smoothing.arms_smoothed``): as the
-    row's own noise plays no part in the choice, their rewards have no luck in them. This estimate is low where arms
-    change faster than their noise can be averaged out. The intervals of a table are for its noise: the sum over the
+    attained is therefore what the arms are worth that are best by all other rows (``smoothing.best_smoothed``): the row's
+    own noise plays no part in that. This estimate is low where arms change faster than their noise can be averaged out. The intervals of a table are for its noise: the sum over the
     rows of a policy's reward less the row's mean is a martingale where nothing can be learned, with the sum of its
     squares as variance. Those of a simulation are of its replicates.
 
@@ -177,10 +176,8 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     if isinstance(problem, Replay):
         rows = problem.table[: first.horizon].double().cpu()
         times = np.array([problem.time(step) for step in range(1, first.horizon + 1)])
-        smooth, bandwidth = arms_smoothed(rows.numpy(), times)
-        known = torch.from_numpy(smooth).masked_fill(rows.isnan(), -math.inf).nan_to_num(nan=-math.inf)
-        chosen = rows.gather(1, known.argmax(1, keepdim=True)).squeeze(1)
-        attainable = float(torch.where(known.isinf().all(1), rows.nanmean(1), chosen).sum())
+        worth, _, bandwidth = best_smoothed(rows.numpy(), times)
+        attainable = float(worth.sum())
         sums = torch.where(rows.isnan(), rows.nanmean(1, keepdim=True), rows).sum(0, keepdim=True)
         ratio = bool((rows.nan_to_num(nan=0.0) >= 0).all())
         noun = "conversions" if kind_of_values(problem.record().rewards) in ("0/1", "counts") else "reward"

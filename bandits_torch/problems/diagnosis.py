@@ -1,8 +1,9 @@
-"""What a table of rewards holds, in figures and in sentences: values, gaps, noise, cycles, and what could be gained."""
+"""What a table of rewards holds, in figures and in sentences: values, noise, drift, jumps, cycles, and what could be gained."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -10,52 +11,97 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.naming import some
+from bandits_torch.problems.jumps import Jump, find_jumps
 from bandits_torch.problems.periods import Period, find_periods
+from bandits_torch.problems.smoothing import best_smoothed
 from bandits_torch.problems.tables import RewardTable
 
-_FEWEST, _BLOCKS = 40, 20  # rows for noise and sharing; blocks of the interval
+_FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the interval
 _T_90 = 1.729  # of Student's t with 19 degrees of freedom, two-sided
+_ROWS = 20_000  # the last rows, of which it is said what could be gained
+_SHARED_ROWS, _SHIFTS = 2000, 99
+_OWN_CYCLES = 64  # arms, up to which each is looked at by itself
+_HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
+_SURE = 0.01
+_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What ``diagnose`` found; ``str`` of it is sentences.
+    """What ``diagnose`` found; ``str`` of it is sentences. None: cannot tell.
 
     Attributes:
         rows, arms: T and N.
         values: ``"0/1"``, ``"counts"``, ``"numbers"`` or ``"none"``.
         missing: share of the rewards, in [0, 1].
-        noise: standard deviation of what neighbouring rows do not share, over all arms; None: cannot tell.
+        unit: of the times: ``"rows"``, ``"seconds"``, or ``"times"`` where they are numbers in an unknown unit.
+        gap: median time from a row to the next.
+        irregular: share of gaps that differ from it by more than a tenth.
+        noise: standard deviation of what neighbouring rows do not share, over all arms.
         noise_interval: its approximate 90 % interval.
-        correlation: mean correlation of two arms' rewards; None: cannot tell.
-        periods: of cycles that arms share, in units of the times (rows without times).
+        correlation: mean correlation of two arms' rewards.
+        shared: whether arms share more than chance explains.
+        periods: of cycles that arms share, in units of the times.
+        own_periods: of cycles that are clear in one arm alone, by its name.
+        drift: by how much (standard deviation) the level of a typical arm changes in 100 gaps, beside cycles and
+            jumps; 0: no drift is clear.
+        jumps: of arms' levels, by rows counted from 0, arms by index.
+        jump_times: of each jump, the times of the rows either side, as they are printed.
         random: mean reward of an arm drawn at random, of those with a reward, in the table's unit.
         best_arm: the name of the arm with the largest mean of its rewards, and that mean.
+        best_fixed: what the best single arm earns a row, in the last 20 000 rows; drawn at random where it has none.
+        best_moving: what the arms earn a row that are best by the other rows, smoothed (``smoothing.best_smoothed``).
+        moving_interval: the 90 % interval of ``best_moving`` less ``best_fixed``.
+        bandwidth: of that, in units of the times; None: all rows are weighted alike.
     """
 
     rows: int
     arms: int
     values: str
     missing: float
+    unit: str
+    gap: float
+    irregular: float
     noise: float | None
     noise_interval: tuple[float, float] | None
     correlation: float | None
+    shared: bool | None
     periods: tuple[Period, ...]
+    own_periods: dict[str, Period]
+    drift: float | None
+    jumps: tuple[Jump, ...] | None
+    jump_times: tuple[tuple[str, str], ...]
+    jump_arms: tuple[tuple[str, ...], ...]
     random: float | None
     best_arm: tuple[str, float] | None
+    best_fixed: float | None
+    best_moving: float | None
+    moving_interval: tuple[float, float] | None
+    bandwidth: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
         return asdict(self)
 
+    def span(self, length: float) -> str:
+        """A length of time in words."""
+        if self.unit == "seconds":
+            name, size = next(((n, s) for n, s in _UNITS if length >= 0.95 * s), _UNITS[-1])
+            return f"{length / size:.4g} {name}s"
+        return f"{length:.4g} {'rows' if self.unit == 'rows' else 'units of time'}"
+
     def __str__(self) -> str:
         lines = [f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."]
         if self.missing:
             lines += [f"Missing: {self.missing:.1%}. An arm without a reward cannot be pulled in that row."]
-        if self.noise is None or self.noise_interval is None:
+        if self.irregular > 0:
             lines += [
-                f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are the least that can."
+                f"Times are irregular: {self.irregular:.0%} of the gaps differ from {self.span(self.gap)}, the median, by "
+                "more than a tenth."
             ]
+        if self.noise is None or self.noise_interval is None:
+            lines += [f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are the least that can."]
         else:
             low, high = self.noise_interval
             lines += [
@@ -63,83 +109,252 @@ class Diagnosis:
                 "What changes from row to row and back counts as noise."
             ]
         if self.correlation is not None:
-            lines += [f"Rewards of two arms have a correlation of {self.correlation:.2f} on average."]
-        cycles = "; ".join(f"{one.length:.4g} (p = {one.p_value:.1g})" for one in self.periods)
-        none = (
-            "none that is clear beside drift" if self.rows >= _FEWEST else "cannot tell, the record is short"
-        )
-        lines += [f"Cycles, in units of the times: {cycles or none}."]
+            shares = "they share something" if self.shared else "chance explains that"
+            lines += [f"Rewards of two arms have a correlation of {self.correlation:.2f} on average: {shares}."]
+        lines += [self._of_cycles(), self._of_drift(), self._of_jumps()]
         if self.random is not None and self.best_arm is not None:
             name, best = self.best_arm
             lines += [
                 f"Drawing arms at random earns {self.random:.4g} a row, the best single arm in hindsight, {name}, "
                 f"{best:.4g}."
             ]
+        lines += self._of_gain()
         return "\n".join(lines)
+
+    def _of_cycles(self) -> str:
+        short = self.rows < _FEWEST
+        told = [f"{self.span(one.length)} (p = {one.p_value:.1g})" for one in self.periods]
+        told += [f"{self.span(one.length)} in {name} alone" for name, one in self.own_periods.items()]
+        if told:
+            return f"Cycles: {'; '.join(told)}."
+        return f"Cycles: {'cannot tell, the record is short' if short else 'none that is clear beside drift'}."
+
+    def _of_drift(self) -> str:
+        if self.drift is None:
+            return "Drift: cannot tell, the record is short."
+        if self.drift == 0:
+            return "Drift: none that is clear: between jumps and beside cycles, levels stay."
+        return (
+            f"Drift: levels wander by about {self.drift:.3g} in {self.span(100 * self.gap)} (standard deviation)."
+        )
+
+    def _of_jumps(self) -> str:
+        if self.jumps is None:
+            return "Jumps: cannot tell, the record is short."
+        if not self.jumps:
+            return "Jumps: none that is clear beside drift and noise."
+        told = []
+        for (before, after), arms in zip(self.jump_times, self.jump_arms, strict=True):
+            which = f" ({some(arms, 3)})" if arms else ""
+            told += [f"between {before} and {after}{which}"]
+        return f"Jumps: {'; '.join(told)}."
+
+    def _of_gain(self) -> list[str]:
+        if self.best_moving is None or self.best_fixed is None or self.moving_interval is None:
+            return []
+        low, high = self.moving_interval
+        words = (
+            f"Moving to the best arm of the time, as smoothed rewards of other rows tell it, earns {self.best_moving:.4g} a "
+            f"row; staying at the best single arm {self.best_fixed:.4g}: "
+        )
+        if low > 0:
+            return [f"{words}{low:.3g} to {high:.3g} a row more is to be gained by following the change."]
+        return [f"{words}no gain by following a change is sure."]
 
 
 def kind_of_values(rewards: Tensor) -> str:
     """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` where all are missing (NaN)."""
     held = rewards[~torch.isnan(rewards)]
-    whole = bool((held == held.round()).all())
     if not len(held):
         return "none"
-    if whole and bool(((held == 0) | (held == 1)).all()):
+    if bool((held[:1000] != held[:1000].round()).any()) or bool((held != held.round()).any()):
+        return "numbers"
+    if bool(((held == 0) | (held == 1)).all()):
         return "0/1"
-    return "counts" if whole and bool((held >= 0).all()) else "numbers"
+    return "counts" if bool((held >= 0).all()) else "numbers"
 
 
 def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     """Say what a table of rewards holds.
 
-    The noise is the root of the mean square of y_{t-1} - 2 y_t + y_{t+1}, over 6, of each arm's neighbouring rows: it
-    does not see straight lines. Its interval is Student's t over the logarithms of 20 blocks of rows. Cycles:
-    ``find_periods``.
+    Cycles come first (``find_periods``: of all arms, then of each alone), and are taken off by a regression on
+    three harmonics of each. What is left is told apart into jumps, drift and noise (``find_jumps``). The noise is
+    the root of the mean square of y_{t-1} - 2 y_t + y_{t+1}, over 6, of each arm's neighbouring rows, less a third of
+    the drift's variance; it does not see straight lines. Its interval is Student's t over the logarithms of 20 blocks
+    of rows. Whether arms share something: their mean correlation against 99 tables whose arms are shifted in time
+    against each other.
 
     Args:
         table: a ``RewardTable``, or (T, N) rewards, NaN where missing.
 
-    Cost: O(T N), and at most some 10^7 operations for cycles. Raises ValueError for what is no table.
+    Cost: O(T N), and at most some 10^7 operations for the cycles of each arm. Raises ValueError for what is no table.
     """
     if not isinstance(table, RewardTable):
         table = RewardTable(validation.tensor("table", table).double())
-    rewards = table.rewards
-    values = kind_of_values(rewards)
-    bends = (rewards[:-2] - 2 * rewards[1:-1] + rewards[2:]).square() / 6
-    noise, interval = None, None
-    correlation = None
-    if int((~torch.isnan(bends)).any(1).sum()) >= _FEWEST:
-        noise = float(bends.nanmean().sqrt())
-        blocks = np.array([float(block.nanmean()) for block in bends.tensor_split(_BLOCKS)])
-        blocks = np.log(blocks[np.isfinite(blocks) & (blocks > 0)])
-        if len(blocks) == _BLOCKS:
-            half = _T_90 * float(blocks.std(ddof=1)) / _BLOCKS**0.5 / 2
-            interval = (noise * float(np.exp(-half)), noise * float(np.exp(half)))
-        elif noise == 0:
-            interval = (0.0, 0.0)
-        else:
-            noise = None
-        complete = rewards[~torch.isnan(rewards).any(1)]
-        complete = complete[:, complete.std(0) > 0] if len(complete) > 2 else complete[:, :0]
-        if complete.shape[1] >= 2:
-            of_arms = torch.corrcoef(complete.T)
-            count = len(of_arms)
-            correlation = float((of_arms.sum() - of_arms.trace()) / (count * (count - 1)))
-    means, random, best_arm = rewards.nanmean(0), None, None
+    rewards = table.rewards.numpy()
+    T, N = rewards.shape
+    times = np.arange(T, dtype=np.float64) if table.times is None else table.times.numpy()
+    unit = "rows" if table.times is None else "seconds" if table.in_seconds else "times"
+    gaps = np.diff(times)
+    gap = float(np.median(gaps)) if T > 1 else 1.0
+    values = kind_of_values(table.rewards)
+    periods = tuple(find_periods(rewards, times))
+    own = _own_periods(rewards, times, periods)
+    plain, fitted = _without_cycles(rewards, times, periods, own)
+    levels = find_jumps(plain, times) if values != "none" else None
+    drift = None
+    if levels is not None:
+        wander = float(np.median(levels.drift[levels.noise > 0])) if (levels.noise > 0).any() else 0.0
+        drift = float((100 * wander) ** 0.5) if levels.p_drift < _SURE else 0.0
+    jumps = None if levels is None else levels.jumps
+    noise, interval = _noise(plain, fitted, 0.0 if levels is None else float(levels.drift.mean()))
+    correlation, shared = _sharing(rewards)
+    means, random, best_arm = None, None, None
     if values != "none":
-        of_rows = rewards.nanmean(1)
-        random = float(of_rows.nanmean())
+        means = table.rewards.nanmean(0)
+        random = float(table.rewards.nanmean(1).nanmean())
         best = int(means.nan_to_num(nan=-torch.inf).argmax())
         best_arm = (table.arm_names[best], float(means[best]))
+    fixed, moving, between, bandwidth = _gain(rewards[-_ROWS:], times[-_ROWS:]) if T >= _FEWEST else (None,) * 4
     return Diagnosis(
-        len(rewards),
-        rewards.shape[1],
+        T,
+        N,
         values,
-        float(torch.isnan(rewards).double().mean()),
+        float(np.isnan(rewards).mean()),
+        unit,
+        gap,
+        float((np.abs(gaps / gap - 1) > 0.1).mean()) if T > 1 else 0.0,
         noise,
         interval,
         correlation,
-        tuple(find_periods(rewards.numpy(), None if table.times is None else table.times.numpy())),
+        shared,
+        periods,
+        {table.arm_names[n]: one for n, one in own.items()},
+        drift,
+        jumps,
+        tuple((_when(times, one.before, unit), _when(times, one.after, unit)) for one in jumps or ()),
+        tuple(tuple(table.arm_names[n] for n in one.arms) for one in jumps or ()),
         random,
         best_arm,
+        fixed,
+        moving,
+        between,
+        bandwidth,
     )
+
+
+def _when(times: np.ndarray, row: int, unit: str) -> str:
+    if unit == "rows":
+        return f"row {row + 1}"
+    if unit == "seconds":
+        return datetime.fromtimestamp(float(times[row]), UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+    return f"time {times[row]:.10g}"
+
+
+def _own_periods(
+    rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...]
+) -> dict[int, Period]:
+    """Cycles of single arms, by index, beside the common ones."""
+    N, found = rewards.shape[1], {}
+    for n in range(N) if N <= _OWN_CYCLES else ():
+        for one in find_periods(rewards[:, n : n + 1], times, level=_SURE / N):
+            harmonics = [m * one.length / other.length for other in periods for m in range(1, 7)]
+            harmonics += [one.length / (m * other.length) for other in periods for m in range(1, 7)]
+            if all(abs(ratio - 1) > 0.1 for ratio in harmonics):
+                found[n] = one
+                break
+    return found
+
+
+def _without_cycles(
+    rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...], own: dict[int, Period]
+) -> tuple[np.ndarray, float]:
+    """Rewards less the harmonics of cycles, and how many numbers were fitted to an arm on average."""
+    gap = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+
+    def waves(length: float) -> np.ndarray:
+        angles = [
+            2 * np.pi * k * (times - times[0]) / length
+            for k in range(1, _HARMONICS + 1)
+            if length / k >= _SHORTEST * gap
+        ]
+        return np.array([wave(angle) for angle in angles for wave in (np.sin, np.cos)]).reshape(-1, len(times)).T
+
+    if not periods and not own:
+        return rewards, 0.0
+    common = np.concatenate([np.ones((len(times), 1)), *(waves(one.length) for one in periods)], 1)
+    plain, fitted = rewards.copy(), 0
+    for n in range(rewards.shape[1]):
+        design = np.concatenate([common, waves(own[n].length)], 1) if n in own else common
+        held = ~np.isnan(rewards[:, n])
+        if held.sum() < 2 * design.shape[1] or design.shape[1] == 1:
+            continue
+        X = design[held]
+        weights = np.linalg.lstsq(X.T @ X, X.T @ rewards[held, n], rcond=None)[0]
+        plain[:, n] -= design[:, 1:] @ weights[1:]
+        fitted += design.shape[1]
+    return plain, fitted / rewards.shape[1]
+
+
+def _noise(
+    plain: np.ndarray, fitted: float, drift: float
+) -> tuple[float | None, tuple[float, float] | None]:
+    """Standard deviation of the noise, with its 90 % interval."""
+    bends = np.square(plain[:-2] - 2 * plain[1:-1] + plain[2:]) / 6
+    seen = ~np.isnan(bends)
+    if seen.any(1).sum() < _FEWEST:
+        return None, None
+    bends[~seen] = 0.0
+    variance = float(bends.sum() / seen.sum()) * len(plain) / max(1.0, len(plain) - fitted)
+    noise = max(variance - drift / 3, 0.25 * variance) ** 0.5
+    if noise == 0:
+        return 0.0, (0.0, 0.0)
+    parts = zip(np.array_split(bends, _BLOCKS), np.array_split(seen, _BLOCKS), strict=True)
+    blocks = np.array([block.sum() / max(1, held.sum()) for block, held in parts])
+    if (blocks <= 0).any():
+        return None, None
+    half = _T_90 * float(np.log(blocks).std(ddof=1)) / _BLOCKS**0.5 / 2
+    return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
+
+
+def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
+    """Mean correlation of two arms, and whether it is beyond that of arms shifted in time."""
+    complete = rewards[~np.isnan(rewards).any(1)]
+    if len(complete) < _FEWEST:
+        return None, None
+    varies = complete.std(0) > 1e-12 * np.abs(complete).max(initial=1e-300)
+    if varies.sum() < 2:
+        return None, None
+    complete = complete[:, varies]
+    mean = _mean_correlation(complete)
+    short, g = complete[-_SHARED_ROWS:], np.random.default_rng(0)
+    seen, beyond = np.square(np.corrcoef(short.T)).mean(), 0
+    for _ in range(_SHIFTS):
+        shifts = g.integers(0, len(short), short.shape[1])
+        moved = np.stack([np.roll(column, shift) for column, shift in zip(short.T, shifts, strict=True)])
+        beyond += bool(np.square(np.corrcoef(moved)).mean() >= seen)
+    return mean, beyond == 0
+
+
+def _mean_correlation(complete: np.ndarray) -> float:
+    standard = (complete - complete.mean(0)) / complete.std(0)
+    count = standard.shape[1]
+    return float((np.square(standard.sum(1)).mean() - count) / (count * (count - 1)))
+
+
+def _gain(
+    rewards: np.ndarray, times: np.ndarray
+) -> tuple[float | None, float | None, tuple[float, float] | None, float | None]:
+    """What the best single arm and the best moving one earn a row, the interval of the difference, the bandwidth."""
+    seen = ~np.isnan(rewards).all(1)
+    rewards, times = rewards[seen], times[seen]
+    if len(rewards) < _FEWEST:
+        return (None,) * 4
+    worth, arm, bandwidth = best_smoothed(rewards, times)
+    filled = np.where(np.isnan(rewards), np.nanmean(rewards, 1, keepdims=True), rewards)
+    fixed = filled[:, filled.sum(0).argmax()]
+    more = filled[np.arange(len(rewards)), arm] - fixed  # what was paid: no choice has luck in it
+    blocks = np.array([block.mean() for block in np.array_split(more, _BLOCKS)])
+    half = _T_90 * float(blocks.std(ddof=1)) / _BLOCKS**0.5
+    interval = (float(more.mean()) - half, float(more.mean()) + half)
+    return float(fixed.mean()), float(worth.mean()), interval, bandwidth if np.isfinite(bandwidth) else None

@@ -41,6 +41,6 @@ def test_look_says_the_day_the_noise_and_the_best_arm(tmp_path):
     np.savetxt(file, day, delimiter=",", header="a,b,c", comments="")
     said = CliRunner().invoke(app, ["look", str(file)]).output
     assert "480 rows, 3 arms, rewards are numbers" in said
-    assert "units of the times: 24" in said or "units of the times: 23.9" in said
+    assert "Cycles: 24 rows" in said or "Cycles: 23.9" in said
     assert "in hindsight, c" in said
     assert json.dumps(diagnose(torch.from_numpy(day)).to_dict())
