@@ -254,7 +254,7 @@ def _report(
         "beside this file": "regret.csv, step by step; run.json, all settings, of which rerun makes them again",
     }
     heading = Path(asked.data).name if asked.data else asked.problem
-    text = page(histories, random, problem, heading, compared, python, facts, gained)
+    text = page(histories, random, problem, heading, compared, python, facts, gained, found)
     folder.begin_report()
     paths = write_report(folder.out, histories, random, settings, page=text)
     size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"

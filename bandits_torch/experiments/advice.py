@@ -183,8 +183,8 @@ def with_whole_run(
     Whoever was stuck there, or surely worse than another, is not taken. If the leader is none of these, and likely the
     best, it is taken. Among those that cannot be told apart, where the leader fell (``"split"``), and where only the
     whole shows a policy to be better than chance (``"late"``: it lost less than nine tenths of what chance did, or
-    earned surely more), it is the ``preferred`` one, ``auto``, which needs the least prior knowledge, else who lost least
-    in the whole.
+    earned surely more), it is the ``preferred`` one, ``auto``, which needs the least prior knowledge, else who lost
+    least in the whole.
 
     Args:
         advice: of several starts.

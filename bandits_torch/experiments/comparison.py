@@ -31,8 +31,8 @@ _ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_g
 def policies_for(found: Diagnosis) -> tuple[list[str], str]:
     """The policies that fit a table, and why these.
 
-    Rewards of 0 and 1, and counts, bring in policies that take them as such: Thompson sampling with a Beta law and bounds
-    by Kullback-Leibler divergence. Arms that share nothing bring in policies that treat each by itself.
+    Rewards of 0 and 1, and counts, bring in policies that take them as such: Thompson sampling with a Beta law and
+    bounds by Kullback-Leibler divergence. Arms that share nothing bring in policies that treat each by itself.
     """
     if found.values in ("0/1", "counts"):
         return _COUNTED.split(","), f"As rewards are {found.values}"

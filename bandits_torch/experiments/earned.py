@@ -157,10 +157,11 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     """What the policies of a race earned, and what random play, single arms and the best arms of the time would have.
 
     The rewards of a table (``Replay``) are noisy, so that the largest of a row is so by luck in part. What could be
-    attained is therefore what the arms are worth that are best by all other rows (``smoothing.best_smoothed``): the row's
-    own noise plays no part in that. This estimate is low where arms change faster than their noise can be averaged out. The intervals of a table are for its noise: the sum over the
-    rows of a policy's reward less the row's mean is a martingale where nothing can be learned, with the sum of its
-    squares as variance. Those of a simulation are of its replicates.
+    attained is therefore what the arms are worth that are best by all other rows (``smoothing.best_smoothed``): the
+    row's own noise plays no part in that. This estimate is low where arms change faster than their noise can be
+    averaged out. The intervals of a table are for its noise: the sum over the rows of a policy's reward less the row's
+    mean is a martingale where nothing can be learned, with the sum of its squares as variance. Those of a simulation
+    are of its replicates.
 
     Args:
         problem: that was played.

@@ -24,12 +24,15 @@ from bandits_torch.experiments.comparison import Comparison
 from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
+from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
 from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, looks
 from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
+from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.replay import Replay
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -64,6 +67,7 @@ def page(
     python: str | None = None,
     facts: Mapping[str, Any] | None = None,
     gained: Earned | None = None,
+    found: Diagnosis | None = None,
 ) -> str:
     """The whole page. Every name is escaped, and the page forbids scripts and loading anything.
 
@@ -76,6 +80,7 @@ def page(
         python: lines that put the policy to work; None for none.
         facts: names and values at the end of the page.
         gained: what the policies earned; None: the page does not say.
+        found: what the table holds that was replayed; None: the page does not say.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
@@ -90,6 +95,7 @@ def page(
         verdict=_VERDICTS["short" if advice is None else advice.verdict],
         python=python,
         read=problem.summary(),
+        holds=_holds(problem, found),
         earned=_earned(shown, gained),
         noisy=gained is not None and gained.noisy,
         **_table(
@@ -104,6 +110,15 @@ def page(
         beliefs=_beliefs(shown),
         facts=facts or {},
     )
+
+
+def _holds(problem: Problem, found: Diagnosis | None) -> dict[str, Any] | None:
+    """What a table holds, in sentences and as a picture."""
+    if found is None or not isinstance(problem, Replay):
+        return None
+    table = problem.record()
+    picture = _picture("holds", 3.8, lambda figure: plot_diagnosis(table, found, figure), titles=True)
+    return {"lines": str(found).splitlines(), "picture": picture, "jumps": bool(found.jumps)}
 
 
 def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str, Any] | None:
@@ -280,17 +295,19 @@ def _css_variables(colours: Sequence[str], grey: str) -> str:
     return " ".join(f"--{name}: {colour.lower()};" for name, colour in named.items())
 
 
-def _picture(name: str, height: float, draw: Callable[[Figure], object]) -> dict[str, str]:
+def _picture(
+    name: str, height: float, draw: Callable[[Figure], object], *, titles: bool = False
+) -> dict[str, str]:
     """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
 
     ``name`` is of letters and digits; no two pictures of a page may share it. What ``draw`` makes of an empty figure
-    is left without titles, since the page has them.
+    is left without titles, unless these are asked for, since the page has them.
     """
     made = {}
     for kind, width in (("wide", _SCREEN), ("narrow", _PHONE)):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
-        if len(figure.axes) == 1:
+        if len(figure.axes) == 1 and not titles:
             figure.axes[0].set_title("", loc="left")
         if figure.get_suptitle():
             figure.suptitle("")

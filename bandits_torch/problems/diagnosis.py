@@ -1,4 +1,4 @@
-"""What a table of rewards holds, in figures and in sentences: values, noise, drift, jumps, cycles, and what could be gained."""
+"""What a table of rewards holds, in figures and sentences: values, noise, drift, jumps, cycles, possible gain."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.naming import some
 from bandits_torch.problems.jumps import Jump, find_jumps
-from bandits_torch.problems.periods import Period, find_periods
+from bandits_torch.problems.periods import Period, find_own_periods, find_periods
 from bandits_torch.problems.smoothing import best_smoothed
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the interval
 _T_90 = 1.729  # of Student's t with 19 degrees of freedom, two-sided
-_ROWS = 20_000  # the last rows, of which it is said what could be gained
+_ROWS = 10_000  # the last rows, of which it is said what could be gained
 _SHARED_ROWS, _SHIFTS = 2000, 99
-_OWN_CYCLES = 64  # arms, up to which each is looked at by itself
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
 _SURE = 0.01
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
@@ -50,7 +49,7 @@ class Diagnosis:
         jump_times: of each jump, the times of the rows either side, as they are printed.
         random: mean reward of an arm drawn at random, of those with a reward, in the table's unit.
         best_arm: the name of the arm with the largest mean of its rewards, and that mean.
-        best_fixed: what the best single arm earns a row, in the last 20 000 rows; drawn at random where it has none.
+        best_fixed: what the best single arm earns a row, in the last 10 000 rows; drawn at random where it has none.
         best_moving: what the arms earn a row that are best by the other rows, smoothed (``smoothing.best_smoothed``).
         moving_interval: the 90 % interval of ``best_moving`` less ``best_fixed``.
         bandwidth: of that, in units of the times; None: all rows are weighted alike.
@@ -97,11 +96,13 @@ class Diagnosis:
             lines += [f"Missing: {self.missing:.1%}. An arm without a reward cannot be pulled in that row."]
         if self.irregular > 0:
             lines += [
-                f"Times are irregular: {self.irregular:.0%} of the gaps differ from {self.span(self.gap)}, the median, by "
-                "more than a tenth."
+                f"Times are irregular: {self.irregular:.0%} of the gaps differ from {self.span(self.gap)}, the median, "
+                "by more than a tenth."
             ]
         if self.noise is None or self.noise_interval is None:
-            lines += [f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are the least that can."]
+            lines += [
+                f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are the least that can."
+            ]
         else:
             low, high = self.noise_interval
             lines += [
@@ -110,7 +111,9 @@ class Diagnosis:
             ]
         if self.correlation is not None:
             shares = "they share something" if self.shared else "chance explains that"
-            lines += [f"Rewards of two arms have a correlation of {self.correlation:.2f} on average: {shares}."]
+            lines += [
+                f"Rewards of two arms have a correlation of {self.correlation:.2f} on average: {shares}."
+            ]
         lines += [self._of_cycles(), self._of_drift(), self._of_jumps()]
         if self.random is not None and self.best_arm is not None:
             name, best = self.best_arm
@@ -127,16 +130,16 @@ class Diagnosis:
         told += [f"{self.span(one.length)} in {name} alone" for name, one in self.own_periods.items()]
         if told:
             return f"Cycles: {'; '.join(told)}."
-        return f"Cycles: {'cannot tell, the record is short' if short else 'none that is clear beside drift'}."
+        return (
+            f"Cycles: {'cannot tell, the record is short' if short else 'none that is clear beside drift'}."
+        )
 
     def _of_drift(self) -> str:
         if self.drift is None:
             return "Drift: cannot tell, the record is short."
         if self.drift == 0:
             return "Drift: none that is clear: between jumps and beside cycles, levels stay."
-        return (
-            f"Drift: levels wander by about {self.drift:.3g} in {self.span(100 * self.gap)} (standard deviation)."
-        )
+        return f"Drift: levels wander by about {self.drift:.3g} in {self.span(100 * self.gap)} (standard deviation)."
 
     def _of_jumps(self) -> str:
         if self.jumps is None:
@@ -153,9 +156,10 @@ class Diagnosis:
         if self.best_moving is None or self.best_fixed is None or self.moving_interval is None:
             return []
         low, high = self.moving_interval
+        at_random = " (drawn at random where it has no reward)" if self.missing else ""
         words = (
-            f"Moving to the best arm of the time, as smoothed rewards of other rows tell it, earns {self.best_moving:.4g} a "
-            f"row; staying at the best single arm {self.best_fixed:.4g}: "
+            f"Moving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
+            f"{self.best_moving:.4g} a row; staying at the best single arm {self.best_fixed:.4g}{at_random}: "
         )
         if low > 0:
             return [f"{words}{low:.3g} to {high:.3g} a row more is to be gained by following the change."]
@@ -164,10 +168,14 @@ class Diagnosis:
 
 def kind_of_values(rewards: Tensor) -> str:
     """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` where all are missing (NaN)."""
+    first = rewards[:_FEWEST]
+    first = first[~torch.isnan(first)]
+    if bool((first != first.round()).any()):
+        return "numbers"
     held = rewards[~torch.isnan(rewards)]
     if not len(held):
         return "none"
-    if bool((held[:1000] != held[:1000].round()).any()) or bool((held != held.round()).any()):
+    if bool((held != held.round()).any()):
         return "numbers"
     if bool(((held == 0) | (held == 1)).all()):
         return "0/1"
@@ -199,7 +207,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     gap = float(np.median(gaps)) if T > 1 else 1.0
     values = kind_of_values(table.rewards)
     periods = tuple(find_periods(rewards, times))
-    own = _own_periods(rewards, times, periods)
+    own = find_own_periods(rewards, times, periods)
     plain, fitted = _without_cycles(rewards, times, periods, own)
     levels = find_jumps(plain, times) if values != "none" else None
     drift = None
@@ -209,13 +217,18 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     jumps = None if levels is None else levels.jumps
     noise, interval = _noise(plain, fitted, 0.0 if levels is None else float(levels.drift.mean()))
     correlation, shared = _sharing(rewards)
-    means, random, best_arm = None, None, None
+    random, best_arm = None, None
     if values != "none":
-        means = table.rewards.nanmean(0)
-        random = float(table.rewards.nanmean(1).nanmean())
-        best = int(means.nan_to_num(nan=-torch.inf).argmax())
+        missing = np.isnan(rewards)
+        filled = np.where(missing, 0.0, rewards) if missing.any() else rewards
+        counts, of_rows = (~missing).sum(0), (~missing).sum(1)
+        means = np.where(counts > 0, filled.sum(0) / np.maximum(counts, 1), -np.inf)
+        random = float((filled.sum(1) / np.maximum(of_rows, 1))[of_rows > 0].mean())
+        best = int(means.argmax())
         best_arm = (table.arm_names[best], float(means[best]))
-    fixed, moving, between, bandwidth = _gain(rewards[-_ROWS:], times[-_ROWS:]) if T >= _FEWEST else (None,) * 4
+    fixed, moving, between, bandwidth = (
+        _gain(rewards[-_ROWS:], times[-_ROWS:]) if T >= _FEWEST else (None,) * 4
+    )
     return Diagnosis(
         T,
         N,
@@ -247,60 +260,65 @@ def _when(times: np.ndarray, row: int, unit: str) -> str:
     if unit == "rows":
         return f"row {row + 1}"
     if unit == "seconds":
-        return datetime.fromtimestamp(float(times[row]), UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+        return (
+            datetime.fromtimestamp(float(times[row]), UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+        )
     return f"time {times[row]:.10g}"
-
-
-def _own_periods(
-    rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...]
-) -> dict[int, Period]:
-    """Cycles of single arms, by index, beside the common ones."""
-    N, found = rewards.shape[1], {}
-    for n in range(N) if N <= _OWN_CYCLES else ():
-        for one in find_periods(rewards[:, n : n + 1], times, level=_SURE / N):
-            harmonics = [m * one.length / other.length for other in periods for m in range(1, 7)]
-            harmonics += [one.length / (m * other.length) for other in periods for m in range(1, 7)]
-            if all(abs(ratio - 1) > 0.1 for ratio in harmonics):
-                found[n] = one
-                break
-    return found
 
 
 def _without_cycles(
     rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...], own: dict[int, Period]
 ) -> tuple[np.ndarray, float]:
     """Rewards less the harmonics of cycles, and how many numbers were fitted to an arm on average."""
-    gap = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
-
-    def waves(length: float) -> np.ndarray:
-        angles = [
-            2 * np.pi * k * (times - times[0]) / length
-            for k in range(1, _HARMONICS + 1)
-            if length / k >= _SHORTEST * gap
-        ]
-        return np.array([wave(angle) for angle in angles for wave in (np.sin, np.cos)]).reshape(-1, len(times)).T
-
     if not periods and not own:
         return rewards, 0.0
+    gap = float(np.median(np.diff(times)))
+
+    def waves(length: float) -> np.ndarray:
+        orders = [k for k in range(1, _HARMONICS + 1) if length / k >= _SHORTEST * gap]
+        angle = (2 * np.pi / length) * (times - times[0])
+        return (
+            np.array([wave(k * angle) for k in orders for wave in (np.sin, np.cos)]).reshape(-1, len(times)).T
+        )
+
     common = np.concatenate([np.ones((len(times), 1)), *(waves(one.length) for one in periods)], 1)
-    plain, fitted = rewards.copy(), 0
+    rows = _sampled(len(times))
+    held = ~np.isnan(rewards[rows])
+    weights, fitted, alone = np.zeros((common.shape[1], rewards.shape[1])), 0, {}
     for n in range(rewards.shape[1]):
         design = np.concatenate([common, waves(own[n].length)], 1) if n in own else common
-        held = ~np.isnan(rewards[:, n])
-        if held.sum() < 2 * design.shape[1] or design.shape[1] == 1:
+        X = design[rows][held[:, n]]
+        if len(X) < 2 * X.shape[1] or X.shape[1] == 1:
             continue
-        X = design[held]
-        weights = np.linalg.lstsq(X.T @ X, X.T @ rewards[held, n], rcond=None)[0]
-        plain[:, n] -= design[:, 1:] @ weights[1:]
-        fitted += design.shape[1]
+        found = np.linalg.lstsq(X.T @ X, X.T @ rewards[rows, n][held[:, n]], rcond=None)[0]
+        weights[1:, n] = found[1 : common.shape[1]]
+        if n in own:
+            alone[n] = design[:, common.shape[1] :] @ found[common.shape[1] :]
+        fitted += X.shape[1]
+    plain = common @ weights
+    np.subtract(rewards, plain, out=plain)
+    for n, wave in alone.items():
+        plain[:, n] -= wave
     return plain, fitted / rewards.shape[1]
 
 
-def _noise(
-    plain: np.ndarray, fitted: float, drift: float
-) -> tuple[float | None, tuple[float, float] | None]:
+def _sampled(rows: int) -> np.ndarray:
+    """All rows, or 10 000 of a longer record in 20 blocks that are spread over it."""
+    if rows <= _ROWS:
+        return np.arange(rows)
+    length = _ROWS // _BLOCKS
+    starts = np.linspace(0, rows - length, _BLOCKS).round().astype(int)
+    return (starts[:, None] + np.arange(length)).ravel()
+
+
+def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None, tuple[float, float] | None]:
     """Standard deviation of the noise, with its 90 % interval."""
-    bends = np.square(plain[:-2] - 2 * plain[1:-1] + plain[2:]) / 6
+    short = plain[_sampled(len(plain))]  # where blocks meet, a few bends are of rows far apart
+    bends = np.square(short[:-2] - 2 * short[1:-1] + short[2:]) / 6
+    if len(plain) > _ROWS:
+        length = _ROWS // _BLOCKS
+        meet = np.arange(length, _ROWS, length)
+        bends = np.delete(bends, np.concatenate([meet - 2, meet - 1]), axis=0)
     seen = ~np.isnan(bends)
     if seen.any(1).sum() < _FEWEST:
         return None, None
@@ -319,27 +337,24 @@ def _noise(
 
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
     """Mean correlation of two arms, and whether it is beyond that of arms shifted in time."""
+    rewards = rewards[_sampled(len(rewards))]
     complete = rewards[~np.isnan(rewards).any(1)]
     if len(complete) < _FEWEST:
         return None, None
-    varies = complete.std(0) > 1e-12 * np.abs(complete).max(initial=1e-300)
+    spread = complete.std(0)
+    varies = spread > 1e-12 * np.abs(complete).max(initial=1e-300)
     if varies.sum() < 2:
         return None, None
-    complete = complete[:, varies]
-    mean = _mean_correlation(complete)
-    short, g = complete[-_SHARED_ROWS:], np.random.default_rng(0)
-    seen, beyond = np.square(np.corrcoef(short.T)).mean(), 0
-    for _ in range(_SHIFTS):
-        shifts = g.integers(0, len(short), short.shape[1])
-        moved = np.stack([np.roll(column, shift) for column, shift in zip(short.T, shifts, strict=True)])
-        beyond += bool(np.square(np.corrcoef(moved)).mean() >= seen)
-    return mean, beyond == 0
-
-
-def _mean_correlation(complete: np.ndarray) -> float:
-    standard = (complete - complete.mean(0)) / complete.std(0)
+    standard = (complete[:, varies] - complete[:, varies].mean(0)) / spread[varies]
     count = standard.shape[1]
-    return float((np.square(standard.sum(1)).mean() - count) / (count * (count - 1)))
+    mean = float((np.square(standard.sum(1)).mean() - count) / (count * (count - 1)))
+    short, g = standard[-_SHARED_ROWS:].T, np.random.default_rng(0)
+    seen, beyond = np.square(np.corrcoef(short)).sum(), 0
+    for _ in range(_SHIFTS):
+        shifts = g.integers(0, short.shape[1], count)
+        moved = np.stack([np.roll(column, shift) for column, shift in zip(short, shifts, strict=True)])
+        beyond += bool(np.square(np.corrcoef(moved)).sum() >= seen)
+    return mean, beyond == 0
 
 
 def _gain(

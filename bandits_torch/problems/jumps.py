@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import chi2
 
-RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0])  # drift a gap over noise, variances
+# Of the drift's variance in a gap to the noise's.
+RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
 _BINS = 1500  # rows looked at; of longer records neighbouring rows are averaged
 _DIFFUSE = 1e7
 _FEWEST = 40  # rows
 _EDGE = 5  # rows on either side of a jump, with a reward of the arm
 _DROP = 4.6  # of twice the log-likelihood: the 90 % interval of two unknowns
-_PARTS = 3  # arms whose own jump is sure are named: p below level / N
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,13 @@ def find_jumps(
     """Jumps of arms' levels, one after the other, the clearest first; None for fewer than 40 rows.
 
     An arm's rewards are a level that drifts, in noise (the local level model): y_t = f_t + e_t, f_t = f_s + d_t with
-    Var d_t = q (t - s). With the innovations of the Kalman filter run backwards, r_t and N_t, the generalised likelihood
-    ratio of a step of the level before row t is r_t^2 / N_t (Harvey & Koopman 1992; de Jong & Penzer 1998). Both
-    hypotheses have their own q (of a grid) and noise variance, so a record that drifts shows a jump only where it
-    is beyond its drift. Over the arms the ratios are added, and compared with a chi-square law whose degrees of freedom
-    allow for arms that move together (Satterthwaite 1946); the largest of single arms counts too. p-values are times the
-    number of rows. What was found is given a level of its own, and the search goes on.
+    Var d_t = q (t - s). Let r_t be the innovations of the Kalman filter, added up backwards, and N_t their variance.
+    Then r_t^2 / N_t is the fall of the sum of squares by a step of the level before row t (Harvey & Koopman 1992; de
+    Jong & Penzer 1998), and gives the generalised likelihood ratio. Both hypotheses have their own q (of a grid) and
+    noise variance, so a record that drifts shows a jump only where it is beyond its drift. Over the arms the ratios are
+    added, and compared with a chi-square law whose degrees of freedom allow for arms that move together (Satterthwaite
+    1946). The largest of a single arm counts too. p-values are times the number of rows. What was found is given a
+    level of its own, and the search goes on.
 
     Args:
         rewards: (T, N), NaN where missing, without cycles.
@@ -79,18 +81,18 @@ def find_jumps(
     size = -(-T // _BINS)
     rows = np.minimum(np.arange(0, T, size)[:, None] + np.arange(size), T - 1)  # bins x size
     if size > 1:
-        held = ~np.isnan(rewards)
-        starts = np.arange(0, T, size)
-        sums = np.add.reduceat(np.where(held, rewards, 0.0), starts, axis=0)
-        counts = np.add.reduceat(held, starts, axis=0, dtype=np.int64)
-        with np.errstate(invalid="ignore"):
-            rewards = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        full = T // size
+        parts = [rewards[: full * size].reshape(full, size, N), rewards[None, full * size :]]
+        rewards = np.concatenate([_means(part) for part in parts if part.shape[1]])
         times = times[rows].mean(1)
-    spread = np.nanstd(rewards, axis=0)
-    kept = np.flatnonzero((spread > 0) & ((~np.isnan(rewards)).sum(0) >= _FEWEST // 2))
+    held = ~np.isnan(rewards)
+    counts = np.maximum(held.sum(0), 1)
+    means = np.where(held, rewards, 0.0).sum(0) / counts
+    spread = np.sqrt(np.square(np.where(held, rewards - means, 0.0)).sum(0) / counts)
+    kept = np.flatnonzero((spread > 1e-12 * np.abs(means)) & (held.sum(0) >= _FEWEST // 2))
     if not len(kept):
         return Levels((), np.zeros(N), np.zeros(N), 1.0)
-    y = rewards[:, kept] / spread[kept]
+    y = (rewards[:, kept] - means[kept]) / spread[kept]
     gaps = np.diff(times) / np.median(np.diff(times))
     fresh = np.zeros((len(y) - 1, len(kept)), dtype=bool)
     found: list[Jump] = []
@@ -115,6 +117,16 @@ def find_jumps(
     drift, noise = np.zeros(N), np.zeros(N)
     drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
     return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift)
+
+
+def _means(parts: np.ndarray) -> np.ndarray:
+    """Means over the second dimension of what is not missing."""
+    means = parts.mean(1)
+    if np.isnan(means).any():
+        held = ~np.isnan(parts)
+        counts = held.sum(1)
+        means = np.where(counts > 0, np.where(held, parts, 0.0).sum(1) / np.maximum(counts, 1), np.nan)
+    return np.asarray(means)
 
 
 @dataclass(frozen=True)
@@ -164,7 +176,9 @@ def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tu
     over = np.maximum(beside.max(1) - without[at], 0.0)
     still = without.sum(1)
     gained = float(still.max() - still[0])  # one ratio for all arms
-    residuals = step[:, best, np.arange(N)] / np.sqrt(np.maximum(weight[:, best, np.arange(N)], 1e-12) * scale)
+    residuals = step[:, best, np.arange(N)] / np.sqrt(
+        np.maximum(weight[:, best, np.arange(N)], 1e-12) * scale
+    )
     p_drift = 0.5 * float(chi2.sf(gained / _inflation(residuals), 1)) if gained > 0 else 1.0
     return _Fit(RATIOS[best] * scale, scale, p_drift, residuals * enough), over
 
@@ -185,7 +199,7 @@ def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
     for n in range(held.shape[1]):
         seen = np.flatnonzero(held[:, n])
         cuts = [0, *(np.flatnonzero(fresh[:, n]) + 1), len(held)]
-        for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, end in itertools.pairwise(cuts):
             inside = seen[(seen >= start) & (seen < end)]
             if len(inside) >= 2 * _EDGE:
                 enough[inside[_EDGE - 1] : inside[-_EDGE], n] = True

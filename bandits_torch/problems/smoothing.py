@@ -57,8 +57,8 @@ def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, n
     gap, and so on by factors of 2 to half of the record, and infinity. The error is the mean square of what a row holds
     less what the others say of it (leave-one-out cross-validation, Stone 1974).
 
-    The largest of several smoothed values is too large by chance. So values are drawn towards their mean, by the slope of
-    the regression of what rows hold on what the others say of it: 1 where these are right, 0 where all is noise.
+    The largest of several smoothed values is too large by chance. So values are drawn towards their mean, by the slope
+    of the regression of what rows hold on what the others say of it: 1 where these are right, 0 where all is noise.
 
     Args:
         rewards: (T, N), NaN where missing; a reward in every row.

@@ -79,15 +79,16 @@ def write_page(folder: Path) -> Path:
         )
     mean = {name: sum(values) / len(values) for name, values in shares.items()}
     answer = (
-        f"What the race advises earns {mean['advised']:.3f} of the best of four policies for rewards of 0 and 1, in the mean "
-        f"over {len(rows)} records (asked: .98); `auto`, told the first fifth of the rows, {mean['auto']:.3f}."
+        f"What the race advises earns {mean['advised']:.3f} of the best of four policies for rewards of 0 and 1, in "
+        f"the mean over {len(rows)} records (asked: .98); `auto`, told the first fifth of the rows, {mean['auto']:.3f}."
     )
     heads = ["record", "random", "attainable, said", "attainable, true", "auto", *RIVALS, "advised", "share"]
     text = pages.opening("Rewards of 0 and 1", answer, "python -m benchmarks.bernoulli")
+    seeds = pages.seeds_of(table, "seed")
     about = (
-        f"\nConversions expected of the arms pulled in 800 rows, mean over four replicates; {pages.seeds_of(table, 'seed')}. "
-        "`PROTOCOL.md` was written first. *Attainable, said* is the race's figure from the smoothed table (it includes the "
-        "luck of the rows pulled), *true* is the sum of the largest chances.\n\n"
+        f"\nConversions expected of the arms pulled in 800 rows, mean over four replicates; {seeds}. `PROTOCOL.md` was "
+        "written first. *Attainable, said* is the race's figure from the smoothed table, *true* is the sum of the "
+        "largest chances.\n\n"
     )
     return pages.write(folder / "RESULTS.md", text + about + pages.markdown(heads, rows))
 

@@ -33,9 +33,7 @@ def judge(number: int) -> dict[str, object]:
         hits.append(bool(near))
         if near:
             left.remove(min(near, key=lambda one: abs(one - at)))
-    right = [
-        truth.period is not None and abs(one.length / truth.period - 1) < 0.05 for one in found.periods
-    ]
+    right = [truth.period is not None and abs(one.length / truth.period - 1) < 0.05 for one in found.periods]
     low, high = found.noise_interval or (float("nan"), float("nan"))
     return {
         "file": number,
@@ -67,7 +65,10 @@ def write_page(folder: Path) -> Path:
     """Write ``RESULTS.md`` beside the table it is made from."""
     table = pd.read_csv(folder / "files.csv", keep_default_na=True)
     cycles = table["period"].notna()
-    lists = {name: table[name].astype("string").fillna("").str.split() for name in ("jumps", "jumps_told", "periods_told")}
+    lists = {
+        name: table[name].astype("string").fillna("").str.split()
+        for name in ("jumps", "jumps_told", "periods_told")
+    }
     count = {name: values.map(len) for name, values in lists.items()}
 
     def share(part: float, whole: float) -> str:
@@ -95,10 +96,12 @@ def write_page(folder: Path) -> Path:
     covered = table["covered"].mean()
     answer = (
         f"Of {len(table)} files the kind is right in {(table['kind'] == table['said']).sum()}; of the cycles told "
-        f"{rows[1][1]} are right and {rows[1][2]} are found; of the jumps told {rows[2][1]} are right and {rows[2][2]} are "
-        f"found; the 90 % interval of the noise holds it in {covered:.0%} of the files (asked: 85 to 95 %)."
+        f"{rows[1][1]} are right and {rows[1][2]} are found; of the jumps told {rows[2][1]} are right and {rows[2][2]} "
+        f"are found; the 90 % interval of the noise holds it in {covered:.0%} of the files (asked: 85 to 95 %)."
     )
-    text = pages.opening("What a diagnosis says of files of known truth", answer, "python -m benchmarks.diagnosis")
+    text = pages.opening(
+        "What a diagnosis says of files of known truth", answer, "python -m benchmarks.diagnosis"
+    )
     about = (
         f"\n{pages.seeds_of(table, 'file')}; `PROTOCOL.md` was written first, and says what counts as right. Cycles of "
         f"single arms that do not exist were told in {int((table['own_told'] > 0).sum())} files.\n\n"

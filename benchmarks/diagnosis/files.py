@@ -11,7 +11,7 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Truth:
-    """What a file holds. ``period`` is in units of its times, None for none; ``jumps`` are the first rows after them."""
+    """What a file holds. ``period`` is in units of its times, None for none; ``jumps`` are the rows after them."""
 
     kind: str
     rows: int
@@ -19,7 +19,9 @@ class Truth:
     period: float | None
     drift: float
     jumps: tuple[int, ...]
-    sizes: tuple[float, ...]  # of each jump, root mean square over the arms that jump, in deviations of the noise
+    sizes: tuple[
+        float, ...
+    ]  # of each jump, root mean square over the arms that jump, in deviations of the noise
     noise: float
     missing: float
 
