@@ -121,11 +121,16 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
         built, state, mark = dict(content["built"]), content["state"], str(header["mark"])
         made_by = dict(header["versions"])
     with _alone(policy):
-        own = description(policy, "policy")
+        target: Any = policy
+        if isinstance(policy, AskTell):
+            with whole_or_refused(name, "policy"):
+                target = policy.with_arms_of(state)
+        own = description(target, "policy")
         found = differences(built, own)
         if found and on_difference == "error":
             raise ValueError(_listed(name, found, built, own))
-        target = _as_in_file(name, policy, found, built, own) if found else policy
+        if found:
+            target = _as_in_file(name, target, found, built, own)
         before = copy.deepcopy(policy.state_dict())
         with whole_or_refused(name, "policy"):
             try:

@@ -64,8 +64,8 @@ def find_jumps(
     Jong & Penzer 1998), and gives the generalised likelihood ratio. Both hypotheses have their own q (of a grid) and
     noise variance, so a record that drifts shows a jump only where it is beyond its drift. Over the arms the ratios are
     added, and compared with a chi-square law whose degrees of freedom allow for arms that move together (Satterthwaite
-    1946). The largest of a single arm counts too. p-values are times the number of rows. What was found is given a
-    level of its own, and the search goes on.
+    1946). The largest of a single arm counts too. p-values are times the number of rows, and times four for two tests
+    that each choose q anew. What was found is given a level of its own, and the search goes on.
 
     Args:
         rewards: (T, N), NaN where missing, without cycles.
@@ -217,7 +217,7 @@ def _clearest(
     factor = _inflation(residuals)
     together = chi2.logsf(ratios.sum(1) / factor, N / factor)
     alone = chi2.logsf(ratios.max(1), 1) + np.log(N)
-    log_p = np.minimum(together, alone) + np.log(2 * T)
+    log_p = np.minimum(together, alone) + np.log(4 * T)
     t = int(log_p.argmin())
     if log_p[t] > np.log(level):
         return None
@@ -227,5 +227,5 @@ def _clearest(
     near = score >= score[t] - _DROP
     low = t - int((~near[: t + 1][::-1]).argmax() if (~near[: t + 1]).any() else t + 1) + 1
     high = t + int((~near[t:]).argmax() if (~near[t:]).any() else T - t) - 1
-    is_of_all = not arms or bool(together[t] + np.log(2 * T) <= np.log(level))
+    is_of_all = not arms or bool(together[t] + np.log(4 * T) <= np.log(level))
     return t, arms, max(low, 0), min(high, T - 1), float(np.exp(min(0.0, log_p[t]))), is_of_all
