@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some
-from bandits_torch.problems.jumps import Jump, find_jumps
+from bandits_torch.problems.jumps import MOST, Jump, find_jumps
 from bandits_torch.problems.periods import Period, find_own_periods, find_periods
 from bandits_torch.problems.smoothing import best_smoothed
 from bandits_torch.problems.tables import RewardTable
@@ -150,6 +150,8 @@ class Diagnosis:
         for (before, after), arms in zip(self.jump_times, self.jump_arms, strict=True):
             which = f" ({some(arms, 3)})" if arms else ""
             told += [f"between {before} and {after}{which}"]
+        if len(told) == MOST:
+            return f"Jumps: {MOST} or more, the clearest {'; '.join(told)}."
         return f"Jumps: {'; '.join(told)}."
 
     def _of_gain(self) -> list[str]:

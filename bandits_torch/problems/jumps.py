@@ -10,6 +10,7 @@ from scipy.stats import chi2
 
 # Of the drift's variance in a gap to the noise's.
 RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
+MOST = 6  # jumps told
 _BINS = 1500  # rows looked at; of longer records neighbouring rows are averaged
 _DIFFUSE = 1e7
 _FEWEST = 40  # rows
@@ -22,7 +23,8 @@ class Jump:
     """A jump of the level of some arms, between two rows.
 
     Attributes:
-        before, after: the rows, counted from 0, between which it is most likely.
+        before, after: the rows, counted from 0, between which it is most likely; of a record of more than 1500 rows
+            they lie as far apart as rows were averaged.
         first, last: rows between which it lies with about 90 %.
         arms: those that surely jumped, by index; empty where only all together tell it.
         p_value: how often a record of the same length that only drifts shows one as clear anywhere.
@@ -54,7 +56,7 @@ class Levels:
 
 
 def find_jumps(
-    rewards: np.ndarray, times: np.ndarray, *, level: float = 0.01, most: int = 6
+    rewards: np.ndarray, times: np.ndarray, *, level: float = 0.01, most: int = MOST
 ) -> Levels | None:
     """Jumps of arms' levels, one after the other, the clearest first; None for fewer than 40 rows.
 
@@ -105,14 +107,15 @@ def find_jumps(
         if jump is None:
             break
         t, arms, low, high, p, all_arms = jump
-        near = next((k for k, at in enumerate(places) if abs(at - t) < _EDGE), None)
-        if near is not None:  # of further arms
-            fresh[places[near]] = True
+        merged = next((k for k, at in enumerate(places) if abs(at - t) < _EDGE), None)
+        if merged is not None:  # of further arms
+            fresh[places[merged]] = True
             continue
         places.append(t)
         fresh[t, slice(None) if all_arms else arms] = True
         told = tuple(int(kept[n]) for n in arms)
-        ends = (rows[t][-1], rows[t + 1][0], rows[low][0], rows[high + 1][-1])
+        near = (rows[t][-1], rows[t + 1][0]) if size == 1 else (rows[t][0], rows[t + 1][-1])
+        ends = (*near, rows[low][0], rows[high + 1][-1])
         found.append(Jump(*(int(end) for end in ends), told, float(p)))
     drift, noise = np.zeros(N), np.zeros(N)
     drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size

@@ -169,9 +169,10 @@ def _powers(times: np.ndarray, series: np.ndarray, frequency: np.ndarray) -> np.
     c, s = np.cos(angle), np.sin(angle)
     cc, ss, cs = (c * c).sum(1), (s * s).sum(1), (c * s).sum(1)
     a, b = (c @ series).T, (s @ series).T
-    return np.asarray(
-        (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.maximum(cc * ss - cs * cs, 1e-300))
-    )
+    apart = cc * ss - cs * cs
+    two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
+    power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
+    return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:

@@ -42,12 +42,13 @@ def test_likelihood_ratios_are_those_of_regression_on_a_step():
 
 
 def record(g, drift=0.0, jumps=(), T=300, N=4, one=False):
-    f = drift * np.cumsum(g.standard_normal((T, N)), 0)
+    gaps = g.uniform(0.5, 1.5, T)
+    f = drift * np.cumsum(gaps[:, None] ** 0.5 * g.standard_normal((T, N)), 0)
     for at in jumps:
         f[at:] += 4 * np.eye(N)[g.integers(N)] if one else 2.5 * g.standard_normal(N)
     y = f + g.standard_normal((T, N))
     y[g.random(y.shape) < 0.15] = np.nan
-    return y, np.cumsum(g.uniform(0.5, 1.5, T))
+    return y, np.cumsum(gaps)
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.05, 0.3, 2.0])
@@ -92,6 +93,10 @@ def test_a_short_record_or_one_that_never_changes_has_none():
 def test_powers_of_many_series_are_lombs_and_scargles():
     g = np.random.default_rng(6)
     times, series = np.cumsum(g.exponential(size=80)), g.standard_normal((80, 3))
+    even = _powers(np.arange(80.0), series, np.array([0.25, 0.5]))
+    for n in range(3):
+        direct = [abs(series[:, n] @ np.exp(2j * np.pi * k * np.arange(80))) ** 2 for k in (0.25, 0.5)]
+        assert even[n] == pytest.approx([direct[0] / 80, direct[1] / 160], rel=1e-9)  # half, of one wave
     frequency = np.linspace(0.01, 0.4, 30)
     for n, power in enumerate(_powers(times, series, frequency)):
         assert power == pytest.approx(lombscargle(times, series[:, n], 2 * np.pi * frequency), rel=1e-9)
