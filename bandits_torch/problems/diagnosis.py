@@ -190,9 +190,9 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     Cycles come first (``find_periods``: of all arms, then of each alone), and are taken off by a regression on
     three harmonics of each. What is left is told apart into jumps, drift and noise (``find_jumps``). The noise is
     the root of the mean square of y_{t-1} - 2 y_t + y_{t+1}, over 6, of each arm's neighbouring rows, less a third of
-    the drift's variance; it does not see straight lines. Its interval is Student's t over the logarithms of 20 blocks
-    of rows. Whether arms share something: their mean correlation against 99 tables whose arms are shifted in time
-    against each other.
+    the drift's variance; it does not see straight lines. Its interval is Student's t over 20 blocks of rows, carried
+    over to the root's logarithm. Whether arms share something: their mean correlation against 99 tables whose arms are
+    shifted in time against each other.
 
     Args:
         table: a ``RewardTable``, or (T, N) rewards, NaN where missing.
@@ -217,7 +217,9 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         wander = float(np.median(levels.drift[levels.noise > 0])) if (levels.noise > 0).any() else 0.0
         drift = float((100 * wander) ** 0.5) if levels.p_drift < _SURE else 0.0
     jumps = None if levels is None else levels.jumps
-    noise, interval = _noise(plain, fitted, 0.0 if levels is None else float(levels.drift.mean()))
+    noise, interval = _noise(
+        plain, fitted, 0.0 if levels is None else float(np.minimum(levels.drift, levels.noise).mean())
+    )
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
     if values != "none":
@@ -333,7 +335,7 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
     blocks = np.array([block.sum() / max(1, held.sum()) for block, held in parts])
     if (blocks <= 0).any():
         return None, None
-    half = _T_90 * float(np.log(blocks).std(ddof=1)) / _BLOCKS**0.5 / 2
+    half = _T_90 * float(blocks.std(ddof=1) / blocks.mean()) / _BLOCKS**0.5 / 2
     return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
 
 

@@ -109,14 +109,16 @@ def find_jumps(
         t, arms, low, high, p, all_arms = jump
         merged = next((k for k, at in enumerate(places) if abs(at - t) < _EDGE), None)
         if merged is not None:  # of further arms
+            if fresh[places[merged]].all():
+                break
             fresh[places[merged]] = True
             continue
         places.append(t)
         fresh[t, slice(None) if all_arms else arms] = True
         told = tuple(int(kept[n]) for n in arms)
         near = (rows[t][-1], rows[t + 1][0]) if size == 1 else (rows[t][0], rows[t + 1][-1])
-        ends = (*near, rows[low][0], rows[high + 1][-1])
-        found.append(Jump(*(int(end) for end in ends), told, float(p)))
+        within = int(rows[low][0]), int(rows[high + 1][-1])
+        found.append(Jump(int(near[0]), int(near[1]), *within, told, float(p)))
     drift, noise = np.zeros(N), np.zeros(N)
     drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
     return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift)
