@@ -20,7 +20,6 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief
-from bandits_torch.models.arms.form_costs import COSTS, Costs, first_form
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
@@ -47,10 +46,9 @@ class ArmGP(ArmModel):
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
             O(uN + n^2) a step, no N x N memory) or ``"auto"``: the cheaper one for its arms and members, and from
-            factor to covariance, exactly, once so many points are held that this is cheaper (``form_costs``), or a
-            draw needs a root; on devices without figures covariance up to 500 arms, under drift up to 1 500, and
-            so under a variance that grows with time; a drifting model that has to ``forget`` changes to the factor
-            form, the only one that supports both.
+            factor to covariance, exactly, once so many points are held that this is cheaper (``covariance_pays``), or
+            a draw needs a root; under a variance that grows with time covariance up to 1 500 arms, and for good; a
+            drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
             With a state space the covariance is that of all states, O((s N)^2) a step for s numbers per arm;
             ``forget`` then learns what is left again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
@@ -97,27 +95,20 @@ class ArmGP(ArmModel):
         self.form = form
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
-        costs = self._costs() if form == "auto" else None
+        flat = mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone()
+        kernel = self.prior.time_kernel
+        steady = not in_states and (kernel is None or kernel.is_stationary)
         if form == "auto":
-            form = first_form(costs, self.arms.dtype, self.drifts, b, self.num_arms)
+            points = min(_FEW, self.num_arms)
+            rows = min(b * points, self.num_arms)
+            pays = covariance_pays(flat, self.drifts, points, rows) if steady else self.num_arms <= _UNSTEADY_UP_TO
+            form = "covariance" if pays else "factor"
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
-            self.prior,
-            mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
-            self.noise_variance.reshape(b, 1),
-            form,
+            self.prior, flat, self.noise_variance.reshape(b, 1), form
         )
-        self._belief.costs = costs
+        self._belief.changes_form = self.form == "auto" and steady
         self._candidates_time = 0.0
         self.eval()
-
-    def _costs(self) -> Costs | None:
-        """The costs by which a form is chosen. None on a device not measured, and where a variance grows with time: for
-        few arms the covariance form is then the exact one."""
-        kernel = self.prior.time_kernel
-        if isinstance(self.prior, StateSpacePrior) or (kernel is not None and not kernel.is_stationary):
-            return None
-        batch = self._batch_shape.numel() > 1
-        return COSTS.get((self.arms.device.type, self.arms.dtype, self.drifts, batch))
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -364,11 +355,9 @@ class ArmGP(ArmModel):
         self.rebuild()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """``model.to(...)``: candidates kept have another dtype or device, and steps have the costs of that device."""
+        """``model.to(...)``: candidates kept have another dtype or device."""
         self._candidates = None
-        moved = super()._apply(fn, recurse)
-        self._belief.costs = self._costs() if self.form == "auto" else None
-        return moved
+        return super()._apply(fn, recurse)
 
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
         expected = "None for form='factor', for arms with a state, and for a model that forgets"

@@ -14,18 +14,38 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
-from bandits_torch.models.arms.form_costs import Costs, covariance_pays, time_to_weigh
 from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import held_elsewhere
 
 _FIRST_PAUSE = 64  # observations before the first look
+_LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
+_SMALL = 1_000_000  # numbers of C that pass in the time which the factor form's further operations take to launch
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,
     "factor": FactorForm,
 }
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
+
+
+def covariance_pays(prior_mean: Tensor, drifts: bool, points: int, rows: int) -> bool:
+    """Whether the covariance form fits, and its step costs less than the factor form's with n points and u rows.
+
+    With ``prior_mean`` (b, N) a step costs, in numbers of C that pass in the same time on a CPU,
+
+        covariance form: b N^2,    factor form: F + 10 b n^2 + 5 u N,   under drift  4 F + 50 b n^2 + 5 u N,
+
+    F = 10^6 for the operations that the factor form launches beyond those of the covariance form. The latter passes
+    over C once in 32 steps, so its numbers are cheap. Measured by ``benchmarks.speed crossover``. On a GPU, where a
+    launch lasts as long as a pass over all that fits, the covariance form is taken wherever it does.
+    """
+    members, arms = prior_mean.shape
+    if members * arms**2 * prior_mean.dtype.itemsize > _LARGEST:
+        return False
+    launches, weight = (4 * _SMALL, 50) if drifts else (_SMALL, 10)
+    factor = launches + weight * members * points**2 + 5 * rows * arms
+    return not prior_mean.is_cpu or members * arms**2 <= factor
 
 
 class ArmBelief(torch.nn.Module):
@@ -46,7 +66,7 @@ class ArmBelief(torch.nn.Module):
     prior_mean: Tensor
     now: float | None
     drifts: bool
-    costs: Costs | None = None  # once the covariance form is cheaper by them, the factor form gives way to it
+    changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
     _WATCHED = ("_learned", "_pauses", "_looks", "_next_look")
     takes_noise = True  # whether each reward may have its noise variance
 
@@ -231,8 +251,8 @@ class ArmBelief(torch.nn.Module):
 
         The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
         """
-        form = self.form
-        if self.costs is None or not isinstance(form, FactorForm) or not time_to_weigh(before, self._learned):
+        form, pause = self.form, 1 << max(4, self._learned.bit_length() - 4)  # 16; from 256 on a sixteenth or more
+        if not isinstance(form, FactorForm) or before // pause == self._learned // pause:
             return
         if not (self.drifts and self.forgets):  # there the factor form alone can
             points, rows = int((form.point_count > 0).sum(-1).max()), int(form.rows.used)
@@ -245,9 +265,7 @@ class ArmBelief(torch.nn.Module):
             self._change_over_if_cheaper(self.form, arms, arms)
 
     def _change_over_if_cheaper(self, form: FactorForm, points: int, rows: int) -> None:
-        members, arms = self.prior_mean.shape
-        held = members, arms, points, rows, self._learned
-        if self.costs is not None and covariance_pays(self.costs, self.prior_mean.dtype, *held):
+        if self.changes_form and covariance_pays(self.prior_mean, self.drifts, points, rows):
             self._change_over(form)
 
     def _change_over(self, old: FactorForm) -> None:
