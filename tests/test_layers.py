@@ -11,7 +11,7 @@ import bandits_torch
 ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
-    {"validation", "naming", "_version", "turn", "threads"},
+    {"validation", "naming", "_version", "turn", "threads", "plugins"},
     {"state"},
     {"answers", "arm_context", "streams", "files", "domain", "description"},
     {"state_files", "differing"},
@@ -21,12 +21,13 @@ FLOORS = [
     {"theory"},
     {"acquisition"},
     {"policies", "problems", "history"},
-    {"recorder"},
+    {"recorder", "mixed_points"},
     {"checkpoint", "captured"},
     {"loop"},
     {"recipes"},
+    {"border", "testing"},
     {"ask_tell"},
-    {"policy_files"},
+    {"policy_files", "off_policy"},
     {"experiments"},
     {"integrations"},
     {"cli"},

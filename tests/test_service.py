@@ -1,6 +1,13 @@
 """The service of docs/service.md: killed under real clients, and what would be seen if it were worse."""
 
 import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +111,53 @@ def test_a_journal_of_another_policy_is_refused(tmp_path):
     (tmp_path / "journal").write_text(json.dumps(entry | {"arm": entry["arm"] + 1}) + "\n")
     with pytest.raises(RuntimeError, match="of another policy"):
         Service(tmp_path)
+
+
+BERLIN = """    import datetime, zoneinfo
+    return datetime.datetime.fromtimestamp(now, zoneinfo.ZoneInfo("Europe/Berlin"))
+"""
+
+
+def dated(text):
+    """The page's service over named arms, asked by dates in a zone."""
+    for right, other in (
+        (service_kills.PAGES_POLICY, '    return AskTell.auto(["north", "east", "south", "west"])\n'),
+        ("self.live.drop(before=now - PATIENCE)", "self.live.drop(before=dated(now - PATIENCE))"),
+        ("self.live.ask(now)", "self.live.ask(dated(now))"),
+        ("def build():", f"def dated(now):\n{BERLIN}\n\ndef build():"),
+    ):
+        assert text.count(right) == 1
+        text = text.replace(right, other)
+    return text
+
+
+def test_names_and_zone_outlive_kills_over_http(full, tmp_path):
+    kills = 20 if full else 2
+    program = tmp_path / "service.py"
+    program.write_text(dated(service_kills.page()), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(program), str(tmp_path), str(port)]
+    chance, client = random.Random(0), service_kills.Client("anna", port, 0, 0, time.time() + 500.0)
+    names, asked = ["north", "east", "south", "west"], 3 * kills
+    server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+    for k in range(asked):
+        question = client.post("/ask", worker="anna")
+        assert question["id"] == k
+        assert question["arm"] in names
+        if k % 3 == 2:  # at a random moment, with a question open
+            time.sleep(0.02 * chance.random())
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+            server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+            assert client.post("/ask", worker="anna") == question  # it is still hers
+        assert client.post("/tell", id=k, reward=float(names.index(question["arm"]))) == {"told": k}
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    live = service(dated(service_kills.page()))(tmp_path).live
+    assert live.asked == live.policy.count == asked
+    assert live.open == ()
+    assert live.state_dict()["zone"] == "Europe/Berlin"
+    client.leave()
+    assert client.wrong == []

@@ -7,7 +7,8 @@ a GPU and a plain call on a CPU. What only the host can decide (a restart at a f
 look at rounding errors) falls between blocks. ``run(..., capture=True)`` uses it.
 
 * ``steps.py``: what the captured steps of a policy are.
-* ``index_steps.py``, ``averaging_steps.py``: index policies over ``ArmGP``, and ``ModelAveraging``.
+* ``arm_steps.py``, ``index_steps.py``, ``averaging_steps.py``: policies whose state is a dictionary of tensors, index
+  policies over ``ArmGP``, and ``ModelAveraging``.
 * ``moves.py``: what changes in the two forms of ``ArmGP``.
 * ``launching.py``: how a block is launched: as it is, as a CUDA graph, or, on a CPU, as the loop of
   ``compiled_loop.py``, which numba compiles, where that can play it.

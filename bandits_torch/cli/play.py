@@ -31,7 +31,9 @@ from bandits_torch.experiments.starts import starts_of
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.diagnosis import diagnose
 from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.replay import Replay
 from bandits_torch.recorder import versions
 from bandits_torch.threads import exactly, threads_for
 
@@ -50,6 +52,8 @@ def play(
 ) -> dict[str, History] | None:
     """Play the race and write its report into ``out``; None if it was to be resumed and is over."""
     problem = _problem(asked)
+    if isinstance(problem, Replay):
+        click.echo(str(diagnose(problem.record())))
     click.echo("\n".join([*problem.summary(), ""]), nl=False)
     by_default = not asked.horizon
     if by_default:  # all rows of a record
@@ -211,6 +215,8 @@ def _report(
         "threads": torch.get_num_threads(),
         "knowledge": _known(problem.knowledge),
         "arm_names": list(getattr(problem, "arm_names", ())) or None,
+        "diagnosis": diagnose(problem.record()).to_dict() if isinstance(problem, Replay) else None,
+        "earned_a_step": {name: float(history.rewards.mean()) for name, history in histories.items()},
         "advice": None if compared is None else compared.record() | {"python": python},
     }
     facts = {
@@ -226,7 +232,11 @@ def _report(
     paths = write_report(folder.out, histories, random, settings, page=text)
     size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
     Console().print(results_table(f"{asked.problem}: {size}", histories, random))
-    lines = [*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"]
+    lines = [
+        "earned a step: " + ", ".join(f"{name} {one:.5g}" for name, one in settings["earned_a_step"].items()),
+        *why_no_error(histories),
+        f"wrote {', '.join(map(str, paths))}",
+    ]
     if compared is not None:
         lines += ["", *compared.sentences, *([] if python is None else ["", python])]
     click.echo("\n".join(lines))

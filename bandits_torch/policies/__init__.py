@@ -1,5 +1,6 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
+from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.contextual import ContextualPolicy
@@ -40,6 +41,7 @@ from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, Standa
 __all__ = [
     "OPKB",
     "AdaOPKB",
+    "ArmPolicy",
     "BatchBKB",
     "BayesianPriorPolicy",
     "CalibratedOPKB",

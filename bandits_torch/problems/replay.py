@@ -172,6 +172,13 @@ class Replay(Problem):
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
         return lines + ([] if self.fit is None else self.fit.describe())
 
+    def record(self) -> RewardTable:
+        """The rows learned from and those that are played, with times in steps."""
+        assert self.history_times is not None
+        played = self.history_times.new_tensor(self._times[: self.horizon])
+        times = torch.cat([self.history_times, played]).cpu()
+        return RewardTable(torch.cat([self.history, self.table]).cpu(), times, self.arm_names)
+
     def time(self, step: int) -> float:
         """When the step happens: 1 for the first, in units of the table's median gap."""
         self.check_step(step)

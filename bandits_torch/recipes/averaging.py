@@ -20,8 +20,9 @@ from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.point_averaging import PointAveraging
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.problems.logs import Log
 from bandits_torch.recipes.auto_members import FULL_UP_TO, Family, families, spread
 from bandits_torch.recipes.point_averaging import auto_over_points
 from bandits_torch.recipes.registration import RUN, recipe
@@ -39,6 +40,7 @@ def auto(
     setup: Setup,
     *,
     history: Tensor | None = None,
+    log: Log | None = None,
     width: float | None = None,
     share: float = 0.001,
     behind: float = 12.0,
@@ -61,6 +63,8 @@ def auto(
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
             covariance (``estimate_covariance``) and means are what is told.
+        log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
+            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
@@ -85,6 +89,7 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
+        validation.require(log is None, "log", log, "None where the choices are a Domain")
         return _over_points(setup, history, own)
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
@@ -110,7 +115,10 @@ def auto(
     related = setup.kernel is not None and _related(groups[0].shape)
     if look_again is None:
         look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
-    return _policy(
+    if log is not None:
+        validation.instance("log", log, Log, "a Log")
+        validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
+    policy = _policy(
         features,
         groups,
         prior_mean,
@@ -125,6 +133,11 @@ def auto(
         },
         {"share": share, "behind": behind},
     )
+    if log is not None:
+        past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
+        for time, arm, reward in zip(*past, strict=True):
+            policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
+    return policy
 
 
 def _related(covariance: Tensor) -> bool:

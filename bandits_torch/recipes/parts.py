@@ -19,6 +19,7 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -33,6 +34,12 @@ from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasCon
 from bandits_torch.theory.widths import ConstantWidth, Width
 
 STALE = 1e-6  # largest change of a mean due to stale observations, in prior standard deviations
+
+
+def arm_settings(setup: Setup) -> dict[str, Any]:
+    """Arguments of an ``ArmPolicy``: of the arms, only their number and device are used."""
+    arms = features_of(cast(Tensor | int, setup.choices), None, None)
+    return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device, **setup.seeds}
 
 
 def model_over(setup: Setup) -> ArmGP | OnlineGP:

@@ -33,6 +33,7 @@ from benchmarks.speed import (
     stale_points,
     state_space,
     step_trace,
+    streaming,
 )
 from benchmarks.speed.measuring import machine
 from benchmarks.speed.page import Benchmark, Settings, result_paths, write_page
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         forgetting,
         state_space,
         step_trace,
+        streaming,
         captured,
         compiled,
         in_cache,

@@ -136,7 +136,7 @@ def test_thompson_draws_are_quantiles_of_the_plain_posteriors(binary, noise):
     for t in range(60):
         if len({x for _, x in played}) > 1 and len({a for a, _ in played}) == N:
             before = policy.state_dict()
-            u = policy._streams.uniform(N)[0].tolist()
+            u = policy.streams.uniform(N)[0].tolist()
             policy.load_state_dict(before)
             draws = plain.thompson_draws(played, N, 0.9, u, noise, binary)
             choice = policy.choose(t + 1.0)
@@ -153,7 +153,7 @@ def test_one_reward_that_is_neither_0_nor_1_changes_the_likelihood_of_its_replic
     policy = DiscountedThompsonSampling(N, 2, discount=0.9)
     for t, reward in enumerate([[0, 0], [1, 1], [1, 0.5]]):
         policy.learn(Observation(t + 1.0, torch.tensor([t, t]), torch.tensor(reward).double()))
-    assert policy.state_dict()["numbers"]["binary"].tolist() == [1, 0]
+    assert policy.state_dict()["state"]["binary"].tolist() == [1, 0]
     strict = DiscountedThompsonSampling(N, 1, discount=0.9, likelihood="bernoulli")
     with pytest.raises(ValueError, match="reward must be in"):
         strict.learn(Observation(1.0, torch.tensor([0]), torch.tensor([1.5])))
@@ -170,7 +170,7 @@ def test_epsilon_greedy_weighs_rewards_as_the_book_does_and_explores_as_often():
         policy.learn(Observation(t + 1.0, arm, table[t].gather(-1, arm.unsqueeze(-1)).squeeze(-1)))
     for k in range(S):
         means = [plain.weighted_mean(plain.of(i, played[k]), 0.3) for i in range(N)]
-        torch.testing.assert_close(policy._numbers["sum"][k], torch.tensor(means).double())
+        torch.testing.assert_close(policy.state["sum"][k], torch.tensor(means).double())
     many = EpsilonGreedy(N, 4000, epsilon=0.2)
     for i in range(N):
         many.learn(Observation(1.0 + i, torch.full((4000,), i), torch.full((4000,), float(i)).double()))
@@ -215,12 +215,12 @@ def test_a_replicate_that_is_reset_plays_as_one_that_begins(name):
     quick |= dict(recipes.registered(name).quick)
     if recipes.registered(name).seeded:  # its streams go on: the numbers alone begin again
         policy = recipes.RECIPES[name](N, replicates=S, **quick)
-        fresh = {key: value.clone() for key, value in policy._numbers.items()}
+        fresh = {key: value.clone() for key, value in policy.state.items()}
         play(policy, rewards())
         policy.reset(torch.tensor([False, True, False]))
         for key, value in fresh.items():
-            assert torch.equal(policy._numbers[key][1], value[1])
-            assert key in ("low", "high", "binary") or not torch.equal(policy._numbers[key][0], value[0])
+            assert torch.equal(policy.state[key][1], value[1])
+            assert key in ("low", "high", "binary") or not torch.equal(policy.state[key][0], value[0])
         return
     policy = recipes.RECIPES[name](N, replicates=S, **quick)
     play(policy, rewards())

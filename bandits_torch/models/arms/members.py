@@ -406,9 +406,13 @@ class RecursiveMembers(MembersOverArms):
         return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     def _centred(self, covariances: Tensor) -> Tensor:
-        """What ``likeness`` reads: squared correlations of f minus its mean over arms, (G, N, N)."""
+        """What ``likeness`` reads: squared correlations of f minus its mean over arms, (G, N, N).
+
+        Of two arms that correlation is -1 whatever relates them, so it says nothing and counts as 0.
+        """
         rows = covariances.mean(-1, keepdim=True)
         centred = covariances - rows - rows.mT + rows.mean(-2, keepdim=True)
+        centred = centred if covariances.shape[-1] > 2 else centred.clamp_min(0.0)
         variance = centred.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
         sizes = variance.unsqueeze(-1) * variance.unsqueeze(-2)
         return torch.where(sizes > 0, centred.square() / sizes, 0.0)
