@@ -19,11 +19,15 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.arms.belief import FORMS, ArmBelief
+from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import MarginalPosterior, check_held, noise_added
+
+_ROOM = 32  # points that the factor form begins with room for
+_FIRST = 16  # pulls before the forms are weighed again
+_UNSTEADY_UP_TO = 1_500  # arms of the covariance form, if the prior variance grows with time
 
 
 class ArmGP(ArmModel):
@@ -96,13 +100,11 @@ class ArmGP(ArmModel):
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
         flat = mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone()
-        kernel = self.prior.time_kernel
-        steady = not in_states and (kernel is None or kernel.is_stationary)
+        over_time = self.prior.time_kernel
+        steady = not in_states and (over_time is None or over_time.is_stationary)
         if form == "auto":
-            points = min(_FEW, self.num_arms)
-            rows = min(b * points, self.num_arms)
-            pays = covariance_pays(flat, self.drifts, points, rows) if steady else self.num_arms <= _UNSTEADY_UP_TO
-            form = "covariance" if pays else "factor"
+            soon = covariance_pays(flat, self.drifts, _ROOM, min(b * _FIRST, self.num_arms))
+            form = "covariance" if (soon if steady else self.num_arms <= _UNSTEADY_UP_TO) else "factor"
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
             self.prior, flat, self.noise_variance.reshape(b, 1), form
         )

@@ -21,7 +21,7 @@ from bandits_torch.models.online_model import held_elsewhere
 
 _FIRST_PAUSE = 64  # observations before the first look
 _LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
-_SMALL = 1_000_000  # numbers of C that pass in the time which the factor form's further operations take to launch
+LAUNCHES = 1_000_000  # numbers of C that pass while the factor form launches what it launches more
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,
     "factor": FactorForm,
@@ -29,23 +29,29 @@ FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
 
 
-def covariance_pays(prior_mean: Tensor, drifts: bool, points: int, rows: int) -> bool:
-    """Whether the covariance form fits, and its step costs less than the factor form's with n points and u rows.
+def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> bool:
+    """Whether the covariance form fits into 2 GiB, and its step costs less than the factor form's.
 
-    With ``prior_mean`` (b, N) a step costs, in numbers of C that pass in the same time on a CPU,
+    With b members over N arms (``prior_mean``, b x N), ``room`` for n points in each and the prior ``rows`` of u arms,
+    its step costs less on a CPU if
 
-        covariance form: b N^2,    factor form: F + 10 b n^2 + 5 u N,   under drift  4 F + 50 b n^2 + 5 u N,
+        b N^2 <= k F   or   b N^2 <= 10 k b n^2 + 7 min(b, 4) u N,   F = 10^6 and k = 1, under drift k = 5.
 
-    F = 10^6 for the operations that the factor form launches beyond those of the covariance form. The latter passes
-    over C once in 32 steps, so its numbers are cheap. Measured by ``benchmarks.speed crossover``. On a GPU, where a
-    launch lasts as long as a pass over all that fits, the covariance form is taken wherever it does.
+    The unit is a number of C in float64, two in float32: some 0.07 ns a step, as C is passed over once in 32 steps. F
+    is what the factor form launches more, k F under drift. It passes over n x n matrices several times at every step,
+    hence 10 k, and over u rows of N once; a product of matrices shares that pass among members only when they are many.
+
+    Fitted to steps of UCB at b = 1, 5, 25, N = 100 to 8 000 and n = 10 to 1 000, in both dtypes. At 60 other sizes the
+    form taken is at most 1.21 times slower than the other (``benchmarks.speed form_choice``). On a GPU (not measured)
+    launches outlast a 32nd of a pass over 2 GiB, and the covariance form is taken wherever it fits.
     """
     members, arms = prior_mean.shape
-    if members * arms**2 * prior_mean.dtype.itemsize > _LARGEST:
+    size = members * arms**2 * prior_mean.itemsize
+    if size > _LARGEST:
         return False
-    launches, weight = (4 * _SMALL, 50) if drifts else (_SMALL, 10)
-    factor = launches + weight * members * points**2 + 5 * rows * arms
-    return not prior_mean.is_cpu or members * arms**2 <= factor
+    k = 5 if drifts else 1
+    held = 10 * k * members * room**2 + 7 * min(members, 4) * rows * arms
+    return not prior_mean.is_cpu or size <= 8 * max(k * LAUNCHES, held)
 
 
 class ArmBelief(torch.nn.Module):
@@ -247,16 +253,15 @@ class ArmBelief(torch.nn.Module):
 
     def weigh_forms(self, before: int) -> None:
         """Take the covariance form if, with so many points, its step is cheaper. Looked at if it is time to, since
-        ``before`` observations were learned: a look waits for a GPU.
+        ``before`` observations were learned: every 16, from 256 on after a sixteenth to an eighth of those learned.
 
         The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
         """
-        form, pause = self.form, 1 << max(4, self._learned.bit_length() - 4)  # 16; from 256 on a sixteenth or more
+        form, pause = self.form, 1 << max(4, self._learned.bit_length() - 4)
         if not isinstance(form, FactorForm) or before // pause == self._learned // pause:
             return
         if not (self.drifts and self.forgets):  # there the factor form alone can
-            points, rows = int((form.point_count > 0).sum(-1).max()), int(form.rows.used)
-            self._change_over_if_cheaper(form, points, rows)
+            self._change_over_if_cheaper(form, form.size, int(form.rows.used))
 
     def want_root(self) -> None:
         """A draw needs a root of the covariance, which only a static covariance form keeps."""
@@ -264,8 +269,8 @@ class ArmBelief(torch.nn.Module):
             arms = self.prior_mean.shape[-1]
             self._change_over_if_cheaper(self.form, arms, arms)
 
-    def _change_over_if_cheaper(self, form: FactorForm, points: int, rows: int) -> None:
-        if self.changes_form and covariance_pays(self.prior_mean, self.drifts, points, rows):
+    def _change_over_if_cheaper(self, form: FactorForm, room: int, rows: int) -> None:
+        if self.changes_form and covariance_pays(self.prior_mean, self.drifts, room, rows):
             self._change_over(form)
 
     def _change_over(self, old: FactorForm) -> None:
