@@ -224,16 +224,10 @@ class ArmGP(ArmModel):
         with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
         (``run`` checks there).
         """
-        moment = 0.0
-        if self.drifts:
-            validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            moment = validation.finite_number(
-                "time", time.item() if isinstance(time, Tensor | np.generic) else time
-            )
-            late = late and self.now is not None and moment < self.now
-            if not late:
-                self._check_not_past(moment)
-                self._belief.check_spread(moment)
+        validation.require(
+            time is not None or not self.drifts, "time", time, "a number: the kernel has a time part"
+        )
+        moment = self._moment(time.item() if isinstance(time, Tensor | np.generic) else time, late)
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -246,10 +240,7 @@ class ArmGP(ArmModel):
             return
         flat_arm = inputs.flat("arm", arm, self._batch_shape)
         flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
-        if late and self.drifts:
-            self._belief.learn_late(flat_arm, flat_reward, moment, self._mask(where))
-        else:
-            self._belief.learn(flat_arm, flat_reward, moment, self._mask(where))
+        self._belief.take(flat_arm, flat_reward, moment, self._mask(where))
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -309,15 +300,8 @@ class ArmGP(ArmModel):
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
-        moment, b = 0.0, self._batch_shape
-        if self.drifts:
-            moment = float(time)
-            late = late and self.now is not None and moment < self.now
-            if not late:
-                self._check_not_past(moment)
-                self._belief.check_spread(moment)
-        arm, reward = arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1)
-        (self._belief.learn_late if late and self.drifts else self._belief.learn)(arm, reward, moment)
+        b, moment = self._batch_shape, self._moment(time, late)
+        self._belief.take(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
 
     @property
     def takes_noise(self) -> bool:
@@ -326,13 +310,11 @@ class ArmGP(ArmModel):
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take`` of rewards with their noise variances, late rewards too, all checked."""
-        late = self.drifts and self.now is not None and time < self.now
-        flat = [
+        arm, reward, noise = (
             value.expand(self._batch_shape).reshape(-1)
             for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
-        ]
-        moment = float(time) if self.drifts else 0.0
-        self._belief.learn_noisy(flat[0], flat[1], moment, flat[2], late=late)
+        )
+        self._belief.take(arm, reward, self._moment(time, late=True), noise=noise)
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
@@ -369,6 +351,16 @@ class ArmGP(ArmModel):
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else inputs.flat_mask(where, self._batch_shape)
+
+    def _moment(self, time: float | None, late: bool) -> float:
+        """The time of a pull, 0 without drift. ValueError for one before the latest observation, unless ``late``."""
+        if not self.drifts:
+            return 0.0
+        moment = validation.finite_number("time", time)
+        if not late or self.now is None or moment >= self.now:
+            self._check_not_past(moment)
+            self._belief.check_spread(moment)
+        return moment
 
     def _check_not_past(self, time: float | None) -> float:
         moment = validation.finite_number("time", time)

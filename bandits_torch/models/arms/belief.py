@@ -140,21 +140,31 @@ class ArmBelief(torch.nn.Module):
         if self._learned >= self._next_look or isinstance(self.form, FactorForm):
             self._look(time)
 
-    def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
-        """``learn``, or ``learn_late``, of rewards with noise variances (b,).
+    def take(
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float,
+        where: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> None:
+        """``learn``, of a time before ``now`` too: all that is held is then learnt again, in the order of time.
 
-        The covariance form alone takes them: a form that may change does so here.
+        ``noise``: variances (b,) of these rewards, which the covariance form alone takes: a form that may change does
+        so here.
         """
-        if isinstance(self.form, FactorForm):
-            if self.drifts:
-                self.relearn("covariance")
-            else:
-                self._change_over(self.form)
-        self.observations.note_noise(noise)
-        if late:
-            self.learn_late(arm, reward, time)
+        if noise is not None:
+            if isinstance(self.form, FactorForm):
+                if self.drifts:
+                    self.relearn("covariance")
+                else:
+                    self._change_over(self.form)
+            self.observations.note_noise(noise)
+        if self.now is not None and time < self.now:
+            self.observations.append(arm, reward, time, where)
+            self.relearn(self.form_name)
         else:
-            self.learn(arm, reward, time, None, self._as_form(noise))
+            self.learn(arm, reward, time, where, *([] if noise is None else [self._as_form(noise)]))
 
     def check_one_noise(self) -> None:
         """Raise ValueError where some of the rewards held have noise variances of their observation."""
@@ -287,11 +297,6 @@ class ArmBelief(torch.nn.Module):
         for name in ("mean", "gain", "surprise", "removed", "frail"):
             getattr(new, name).copy_(getattr(old, name))
         self.form = new
-
-    def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
-        """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
-        self.observations.append(arm, reward, time, where)
-        self.relearn(self.form_name)
 
     def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
         """Learn the rows (b, n) with ``held`` True, oldest first, in place of all that members with such rows held.
